@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use firelane_lane::{Host, Idle};
+use firelane_lane::{Host, Idle, LaneMessage, SocketCommand};
 use firelane_shm::Spin;
 use firelane_units::LaneId;
 
@@ -74,7 +74,17 @@ impl Worker {
             if let Some(called) = bell.take_heard() {
                 host.lane.listened(called);
             }
-            fabric.programs.take_kicks(self.lane, now, |message| host.lane.on_message(now, message));
+            let mut behind = Vec::new();
+            fabric.programs.take_kicks(self.lane, now, |message| {
+                // Whoever has heard that somebody listens may connect while that still waits in the squeue.
+                if behind.is_empty() && !matches!(message, LaneMessage::Socket(_, SocketCommand::Connect(_)))
+                {
+                    host.lane.on_message(now, message);
+                } else {
+                    behind.push(message);
+                }
+            });
+            behind
         };
         let (until, is_deaf) = match fabric.squeue(self.lane).work_after(idle, &|| fabric.now(), kicks) {
             Err(_) => return Ran::Failed,

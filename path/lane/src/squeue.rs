@@ -145,33 +145,28 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
     /// The worker: runs what waits, without a limit, and takes one turn. `None` means that somebody is
     /// inside, who will wake the worker when he leaves; it sleeps meanwhile.
     pub fn work(&self, idle: Idle, clock: &impl Fn() -> Instant) -> Result<Option<Sleep>, Poisoned> {
-        self.work_after(idle, clock, |_, _| {})
+        self.work_after(idle, clock, |_, _| Vec::new())
     }
 
-    /// The same, and between the items and the turn what the worker brings along from where no items come from.
+    /// The same, and between the items and the turn what the worker brings along from where no items come from. What `bring` gives back
+    /// runs after all that has entered by then: who did that before he asked for it finds it done first.
     pub fn work_after(
         &self,
         idle: Idle,
         clock: &impl Fn() -> Instant,
-        bring: impl FnOnce(&mut S, Instant),
+        bring: impl FnOnce(&mut S, Instant) -> Vec<T>,
     ) -> Result<Option<Sleep>, Poisoned> {
         let Some(mut owner) = self.perimeter.own_or_want()? else {
             Counters::add(&self.counters.worker_turned_back, 1);
             return Ok(None);
         };
         let mut now = clock();
-        let waiting = owner.waiting();
-        let mut ran = 0;
-        while ran < waiting && self.run_next(&mut owner, now) {
-            ran += 1;
-            if ran.is_multiple_of(ITEMS_PER_CLOCK) {
-                now = clock();
-            }
+        self.run_waiting(&mut owner, &mut now, clock);
+        let behind = bring(&mut owner, now);
+        if !behind.is_empty() {
+            self.run_waiting(&mut owner, &mut now, clock);
+            behind.into_iter().for_each(|item| self.run_item(&mut owner, now, item));
         }
-        if ran > 0 {
-            Counters::add(&self.counters.drained_by_worker, ran as u64);
-        }
-        bring(&mut owner, now);
         let mut sleep = owner.turn(now, idle);
         sleep.work_left |= owner.release().waiting > 0;
         Ok(Some(sleep))
@@ -252,6 +247,21 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
 
     /// Runs the first waiting item. `false` if its producer has announced it and is still writing it; then
     /// it stays counted, and whoever comes next finds it.
+    /// The worker runs what waits by now.
+    fn run_waiting(&self, owner: &mut Owner<'_, S>, now: &mut Instant, clock: &impl Fn() -> Instant) {
+        let waiting = owner.waiting();
+        let mut ran = 0;
+        while ran < waiting && self.run_next(owner, *now) {
+            ran += 1;
+            if ran.is_multiple_of(ITEMS_PER_CLOCK) {
+                *now = clock();
+            }
+        }
+        if ran > 0 {
+            Counters::add(&self.counters.drained_by_worker, ran as u64);
+        }
+    }
+
     fn run_next(&self, owner: &mut Owner<'_, S>, now: Instant) -> bool {
         let Some(item) = self.fifo.pop() else { return false };
         owner.took(1);
@@ -470,6 +480,22 @@ mod tests {
         assert_eq!((stats.queued_fill, stats.drained_by_worker, stats.longest), (2, 2, 2));
         let log = queue.into_state();
         assert_eq!((log.ran, log.turns, log.leaves), (vec![1, 2], 1, 0));
+    }
+
+    #[test]
+    fn what_is_brought_to_run_behind_does_so_after_all_that_has_entered_by_then() {
+        let queue = queue();
+        queue.fill(1).unwrap();
+        let bring = |log: &mut Log, _| {
+            assert_eq!(log.ran, [1]);
+            queue.fill(2).unwrap();
+            log.ran.push(7);
+            vec![8, 9]
+        };
+        queue.work_after(Idle::Sleeps, &still, bring).unwrap();
+        queue.fill(3).unwrap();
+        queue.work_after(Idle::Sleeps, &still, |_, _| Vec::new()).unwrap();
+        assert_eq!(queue.into_state().ran, [1, 7, 2, 8, 9, 3]);
     }
 
     #[test]
