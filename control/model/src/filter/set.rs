@@ -171,7 +171,8 @@ impl Filter {
         let heads = |place: &usize| headed(&self.rules[*place]);
         let mut empty: Vec<_> =
             (0..goes.len()).filter(|&place| goes[place]).filter_map(|it| heads(&it)).collect();
-        while let Some(members) = empty.pop().and_then(|group| lists.get(&group)) {
+        while let Some(group) = empty.pop() {
+            let members = lists.get(&group).map_or(&[][..], Vec::as_slice);
             members.iter().for_each(|&place| goes[place] = true);
             empty.extend(members.iter().filter_map(heads));
         }
