@@ -33,7 +33,8 @@ impl Testpmd {
         ]);
         program
             .args(environment)
-            .args(["--", "--auto-start", &format!("--forward-mode={mode}")])
+            // What has arrived before it forwards is not to be thrown away.
+            .args(["--", "--auto-start", "--no-flush-rx", &format!("--forward-mode={mode}")])
             .args(options);
         program.stdin(Stdio::null()).stdout(out).stderr(errors).spawn().map(Self)
     }
