@@ -446,10 +446,8 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         let status = self.status();
         let mut ready = 0;
         let mut add = |when: bool, bits: u32| ready |= if when { bits } else { 0 };
-        let both =
-            if status & status::DATAGRAMS == 0 { Readiness::READABLE | Readiness::WRITABLE } else { 0 };
-        add(status >> status::ERROR_SHIFT != 0, Readiness::ERROR | both);
-        add(status & status::FAULTS != 0, Readiness::ERROR);
+        // As in Linux, an error alone is nothing to read: a stream that stands may have one (IP_RECVERR).
+        add(status >> status::ERROR_SHIFT != 0 || status & status::FAULTS != 0, Readiness::ERROR);
         add(status & status::CLOSED != 0, Readiness::HANGUP | Readiness::READABLE | Readiness::WRITABLE);
         let ended = status & (status::PEER_CLOSED | status::CLOSED | status::READ_CLOSED) != 0;
         add(ended, Readiness::PEER_CLOSED | Readiness::READABLE);

@@ -169,6 +169,17 @@ fn the_end_and_errors_come_after_the_bytes() {
 }
 
 #[test]
+fn an_error_of_a_stream_that_stands_is_nothing_to_read_for_poll() {
+    let world = World::new();
+    let end = world.end();
+    world.block().tell(113 << status::ERROR_SHIFT);
+    let ready = end.readiness();
+    assert!(ready.has(Readiness::ERROR) && !ready.has(Readiness::READABLE | Readiness::HANGUP));
+    assert_eq!(read(&end, 2), Err(ReadError::Failed(113)));
+    assert!(!end.readiness().has(Readiness::ERROR | Readiness::READABLE), "it is told once");
+}
+
+#[test]
 fn without_storage_there_is_no_room_and_it_is_asked_for_once() {
     let world = World::new();
     let end = world.end();
