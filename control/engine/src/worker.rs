@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use firelane_lane::{Host, Idle, LaneMessage, SocketCommand};
+use firelane_lane::{Host, Idle};
 use firelane_shm::Spin;
 use firelane_units::LaneId;
 
@@ -67,7 +67,7 @@ impl Worker {
     pub fn run_once(&mut self, limit: Option<Duration>) -> Ran {
         become_worker(self.lane);
         let fabric = &*self.fabric;
-        let bell = fabric.bell(self.lane);
+        let (bell, squeue) = (fabric.bell(self.lane), fabric.squeue(self.lane));
         bell.clear();
         let idle = if limit == Some(Duration::ZERO) { Idle::StaysAwake } else { Idle::Sleeps };
         let kicks = |host: &mut Host<_, _>, now| {
@@ -76,9 +76,8 @@ impl Worker {
             }
             let mut behind = Vec::new();
             fabric.programs.take_kicks(self.lane, now, |message| {
-                // Whoever has heard that somebody listens may connect while that still waits in the squeue.
-                if behind.is_empty() && !matches!(message, LaneMessage::Socket(_, SocketCommand::Connect(_)))
-                {
+                // Who has heard that somebody listens goes on at once, but that listener may still wait in the squeue.
+                if behind.is_empty() && squeue.waiting() == 0 {
                     host.lane.on_message(now, message);
                 } else {
                     behind.push(message);
@@ -86,7 +85,7 @@ impl Worker {
             });
             behind
         };
-        let (until, is_deaf) = match fabric.squeue(self.lane).work_after(idle, &|| fabric.now(), kicks) {
+        let (until, is_deaf) = match squeue.work_after(idle, &|| fabric.now(), kicks) {
             Err(_) => return Ran::Failed,
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => (None, false),
