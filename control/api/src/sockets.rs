@@ -83,6 +83,8 @@ pub struct ConnectionInfo {
     pub retranssegs: u32,
     /// Segments that came ahead of their turn.
     pub inunordersegs: u32,
+    /// Text that came ahead of its turn, in bytes.
+    pub inunorderbytes: u64,
     /// Bytes that arrived and the program has not read.
     pub recvq: u64,
     /// Bytes that the program wrote and the peer has not acknowledged.
@@ -107,6 +109,10 @@ pub struct ConnectionInfo {
     /// The smoothed round-trip time in microseconds, after the first sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<u64>,
+    /// The sum of all round-trip times that were measured, in microseconds.
+    pub rtts_us: u64,
+    /// How many they were.
+    pub rttc: u32,
     /// The round-trip time's mean deviation in microseconds.
     pub rttvar_us: u64,
     /// The least round-trip time of the last minutes in microseconds.

@@ -190,7 +190,7 @@ impl Known<'_> {
             filter: it.filter.as_ref().map(|(rules, counted)| filter::of_socket(rules, counted)),
             sent: carried.map(|[sent, _]| sent),
             received: carried.map(|[_, received]| received),
-            segments: tcp.map(|tcp| [tcp.counts.segments_in, tcp.counts.segments_out, tcp.counts.repeated]),
+            segments: tcp.map(|tcp| [tcp.counts.segments_in, tcp.counts.segments_out, tcp.troubles.repeated]),
         }
     }
 

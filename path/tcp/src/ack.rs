@@ -64,7 +64,7 @@ impl Connection {
                 congested: seg.has(TcpFlags::ECE) && self.ecn.is_on(),
             };
             let digested = self.flight.take_ack(now, &ack_in);
-            self.counts.on_ack(&digested);
+            self.count_ack(&digested, ack_in.congested);
         }
         self.send.update_window(seg.seq, ack, window);
         if ack > una {
@@ -92,11 +92,12 @@ impl Connection {
             self.follow_path();
         }
         let text_end = ack.min(self.send.fin);
-        if text_end <= una {
-            return Events::NONE;
+        let has_room = text_end > una;
+        if has_room {
+            rings.send.release((text_end - una) as usize);
         }
-        rings.send.release((text_end - una) as usize);
-        Events::WRITABLE
+        self.note_acknowledged(now, rings);
+        if has_room { Events::WRITABLE } else { Events::NONE }
     }
 
     /// The SACK blocks of a segment as send cursors. Blocks that begin before the stream are left out; the

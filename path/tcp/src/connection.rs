@@ -11,9 +11,10 @@ use std::sync::Arc;
 use firelane_frame::{RingReader, RingWriter};
 use firelane_units::{BitRate, DropReason, Instant, Mss, SeqNum};
 
+use crate::busy::{Busy, Doing};
 use crate::config::{Keepalive, MtuProbing, TcpConfig};
 use crate::congestion::Algorithm;
-use crate::counts::Counts;
+use crate::counts::{Counts, Troubles};
 use crate::ecn::EcnState;
 use crate::fast_open::FastOpenState;
 use crate::flight::{Flight, TimerFired};
@@ -62,6 +63,8 @@ pub struct Connection {
     pub(crate) ecn: EcnState,
     pub(crate) timers: Timers,
     pub(crate) counts: Counts,
+    pub(crate) busy: Busy,
+    pub(crate) troubles: Option<Box<Troubles>>,
     /// When the peer was last heard.
     pub(crate) heard_at: Instant,
     /// When the peer last acknowledged something new, or the first thing it has yet to acknowledge left.
@@ -73,6 +76,7 @@ pub struct Connection {
     pub(crate) peer_mss: Mss,
     pub(crate) state: State,
     pub(crate) pending: Pending,
+    pub(crate) doing: Doing,
     /// How many challenge ACKs have left in it.
     pub(crate) challenges: u8,
     /// How often the SYN (or SYN-ACK) was repeated.
@@ -278,6 +282,8 @@ impl Connection {
             ecn: EcnState::default(),
             timers: Timers::new(),
             counts: Counts::default(),
+            busy: Busy::default(),
+            troubles: None,
             heard_at: now,
             progress_at: now,
             challenged_at: Instant::ZERO,
@@ -285,6 +291,7 @@ impl Connection {
             peer_mss: birth.peer_default.min(birth.mss),
             state,
             pending: Pending::default(),
+            doing: Doing::Idle,
             challenges: 0,
             syn_retries: 0,
             keepalive_probes: 0,
@@ -298,7 +305,7 @@ impl Connection {
     pub fn retire(&mut self) {
         let kept = self.flight.retire();
         self.flight.keep(kept);
-        self.options = SocketOptions::default();
+        (self.options, self.troubles) = (SocketOptions::default(), None);
         self.receive.retire();
     }
 
@@ -364,7 +371,8 @@ impl Connection {
         loop {
             let fired = self.flight.on_timer(now);
             if matches!(fired, TimerFired::Retransmission { .. }) {
-                self.counts.timeouts = self.counts.timeouts.wrapping_add(1);
+                let timeouts = &mut self.troubles().timeouts;
+                *timeouts = timeouts.wrapping_add(1);
             }
             match fired {
                 TimerFired::Nothing => break,

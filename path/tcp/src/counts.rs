@@ -4,8 +4,9 @@
 //! segment counts as the pieces that it is on the wire. The counters are 32 bits wide and wrap, as those of Linux'
 //! `tcp_info` do: a connection is small, and whoever watches one takes differences.
 
-use firelane_units::Instant;
+use firelane_units::{Bytes, Instant};
 
+use crate::connection::Connection;
 use crate::flight::AckOut;
 use crate::segment::SegmentOut;
 
@@ -20,18 +21,32 @@ pub struct Counts {
     pub text_in: u32,
     /// Of those that left, the ones with text or FIN.
     pub text_out: u32,
-    /// Of those that left, the ones that had left before.
+    /// When text last arrived, in milliseconds.
+    text_at: u32,
+}
+
+/// What only a connection has to count on whose path something was lost, doubled, marked or moved, or whose peer had no
+/// room: this exists from the first of it on, and most connections never pay for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Troubles {
+    /// Text that was sent more than once.
+    pub repeated_bytes: Bytes,
+    /// Text that came ahead of its turn.
+    pub unordered_bytes: Bytes,
+    /// Text that arrived at the peer with or before an acknowledgement that echoed a congestion mark.
+    pub marked_bytes: Bytes,
+    /// Segments that left and had left before.
     pub repeated: u32,
     /// Duplicates that the peer reported (RFC 2883).
     pub duplicates: u32,
     /// Segments that came ahead of their turn.
     pub unordered: u32,
     /// Times that the peer was seen to receive out of order.
-    pub reorderings: u16,
+    pub reorderings: u32,
     /// Retransmission time-outs.
-    pub timeouts: u16,
-    /// When text last arrived, in milliseconds.
-    text_at: u32,
+    pub timeouts: u32,
+    /// Milliseconds in which what was to be sent did not fit the peer's window (`busy.rs`).
+    pub(crate) window_limited: u32,
 }
 
 impl Counts {
@@ -54,9 +69,6 @@ impl Counts {
         if out.segment_bytes > 0 {
             self.text_out = self.text_out.wrapping_add(pieces);
         }
-        if out.is_repeated {
-            self.repeated = self.repeated.wrapping_add(pieces);
-        }
     }
 
     /// A segment with text leaves for the first time, in one piece.
@@ -66,21 +78,47 @@ impl Counts {
         self.text_out = self.text_out.wrapping_add(1);
     }
 
-    /// An acknowledgement was digested.
-    #[inline]
-    pub(crate) fn on_ack(&mut self, ack: &AckOut) {
+    /// Milliseconds since text last arrived.
+    pub(crate) fn since_text(&self, now: Instant) -> u32 {
+        (now.millis() as u32).wrapping_sub(self.text_at)
+    }
+}
+
+impl Troubles {
+    /// A segment leaves again.
+    pub(crate) fn on_repeated(&mut self, out: &SegmentOut) {
+        self.repeated = self.repeated.wrapping_add(out.pieces() as u32);
+    }
+
+    /// An acknowledgement was digested that told of something unusual.
+    pub(crate) fn on_ack(&mut self, ack: &AckOut, congested: bool) {
         self.duplicates = self.duplicates.wrapping_add(ack.duplicate.into());
         self.reorderings = self.reorderings.wrapping_add(ack.reordered.into());
+        if congested {
+            self.marked_bytes += ack.delivered;
+        }
     }
 
     /// Text came ahead of its turn.
     pub(crate) fn on_unordered(&mut self, len: usize, piece: usize) {
         self.unordered = self.unordered.wrapping_add(len.div_ceil(piece.max(1)) as u32);
+        self.unordered_bytes += Bytes(len as u64);
+    }
+}
+
+impl Connection {
+    /// Where the unusual is counted.
+    #[cold]
+    pub(crate) fn troubles(&mut self) -> &mut Troubles {
+        self.troubles.get_or_insert_default()
     }
 
-    /// Milliseconds since text last arrived.
-    pub(crate) fn since_text(&self, now: Instant) -> u32 {
-        (now.millis() as u32).wrapping_sub(self.text_at)
+    /// An acknowledgement was digested.
+    #[inline]
+    pub(crate) fn count_ack(&mut self, ack: &AckOut, congested: bool) {
+        if ack.duplicate || ack.reordered || congested {
+            self.troubles().on_ack(ack, congested);
+        }
     }
 }
 
@@ -103,8 +141,11 @@ mod tests {
         let mut out = SegmentOut::control(SeqNum(1), None, TcpFlags::ACK);
         counts.on_sent(&out);
         (out.payload, out.segment_bytes) = (0..2_500, 1_000);
-        out.is_repeated = true;
         counts.on_sent(&out);
-        assert_eq!((counts.segments_out, counts.text_out, counts.repeated), (4, 3, 3));
+        assert_eq!((counts.segments_out, counts.text_out), (4, 3));
+        let mut troubles = Troubles::default();
+        troubles.on_repeated(&out);
+        troubles.on_unordered(2_500, 1_000);
+        assert_eq!((troubles.repeated, troubles.unordered, troubles.unordered_bytes.0), (3, 3, 2_500));
     }
 }

@@ -59,7 +59,7 @@ impl Connection {
                 let echoed = self.stamps.echoed(now, stamps);
                 self.flight.on_ack(now, &AckIn { ack, sack: &[], echoed, duplicate, congested: false })
             });
-            self.counts.on_ack(&digested);
+            self.count_ack(&digested, false);
         }
         self.send.update_window(seg.seq(), ack, window);
         if ack > una {

@@ -7,6 +7,7 @@
 use firelane_frame::RingWriter;
 use firelane_units::{Instant, SeqNum};
 
+use crate::busy::Doing;
 use crate::connection::{Connection, Rings};
 use crate::segment::{CloseReason, Disposition};
 use crate::send::NOWHERE;
@@ -64,6 +65,7 @@ impl Connection {
             self.progress_at = now;
         }
         self.flight.go_on_at(now, sent);
+        self.now_does(now, Doing::Idle);
         self.send.settle(sent);
         self.send.persist_backoff = 0;
         self.timers.send = SendTimer::Off;

@@ -7,9 +7,10 @@ use core::time::Duration;
 
 use firelane_units::{BitRate, Bytes, Instant, Mss, SeqNum};
 
+use crate::busy::BusyTimes;
 use crate::congestion::Algorithm;
 use crate::connection::Connection;
-use crate::counts::Counts;
+use crate::counts::{Counts, Troubles};
 use crate::flight::Phase;
 use crate::state::State;
 
@@ -84,8 +85,6 @@ pub struct Info {
     pub bytes_acknowledged: Bytes,
     /// Text that arrived in order, ever.
     pub bytes_received: Bytes,
-    /// Text that was sent more than once, ever.
-    pub bytes_retransmitted: Bytes,
     /// The rate at which segments leave, if anything paces them.
     pub pacing_rate: Option<BitRate>,
     /// The most of it that the program asked for.
@@ -102,8 +101,14 @@ pub struct Info {
     pub last_text: Duration,
     /// Since the peer was last heard.
     pub last_heard: Duration,
+    /// How many round trips were measured, and their sum.
+    pub rtt_measured: (u32, Duration),
+    /// How long there was something to send.
+    pub busy: BusyTimes,
     /// Segments, ever.
     pub counts: Counts,
+    /// What was unusual about them.
+    pub troubles: Troubles,
 }
 
 impl Connection {
@@ -154,7 +159,6 @@ impl Connection {
             lost: flight.lost(),
             bytes_acknowledged: Bytes(una.min(self.send.fin)),
             bytes_received: Bytes(self.receive.text_end()),
-            bytes_retransmitted: self.send.retransmitted,
             pacing_rate: flight.pacing_rate(self.options.pacing_limit()),
             pacing_limit: self.options.pacing_limit(),
             delivery_rate: flight.delivery_rate().and_then(|sample| sample.rate()),
@@ -163,7 +167,10 @@ impl Connection {
             last_sent: now.saturating_since(flight.last_sent_at()),
             last_text: Duration::from_millis(self.counts.since_text(now).into()),
             last_heard: now.saturating_since(self.heard_at),
+            rtt_measured: rtt.measured(),
+            busy: self.busy_times(now),
             counts: self.counts,
+            troubles: self.troubles.as_deref().copied().unwrap_or_default(),
         }
     }
 }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod ack;
+mod busy;
 mod close;
 mod config;
 pub mod congestion;
@@ -65,9 +66,10 @@ mod tuple;
 mod twin;
 mod undo;
 
+pub use busy::BusyTimes;
 pub use config::{Keepalive, MtuProbing, SynCookies, TcpConfig, Willing};
 pub use connection::{Birth, Connection, Rings, Tuning};
-pub use counts::Counts;
+pub use counts::{Counts, Troubles};
 pub use expected::Expected;
 pub use fast_open::{
     FastOpenAnswer, FastOpenCache, FastOpenCounters, FastOpenNews, FastOpenOffer, FastOpenPolicy,

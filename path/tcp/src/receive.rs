@@ -541,7 +541,8 @@ impl Connection {
             }
             return Ok(Events::READABLE);
         }
-        self.counts.on_unordered(text.len(), self.receive.segment().into());
+        let piece = self.receive.segment().into();
+        self.troubles().on_unordered(text.len(), piece);
         Ok(Events::NONE)
     }
 

@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use firelane_units::{Instant, Mss};
 
+use crate::busy::{Busy, Doing};
 use crate::config::TcpConfig;
 use crate::connection::{Connection, Pending, SocketOptions};
-use crate::counts::Counts;
+use crate::counts::{Counts, Troubles};
 use crate::ecn::EcnState;
 use crate::flight::{Flight, FlightRest};
 use crate::receive::{ReceiveRest, ReceiveSide};
@@ -33,6 +34,8 @@ pub struct AtRest {
     stamps: Timestamps,
     ecn: EcnState,
     counts: Counts,
+    busy: Busy,
+    troubles: Option<Box<Troubles>>,
     heard_at: Instant,
     /// When keepalive looks again; far away if it is off.
     keepalive_at: Instant,
@@ -41,7 +44,7 @@ pub struct AtRest {
 }
 
 // What an idle connection is, beside its place in the lane's tables.
-const _: () = assert!(size_of::<AtRest>() <= 288);
+const _: () = assert!(size_of::<AtRest>() <= 280);
 
 impl Connection {
     /// The connection at rest, if it is quiet enough: to be used in its place.
@@ -71,6 +74,7 @@ impl Connection {
         (self.challenges, self.syn_retries, self.is_unreachable) = (0, 0, false);
         self.flight.settle(&self.config.flight);
         self.send.settle(self.flight.nxt());
+        self.now_does(self.heard_at, Doing::Idle);
     }
 
     fn fold(&mut self) -> Option<AtRest> {
@@ -87,6 +91,8 @@ impl Connection {
             stamps: self.stamps,
             ecn: self.ecn,
             counts: self.counts,
+            busy: self.busy,
+            troubles: self.troubles.take(),
             heard_at: self.heard_at,
             keepalive_at,
             peer_mss: self.peer_mss,
@@ -99,18 +105,29 @@ impl AtRest {
     /// The connection as it was, to be used in the place of this.
     #[cold]
     pub fn wake(&mut self) -> Connection {
-        let options = core::mem::take(&mut self.options);
-        self.unfold(options)
+        let (options, troubles) = (core::mem::take(&mut self.options), self.troubles.take());
+        self.unfold(options, troubles)
     }
 
     /// Looks at the connection as it is, and leaves it at rest.
     pub fn look<T>(&self, look: impl FnOnce(&Connection) -> T) -> T {
-        look(&self.unfold(self.options.clone()))
+        look(&self.unfold(self.options.clone(), self.troubles.clone()))
     }
 
-    fn unfold(&self, options: SocketOptions) -> Connection {
+    fn unfold(&self, options: SocketOptions, troubles: Option<Box<Troubles>>) -> Connection {
         let Self {
-            flight, send, receive, stamps, ecn, counts, heard_at, keepalive_at, peer_mss, active, ..
+            flight,
+            send,
+            receive,
+            stamps,
+            ecn,
+            counts,
+            busy,
+            heard_at,
+            keepalive_at,
+            peer_mss,
+            active,
+            ..
         } = *self;
         let flight = Flight::wake_from(flight, &self.config.flight);
         let mut timers = Timers::new();
@@ -125,6 +142,8 @@ impl AtRest {
             stamps,
             ecn,
             counts,
+            busy,
+            troubles,
             timers,
             heard_at,
             progress_at: heard_at,
@@ -133,6 +152,7 @@ impl AtRest {
             peer_mss,
             state: State::Established,
             pending: Pending::default(),
+            doing: Doing::Idle,
             challenges: 0,
             syn_retries: 0,
             keepalive_probes: 0,

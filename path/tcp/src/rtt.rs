@@ -85,7 +85,8 @@ pub struct Rtt {
     min: u32,
     /// When `min` was measured, in milliseconds since the epoch, wrapping.
     min_at: u32,
-    latest: u32,
+    samples: u32,
+    total: Total,
     backoff: u8,
 }
 
@@ -96,8 +97,14 @@ pub(crate) struct RttRest {
     variation: u32,
     min: u32,
     min_at: u32,
-    latest: u32,
+    samples: u32,
+    total: Total,
 }
+
+/// A sum of microseconds, at home beside words of 32 bits.
+#[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed(4))]
+struct Total(u64);
 
 impl Rtt {
     /// The bounds follow the configuration. Before the first sample they may be wider (RFC 6298 §5.7).
@@ -109,19 +116,26 @@ impl Rtt {
 
     /// What a connection at rest remembers; `None` before the first sample and while the time-out is doubled.
     pub(crate) fn rest(&self) -> Option<RttRest> {
-        let Self { limits: _, smoothed, variation, min, min_at, latest, backoff } = *self;
-        (smoothed != 0 && backoff == 0).then_some(RttRest { smoothed, variation, min, min_at, latest })
+        let Self { limits: _, smoothed, variation, min, min_at, samples, total, backoff } = *self;
+        (smoothed != 0 && backoff == 0).then_some(RttRest {
+            smoothed,
+            variation,
+            min,
+            min_at,
+            samples,
+            total,
+        })
     }
 
     /// The estimator that rested, with its bounds.
     pub(crate) fn wake_from(rest: RttRest, limits: RtoLimits) -> Self {
-        let RttRest { smoothed, variation, min, min_at, latest } = rest;
-        Self { limits, smoothed, variation, min, min_at, latest, backoff: 0 }
+        let RttRest { smoothed, variation, min, min_at, samples, total } = rest;
+        Self { limits, smoothed, variation, min, min_at, samples, total, backoff: 0 }
     }
 
     /// An estimator without samples.
     pub fn new(limits: RtoLimits) -> Self {
-        Self { limits, smoothed: 0, variation: 0, min: 0, min_at: 0, latest: 0, backoff: 0 }
+        Self { limits, smoothed: 0, variation: 0, min: 0, min_at: 0, samples: 0, total: Total(0), backoff: 0 }
     }
 
     /// Bounds of time-outs from here on.
@@ -158,7 +172,8 @@ impl Rtt {
     fn smooth(&mut self, micros: u32) -> u32 {
         // A sample of zero would read as "no sample".
         let sample = micros.clamp(1, SAMPLE_MAX);
-        self.latest = sample;
+        self.samples = self.samples.wrapping_add(1);
+        self.total = Total({ self.total.0 }.wrapping_add(sample.into()));
         if self.smoothed == 0 {
             self.smoothed = sample * 8;
             self.variation = sample * 2;
@@ -247,9 +262,9 @@ impl Rtt {
         (self.min != 0).then(|| Duration::from_micros(self.min.into()))
     }
 
-    /// The latest sample.
-    pub fn latest(&self) -> Option<Duration> {
-        (self.latest != 0).then(|| Duration::from_micros(self.latest.into()))
+    /// How many samples there were, and their sum.
+    pub fn measured(&self) -> (u32, Duration) {
+        (self.samples, Duration::from_micros(self.total.0))
     }
 }
 
@@ -342,7 +357,7 @@ mod tests {
         assert_eq!(rto, RtoLimits::CEILING);
         let limits = RtoLimits::new(Duration::ZERO, Duration::ZERO, Duration::ZERO);
         assert_eq!(Rtt::new(limits).rto().duration(), RtoLimits::FLOOR);
-        assert!(core::mem::size_of::<Rtt>() <= 40);
+        assert!(core::mem::size_of::<Rtt>() <= 44);
     }
 
     proptest! {

@@ -10,6 +10,7 @@ use core::ops::Range;
 use firelane_units::{Bytes, Instant, Mss, SeqNum};
 use firelane_wire::{TcpFlags, TcpOptions};
 
+use crate::busy::Doing;
 use crate::connection::{Connection, Rings};
 use crate::flight::Phase;
 use crate::mtu_search::FOLLOWERS;
@@ -57,8 +58,6 @@ pub(crate) struct SendSide {
     pub(crate) mss: Mss,
     /// The peer understands SACK.
     pub(crate) sack: bool,
-    /// Text that was sent more than once.
-    pub(crate) retransmitted: Bytes,
     /// Window probes in a row without progress.
     pub(crate) persist_backoff: u8,
 }
@@ -66,7 +65,6 @@ pub(crate) struct SendSide {
 /// A sender with nothing out and no FIN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendRest {
-    retransmitted: Bytes,
     space: SeqSpace,
     /// The window's edge beyond SND.NXT.
     room: u32,
@@ -101,40 +99,17 @@ impl SendSide {
     /// What a connection at rest remembers, if there is no FIN and the window was not taken back.
     pub(crate) fn rest(&self, nxt: u64) -> Option<SendRest> {
         let Self { space, edge, window, max_window, updated_by, path_mss, mss, .. } = *self;
-        let Self { fin: NOWHERE, scale, scaled, sack, retransmitted, persist_backoff: 0, .. } = *self else {
+        let Self { fin: NOWHERE, scale, scaled, sack, persist_backoff: 0, .. } = *self else {
             return None;
         };
         let room = u32::try_from(edge.checked_sub(nxt)?).ok()?;
-        Some(SendRest {
-            retransmitted,
-            space,
-            room,
-            window,
-            max_window,
-            updated_by,
-            path_mss,
-            mss,
-            scale,
-            scaled,
-            sack,
-        })
+        Some(SendRest { space, room, window, max_window, updated_by, path_mss, mss, scale, scaled, sack })
     }
 
     /// The sender that rested at `nxt`.
     pub(crate) fn wake_from(rest: SendRest, nxt: u64) -> Self {
-        let SendRest {
-            retransmitted,
-            space,
-            room,
-            window,
-            max_window,
-            updated_by,
-            path_mss,
-            mss,
-            scale,
-            scaled,
-            sack,
-        } = rest;
+        let SendRest { space, room, window, max_window, updated_by, path_mss, mss, scale, scaled, sack } =
+            rest;
         Self {
             space,
             edge: nxt + u64::from(room),
@@ -148,7 +123,6 @@ impl SendSide {
             path_mss,
             mss,
             sack,
-            retransmitted,
             persist_backoff: 0,
         }
     }
@@ -167,7 +141,6 @@ impl SendSide {
             path_mss: mss,
             mss,
             sack: false,
-            retransmitted: Bytes::ZERO,
             persist_backoff: 0,
         }
     }
@@ -244,6 +217,9 @@ impl Connection {
         let mut out = self.next_segment(now, rings, limits)?;
         out.is_repeated = out.segment_bytes > 0 && out.payload.start < nxt;
         self.counts.on_sent(&out);
+        if out.is_repeated {
+            self.troubles().on_repeated(&out);
+        }
         Some(out)
     }
 
@@ -263,6 +239,7 @@ impl Connection {
         }
         if self.state.may_send_text() {
             self.keep_persist_timer(now, rings);
+            self.note_held_back(now, rings);
         } else {
             // Our FIN was acknowledged while something was to be sent again: nothing waits for its pace any more.
             self.flight.on_pause();
@@ -464,13 +441,14 @@ impl Connection {
             if self.flight.is_empty() {
                 self.progress_at = now;
             }
+            self.now_does(now, Doing::Sending);
             self.pending.clear_override();
             self.timers.send = SendTimer::Off;
             if text.start < text.end {
                 self.put_ecn(&mut out);
             }
         } else {
-            self.send.retransmitted += Bytes(text.end - text.start);
+            self.troubles().repeated_bytes += Bytes(text.end - text.start);
         }
         out.payload = text;
         let end = range.end;

@@ -10,6 +10,7 @@ use core::ops::Range;
 use firelane_units::Instant;
 use firelane_wire::{Ecn, TcpFlags, TcpOptions};
 
+use crate::busy::Doing;
 use crate::connection::{Connection, Rings};
 use crate::segment::SegmentOut;
 use crate::send::NOWHERE;
@@ -33,6 +34,7 @@ impl Connection {
         if self.flight.is_empty() {
             self.progress_at = now;
         }
+        self.now_does(now, Doing::Sending);
         self.timers.send = SendTimer::Off;
         self.flight.on_last_sent(now, range.clone());
         self.counts.on_small_sent();

@@ -2,8 +2,9 @@
 //!
 //! Makes the bytes that `getsockopt(TCP_INFO)` gives from an [`Info`]. Linux counts windows and what is under way in
 //! segments; ours are counted in bytes and given in segments of the present MSS, rounded up (the congestion window
-//! down, as only whole segments leave). Zero where Linux has a number and we keep none: the times that a sender was
-//! busy or limited, `fackets` (zero in Linux, too) and rehashes.
+//! down, as only whole segments leave). Zero where Linux has a number and we keep none: the time that a sender waited for
+//! room in its send buffer (how much that holds is known to the program's side alone), `fackets` (zero in Linux, too) and
+//! rehashes.
 
 use core::time::Duration;
 
@@ -100,12 +101,12 @@ impl Info {
         let window = word(self.congestion_window) / u32::from(self.send_mss.bytes());
         to.words([threshold, window, self.receive_mss.bytes().into(), DUP_THRESHOLD]);
         to.words([self.receive_rtt.map_or(0, micros), receive_buffer]);
-        to.words([self.counts.repeated]);
+        to.words([self.troubles.repeated]);
     }
 
     /// `tcpi_pacing_rate` to `tcpi_rehash`.
     fn put_totals(&self, to: &mut Writer, around: &Surroundings) {
-        let counts = &self.counts;
+        let (counts, troubles) = (&self.counts, &self.troubles);
         let bytes_per_second = |rate: Option<firelane_units::BitRate>| rate.map(|rate| rate.bps() / 8);
         // Without pacing there is no such rate: Linux says the largest number.
         to.longs(
@@ -116,11 +117,13 @@ impl Info {
         to.words([word(around.unsent), self.rtt_minimum.map_or(u32::MAX, micros)]);
         to.words([counts.text_in, counts.text_out]);
         to.longs([bytes_per_second(self.delivery_rate).unwrap_or(0)]);
-        to.longs([0, 0, 0]);
-        to.words([self.segments(self.bytes_acknowledged + self.sacked), 0]);
-        let sent = self.bytes_acknowledged + self.unacknowledged + self.bytes_retransmitted;
-        to.longs([sent.0, self.bytes_retransmitted.0]);
-        to.words([counts.duplicates, counts.reorderings.into(), counts.unordered]);
+        let micros = |millis: u32| u64::from(millis) * 1_000;
+        to.longs([micros(self.busy.busy), micros(self.busy.window_limited), 0]);
+        let delivered = [self.bytes_acknowledged + self.sacked, troubles.marked_bytes];
+        to.words(delivered.map(|bytes| self.segments(bytes)));
+        let sent = self.bytes_acknowledged + self.unacknowledged + troubles.repeated_bytes;
+        to.longs([sent.0, troubles.repeated_bytes.0]);
+        to.words([troubles.duplicates, troubles.reorderings, troubles.unordered]);
         to.words([word(self.send_window), word(self.receive_window), 0]);
     }
 

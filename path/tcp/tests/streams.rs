@@ -202,8 +202,8 @@ fn greedy_ends_never_wait_for_a_timer() {
             waits.set(waits.get().max(world.now.saturating_since(last.replace(world.now))));
             let both = world.hosts.each_ref().map(|host| host.connection.as_ref());
             for connection in both.iter().flatten() {
-                let counts = connection.info(world.now).counts;
-                assert_eq!(counts.timeouts, 0, "{}", world.describe());
+                let troubles = connection.info(world.now).troubles;
+                assert_eq!(troubles.timeouts, 0, "{}", world.describe());
             }
             (0..2).all(|n| world.hosts[n].received == world.hosts[1 - n].script.bytes)
         });

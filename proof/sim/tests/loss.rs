@@ -86,11 +86,11 @@ impl Cell {
         let before = *count.borrow();
         sim.run_for(SPAN);
         let mut sums = Sums::default();
-        for it in all.borrow().iter().flatten().map(|it| it.tcp.counts) {
-            sums.sent += u64::from(it.text_out);
-            sums.repeated += u64::from(it.repeated);
-            sums.duplicates += u64::from(it.duplicates);
-            sums.timeouts += u64::from(it.timeouts);
+        for it in all.borrow().iter().flatten().map(|it| it.tcp) {
+            sums.sent += u64::from(it.counts.text_out);
+            sums.repeated += u64::from(it.troubles.repeated);
+            sums.duplicates += u64::from(it.troubles.duplicates);
+            sums.timeouts += u64::from(it.troubles.timeouts);
         }
         let got = *count.borrow() - before;
         (got as f64 * 8e-6 / SPAN.as_secs_f64(), sums)

@@ -53,13 +53,13 @@ fn begin(algorithm: Algorithm, v6: bool) -> (StreamInfo, u64) {
 fn a_round_trip_that_grows_ends_slow_start_before_anything_is_lost() {
     for v6 in [false, true] {
         let (with, arrived) = begin(Algorithm::Cubic, v6);
-        assert_eq!((with.tcp.counts.repeated, with.tcp.counts.timeouts), (0, 0));
+        assert_eq!((with.tcp.troubles.repeated, with.tcp.troubles.timeouts), (0, 0));
         let threshold = with.tcp.slow_start_threshold.expect("slow start is over");
         assert!(threshold < QUEUE + Bytes(125_000), "{threshold:?}");
         assert!(threshold > Bytes(125_000), "the path is full: {threshold:?}");
         // 7.5 MB are the wire's; slow start takes some of the first half second.
         assert!(arrived > 6_500_000, "{arrived}");
         let (without, _) = begin(Algorithm::NewReno, v6);
-        assert!(without.tcp.counts.repeated > 50, "{}", without.tcp.counts.repeated);
+        assert!(without.tcp.troubles.repeated > 50, "{}", without.tcp.troubles.repeated);
     }
 }

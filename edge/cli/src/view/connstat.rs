@@ -188,9 +188,10 @@ fn row(socket: &SocketInfo) -> Vec<String> {
     };
     let unknown = UNKNOWN.to_owned();
     let counts = |list: &[u64]| list.iter().map(u64::to_string).collect::<Vec<_>>();
-    row.extend(counts(&[it.inbytes, it.insegs.into()]));
-    row.push(unknown.clone());
     row.extend(counts(&[
+        it.inbytes,
+        it.insegs.into(),
+        it.inunorderbytes,
         it.inunordersegs.into(),
         it.outbytes,
         it.outsegs.into(),
@@ -199,7 +200,7 @@ fn row(socket: &SocketInfo) -> Vec<String> {
     ]));
     row.extend(counts(&[it.suna, it.unsent, it.swnd, it.cwnd, it.rwnd, it.mss, it.rto_us / 1000]));
     row.push(it.rtt_us.map(|rtt| rtt.to_string()).unwrap_or_default());
-    row.extend([unknown.clone(), unknown.clone()]);
+    row.extend(counts(&[it.rtts_us, it.rttc.into()]));
     row.push(if it.fused { "yes" } else { "no" }.to_owned());
     row.extend(
         it.fused_bytes.map_or([unknown.clone(), unknown], |counts| counts.map(|count| count.to_string())),

@@ -181,7 +181,9 @@ impl Connection {
             self.send.update_window(seg.seq, covered, seg.window.into());
             out.events |= Events::WRITABLE;
         }
-        self.send.retransmitted += firelane_units::Bytes(text.saturating_sub(covered));
+        if text > covered {
+            self.troubles().repeated_bytes += firelane_units::Bytes(text - covered);
+        }
     }
 
     /// Text of a server that has taken a SYN's, while the client's ACK is still to come (RFC 7413 §4.2.2). The SYN-ACK

@@ -1,6 +1,9 @@
 //! What is told of a connection, and what a silent one holds.
 
-use crate::common::lab::{ACK, Lab, Peer, secs};
+use firelane_tcp::{TcpConfig, Willing};
+use firelane_wire::TcpFlags;
+
+use crate::common::lab::{ACK, Lab, Peer, SYN, ms, plain, secs};
 
 /// An idle connection holds no ring memory.
 #[test]
@@ -72,4 +75,106 @@ fn tcp_info_of_a_new_connection() {
     assert_eq!(bytes.len(), 240);
     assert_eq!(info_word(&bytes, 76), 0x7fff_ffff, "tcpi_snd_ssthresh");
     assert_eq!((info_word(&bytes, 24), info_word(&bytes, 100), info_word(&bytes, 88)), (0, 0, 3));
+}
+
+fn info_long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn linux_info(lab: &Lab) -> [u8; firelane_tcp::TCP_INFO_LEN] {
+    lab.connection.info(lab.now).tcp_info(&firelane_tcp::Surroundings {
+        path_mtu: firelane_units::Mtu::ETHERNET,
+        unsent: firelane_units::Bytes::ZERO,
+        receive_buffer: firelane_units::Bytes(10_000),
+    })
+}
+
+/// tcpi_busy_time and tcpi_rwnd_limited in milliseconds.
+fn busy(lab: &Lab) -> (u64, u64) {
+    let bytes = linux_info(lab);
+    assert_eq!(info_long(&bytes, 184), 0, "tcpi_sndbuf_limited");
+    (info_long(&bytes, 168) / 1_000, info_long(&bytes, 176) / 1_000)
+}
+
+/// Busy is from the first octet sent to the last one acknowledged; what does not fit the peer's window counts twice.
+#[test]
+fn tcp_info_tells_how_long_it_was_busy_and_with_what() {
+    let mut lab = Lab::established();
+    lab.now += ms(500);
+    assert_eq!(busy(&lab), (0, 0), "nothing to send");
+    lab.write(3_000);
+    lab.sent();
+    lab.now += ms(40);
+    assert_eq!(busy(&lab), (40, 0), "it waits for an ACK");
+    lab.get(Peer::new(ACK, 1).acks(2_001));
+    lab.now += ms(10);
+    lab.get(Peer::new(ACK, 1).acks(3_001));
+    lab.now += ms(700);
+    assert_eq!(busy(&lab), (50, 0), "all is acknowledged");
+    // The window holds one segment, and then none.
+    lab.get(Peer::new(ACK, 1).acks(3_001).win(1_000));
+    lab.write(2_000);
+    assert_eq!(lab.sent().len(), 1);
+    lab.now += ms(20);
+    assert_eq!(busy(&lab), (70, 20), "another segment does not fit");
+    lab.get(Peer::new(ACK, 1).acks(4_001).win(0));
+    assert_eq!(lab.sent().len(), 0);
+    lab.now += ms(100);
+    assert_eq!(busy(&lab), (170, 120), "nothing is out, and no window");
+    lab.get(Peer::new(ACK, 1).acks(4_001).win(10_000));
+    assert_eq!(lab.sent().len(), 1);
+    lab.now += ms(30);
+    lab.get(Peer::new(ACK, 1).acks(5_001));
+    lab.now += ms(500);
+    assert_eq!(busy(&lab), (200, 120));
+    // Rest changes nothing of it.
+    lab.wait(secs(3));
+    let rest = lab.connection.rest(lab.now).expect("it is quiet");
+    let info = rest.look(|connection| connection.info(lab.now));
+    assert_eq!((info.busy.busy, info.busy.window_limited), (200, 120));
+}
+
+/// What the peer acknowledges with a mark echoed arrived marked (tcpi_delivered_ce), as Linux counts it.
+#[test]
+fn tcp_info_tells_what_arrived_marked() {
+    let ece = TcpFlags::ECE;
+    let mut lab = Lab::opening(TcpConfig { ecn: Willing::Active, ..plain() });
+    assert_eq!(lab.sent().len(), 1);
+    lab.get(Peer::new(SYN.with(ACK).with(ece), 0));
+    lab.write(4_000);
+    lab.sent();
+    lab.get(Peer::new(ACK, 1).acks(1_001));
+    assert_eq!((info_word(&linux_info(&lab), 192), info_word(&linux_info(&lab), 196)), (2, 0));
+    lab.get(Peer::new(ACK.with(ece), 1).acks(3_001));
+    let bytes = linux_info(&lab);
+    let segment = u32::from(lab.connection.info(lab.now).send_mss.bytes());
+    assert_eq!(info_word(&bytes, 196), 2_000u32.div_ceil(segment), "tcpi_delivered_ce");
+    lab.get(Peer::new(ACK, 1).acks(4_001));
+    assert_eq!(info_word(&linux_info(&lab), 196), 2_000u32.div_ceil(segment), "no mark, no count");
+}
+
+/// What `connstat` shows as INUNORDERBYTES, INUNORDERSEGS, RTTS and RTTC.
+#[test]
+fn what_came_early_and_how_round_trips_went() {
+    let mut lab = Lab::established();
+    let before = lab.connection.info(lab.now);
+    assert_eq!((before.troubles.unordered_bytes.0, before.troubles.unordered), (0, 0));
+    let (count, sum) = before.rtt_measured;
+    lab.get(Peer::new(ACK, 101).text(70));
+    lab.get(Peer::new(ACK, 101).text(70));
+    lab.get(Peer::new(ACK, 301).text(5));
+    lab.get(Peer::new(ACK, 1).text(100));
+    let after = lab.connection.info(lab.now).troubles;
+    assert_eq!((after.unordered_bytes.0, after.unordered), (75, 2), "a duplicate is not early");
+    for round_trip in [30, 50] {
+        lab.write(10);
+        lab.sent();
+        lab.now += ms(round_trip);
+        let end = lab.connection.sequence()[0];
+        let ack = end.0.wrapping_sub(lab.connection.sequence()[1].0);
+        let una = lab.connection.info(lab.now).bytes_acknowledged.0 as u32;
+        lab.get(Peer::new(ACK, 171).acks(1 + una + ack));
+    }
+    let (more, later) = lab.connection.info(lab.now).rtt_measured;
+    assert_eq!((more - count, later - sum), (2, ms(80)));
 }
