@@ -1,10 +1,12 @@
 //! Connections that wait at a listener, in the words of a block of the listener's own: `accept` takes one and asks nobody.
 //!
-//! The daemon puts blocks' numbers in, whoever has the listener takes them out. A program can wait in the kernel for a
-//! listener's descriptor alone, so as long as anybody does (a *watcher*), what arrives is told by a message on the
-//! descriptor, as it is when there is no room here. Whoever begins to watch looks once more afterwards, and whoever has put
-//! something in looks for watchers afterwards and takes it back: one of the two finds it. A watcher who dies leaves his count,
-//! and the listener goes on by messages.
+//! The daemon puts blocks' numbers in, whoever has the listener takes them out. A waiter of many sockets, who has a slot in the
+//! listener's arena ([`Inbox`](crate::layout::Inbox)), marks it here: he is told of the queue's block as of a stream's, and rung
+//! if he sleeps. Who waits in the kernel for the listener's descriptor alone is a *watcher*: as long as there is any, what arrives
+//! is told by a message on the descriptor, as it is when there is no room here. Whoever marks his slot, or begins to watch, looks
+//! once more afterwards; whoever has put something in looks for marks and watchers afterwards, tells the ones, and takes it back
+//! for the others: so it is found. A watcher who dies leaves his count, and the listener goes on by messages; a mark that is left
+//! tells somebody in vain.
 //!
 //! - R1. Who moves `head` on has the connection: one program's thread, or the daemon, which takes it back.
 //! - R2. Nothing is put in while a message is unread, so connections are taken in the order in which they came.
@@ -40,7 +42,9 @@ pub struct AcceptQueue {
     read: AtomicU32,
     /// Where it listens. The daemon's.
     port: AtomicU32,
-    _rest: [u32; 4],
+    /// Which waiter slots are to be told, a bit each.
+    waiters: AtomicU64,
+    _rest: [u32; 2],
     /// As in every block.
     _generation: AtomicU64,
     _end: [u64; 3],
@@ -55,6 +59,7 @@ const _: () = {
         offset_of!(AcceptQueue, head) == 192
             && offset_of!(AcceptQueue, read) == 200
             && offset_of!(AcceptQueue, port) == 204
+            && offset_of!(AcceptQueue, waiters) == 208
     );
     assert!(offset_of!(AcceptQueue, _generation) == 8 * GENERATION_WORD);
 };
@@ -97,6 +102,22 @@ impl AcceptQueue {
         self.watchers.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// The waiters with these slots are told of what arrives from here on. Each looks once more afterwards.
+    pub fn mark(&self, slots: u64) {
+        self.waiters.fetch_or(slots, Ordering::SeqCst);
+        order_for_models();
+    }
+
+    /// They are not any more.
+    pub fn unmark(&self, slots: u64) {
+        self.waiters.fetch_and(!slots, Ordering::SeqCst);
+    }
+
+    /// The slots of those who are to be told, for who has put something in.
+    pub fn waiters(&self) -> u64 {
+        self.waiters.load(Ordering::SeqCst)
+    }
+
     /// The listener's program looks here before it waits.
     pub fn begin(&self) {
         self.watchers.fetch_and(!BY_MESSAGES, Ordering::SeqCst);
@@ -126,6 +147,7 @@ impl<T> Feeder<T> {
     pub fn begin(words: &AcceptQueue, port: u16) -> Self {
         words.port.store(port.into(), Ordering::Relaxed);
         words.watchers.fetch_or(BY_MESSAGES, Ordering::SeqCst);
+        words.waiters.store(0, Ordering::SeqCst);
         let tail = words.head.load(Ordering::Relaxed);
         words.tail.store(tail, Ordering::Release);
         Self { tail, sent: words.read.load(Ordering::Relaxed), waiting: VecDeque::new() }
@@ -195,7 +217,8 @@ impl Default for AcceptQueue {
             watchers: AtomicU32::new(0),
             read: AtomicU32::new(0),
             port: AtomicU32::new(0),
-            _rest: [0; 4],
+            waiters: AtomicU64::new(0),
+            _rest: [0; 2],
             _generation: AtomicU64::new(0),
             _end: [0; 3],
         }

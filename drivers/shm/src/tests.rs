@@ -97,6 +97,29 @@ fn model_a_connection_is_found_by_who_is_about_to_wait_or_told_to_him() {
     });
 }
 
+/// The waiter marks his slot once and sleeps as for streams.
+#[test]
+fn model_a_connection_is_found_by_a_waiter_who_is_about_to_sleep_or_rings_him() {
+    loom::model(|| {
+        let shared = Arc::new((AcceptQueue::default(), Inbox::default()));
+        let mut feeder = Feeder::begin(&shared.0, 80);
+        shared.0.begin();
+        let theirs = Arc::clone(&shared);
+        let daemon = thread::spawn(move || {
+            let (words, inbox) = &*theirs;
+            feeder.put(words, 5, 5).unwrap();
+            words.waiters() & 1 << 9 != 0 && inbox.call(40)
+        });
+        let (words, inbox) = &*shared;
+        words.mark(1 << 9);
+        let is_quiet = inbox.fall_asleep();
+        let is_found = words.take() == Some(5);
+        let is_rung = daemon.join().unwrap();
+        assert!(is_found || is_rung, "quiet {is_quiet}");
+        assert!(is_found || words.take() == Some(5), "he finds it when he was rung");
+    });
+}
+
 #[test]
 fn model_a_connection_is_had_by_one_of_two() {
     loom::model(|| {

@@ -1,5 +1,5 @@
-//! Accept queues as this process uses them: it looks there first, and whoever waits in the kernel for a listener watches its queue
-//! meanwhile.
+//! Accept queues as this process uses them: it looks there first, and whoever waits for many sockets marks its queue with his slot.
+//! Who has none, or waits in the kernel for a listener alone, watches the queue meanwhile.
 //!
 //! Used by `accept` (`listener.rs`), by `poll`, and by epoll sets (`epoll/listeners.rs`).
 
@@ -9,7 +9,8 @@ use firelane_shm::AcceptQueue;
 
 use crate::socket::{self, Held, Kind};
 use crate::table::Word;
-use crate::{arenas, session};
+use crate::waiter::Waiter;
+use crate::{arenas, process, session};
 
 /// So many listeners of one `poll` are watched while it waits.
 const WATCHED: usize = 16;
@@ -46,33 +47,46 @@ pub(crate) fn drain(word: Word) {
     while queue.take().is_some() {}
 }
 
-/// Who waits in the kernel: he watches some queues until this is dropped.
+/// A queue with somebody who waits.
+#[derive(Clone, Copy)]
+struct Watched {
+    queue: &'static AcceptQueue,
+    /// The slot by which he is told; zero is none, so he watches.
+    mark: u64,
+}
+
+/// Who waits: some queues are marked or watched for him until this is dropped.
 pub(crate) struct Watching {
-    queues: [Option<&'static AcceptQueue>; WATCHED],
+    queues: [Option<Watched>; WATCHED],
     count: usize,
+    /// A signal handler may fork, and the child of that is not who waits.
+    session: u32,
 }
 
 impl Watching {
     /// Nobody's as yet.
-    pub(crate) const fn none() -> Self {
-        Self { queues: [None; WATCHED], count: 0 }
+    pub(crate) fn none() -> Self {
+        Self { queues: [None; WATCHED], count: 0, session: session::number() }
     }
 
-    /// One queue's.
+    /// One queue's, which its caller watches in the kernel.
     pub(crate) fn one(queue: &'static AcceptQueue) -> Self {
         let mut watching = Self::none();
         queue.watch();
-        (watching.queues[0], watching.count) = (Some(queue), 1);
+        (watching.queues[0], watching.count) = (Some(Watched { queue, mark: 0 }), 1);
         watching
     }
 
-    /// A listener's, too. Look once more before you wait.
-    pub(crate) fn add(&mut self, fd: c_int, word: Word) {
+    /// A listener's, too, for a waiter. Look once more before you wait.
+    pub(crate) fn add(&mut self, fd: c_int, word: Word, waiter: &Waiter) {
         let Some(queue) = of(word) else { return };
         match self.queues.get_mut(self.count) {
             Some(place) => {
-                queue.watch();
-                *place = Some(queue);
+                let mark = waiter.mark(fd, word, queue);
+                if mark == 0 {
+                    queue.watch();
+                }
+                *place = Some(Watched { queue, mark });
                 self.count += 1;
             }
             None => end(fd, word),
@@ -82,6 +96,14 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.queues.iter().take(self.count).flatten().for_each(|queue| queue.unwatch());
+        if !process::has_session() || self.session != session::number() {
+            return;
+        }
+        for Watched { queue, mark } in self.queues.iter().take(self.count).flatten() {
+            match mark {
+                0 => queue.unwatch(),
+                _ => queue.unmark(*mark),
+            }
+        }
     }
 }

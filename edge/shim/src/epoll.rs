@@ -378,9 +378,11 @@ impl Set {
             self.listeners.remove(fd);
             return Ok(());
         }
-        self.listeners.put(fd, word, event);
+        // Without a waiter everything is told by messages while somebody waits.
+        let _ = self.waiter();
+        self.listeners.put(fd, word, event, self.waiter.as_ref());
         if self.listeners.wants_a_bell() {
-            // Another thread waits inside, whom the kernel tells nothing of what is there already.
+            // Another thread waits inside, whom nobody tells of what is there already.
             self.waiter()?;
             self.ring();
         }
@@ -440,6 +442,7 @@ impl Set {
     /// In a forked child: the interests are its own, the waiter was its parent's.
     fn begin_anew(&mut self) -> Result<(), Errno> {
         self.waiter = None;
+        self.listeners.begin_anew();
         let mut watched = Ok(());
         if !self.interests.is_empty() {
             self.waiter()?;

@@ -74,7 +74,7 @@ fn wait_with(
     let mut watching = Watching::none();
     fds.iter()
         .filter_map(|entry| Some((entry.fd, ours(entry)?)))
-        .for_each(|(fd, word)| watching.add(fd, word));
+        .for_each(|(fd, word)| watching.add(fd, word, &waiter));
     let watched = watch(fds, &mut waiter);
     let answer = watched.and_then(|()| sleep(fds, list, deadline, mask, &waiter));
     fds.iter().filter_map(ours).for_each(|word| waiter.unwatch(word));

@@ -13,7 +13,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use firelane_shm::layout::{Inbox, SLOT_SHARED};
-use firelane_shm::{Beside, Block, Holder, StreamEnd, doorbell};
+use firelane_shm::{AcceptQueue, Beside, Block, Holder, StreamEnd, doorbell};
 use libc::epoll_event;
 use rustix::io::Errno;
 
@@ -142,6 +142,16 @@ impl Waiter {
             beside.watch(self.place.bit_in(segment, fd)?.0);
         }
         Ok(())
+    }
+
+    /// From now on news of a listener's accept queue come to this waiter, who looks once more. The mark that is taken back later; zero
+    /// if it has no slot of its own there, and then he is told nothing.
+    pub(crate) fn mark(&self, fd: c_int, word: Word, queue: &AcceptQueue) -> u64 {
+        let mark = self.place.bit_in(socket::arena(word), fd).map_or(0, |(bit, _)| bit & !SHARED_BIT);
+        if mark != 0 {
+            queue.mark(mark);
+        }
+        mark
     }
 
     /// Tells the daemon for which stream it is to be rung, unless it knows.

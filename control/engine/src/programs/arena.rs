@@ -204,6 +204,11 @@ impl ProgramArena {
 
     /// Tells whoever waits for one of many sockets that `block` has news.
     pub(super) fn tell_waiters(&self, number: u32, block: &Block) {
-        self.waiters.tell(self.mapping(), block.waiters.load(Ordering::SeqCst), number);
+        self.tell_marked(block.waiters.load(Ordering::SeqCst), number);
+    }
+
+    /// Tells those with these slots that `block` has news.
+    pub(super) fn tell_marked(&self, slots: u64, block: u32) {
+        self.waiters.tell(self.mapping(), slots, block);
     }
 }

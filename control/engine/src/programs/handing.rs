@@ -1,5 +1,6 @@
 //! Handing on: whoever is inside the lane that has finished a handshake tells the listener's program of the connection, in the listener's
-//! words or, if somebody waits for its descriptor, by a message over that, and calls nobody to do it for him.
+//! words, and by the bell of who sleeps and is marked there; or, if somebody waits for its descriptor, by a message over that. He calls
+//! nobody to do it for him.
 //!
 //! Owned by `hub.rs`, which adds listeners and takes them away, and gets to know later what was handed on ([`Handing::take_handed`]).
 //! Several lanes may finish handshakes of one listener at a time: one goes through all that is ready, and the others leave it to
@@ -23,6 +24,7 @@ use super::arrivals::Arrival;
 use super::options::Options;
 use super::socket::{Listening, Next, shown};
 use super::stream::Stream;
+use super::waiting::Waiting;
 use crate::poller::{Event, Poller};
 use crate::stack::Stack;
 
@@ -176,6 +178,7 @@ impl Queue {
             if let Err(arrived) = feeder.put(words, arrived.place.block, arrived) {
                 return Some(arrived);
             }
+            self.listening.waiting.iter().for_each(Waiting::tell);
         }
     }
 

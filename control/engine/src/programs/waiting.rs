@@ -34,6 +34,13 @@ impl Waiting {
         Some(Place { arena: self.arena.arena().number(), block })
     }
 
+    /// Tells the waiters who are marked there that something has arrived.
+    pub(super) fn tell(&self) {
+        if let (Some(block), Some(words)) = (&self.block, self.words()) {
+            self.arena.tell_marked(words.waiters(), block.block());
+        }
+    }
+
     /// What puts connections of a listener at this port there, from an empty queue on.
     pub(super) fn feeder<T>(&self, port: u16) -> Option<Feeder<T>> {
         self.words().map(|words| Feeder::begin(words, port))

@@ -1,9 +1,14 @@
 //! The listeners of an epoll set, for their accept queues. The kernel's set has them too, and tells of those connections that come by
 //! messages.
 //!
-//! Who waits in the kernel for the set watches all their queues, each as often as there are such threads; so the daemon sends
-//! messages meanwhile. Edges and one-shots are the kernel's business alone: of such a listener everything is told by messages, as of
-//! one in a set that others watch. Used by `epoll.rs`, which holds the set.
+//! The set's waiter marks their queues with its slot, as it does streams, so the daemon rings its bell for what arrives while
+//! somebody sleeps, and nobody waits for the listener's descriptor. A listener for which that cannot be is watched by whoever waits in
+//! the kernel for the set, as often as there are such threads; so the daemon sends messages meanwhile. That is one where the waiter
+//! has no slot of its own, and one of which a single set of many is to be told (`EPOLLEXCLUSIVE`), which the kernel chooses.
+//!
+//! Edges and one-shots are the kernel's business alone: of such a listener everything is told by messages, as of one in a set that
+//! others watch. Those of a set that came by `fork` are such: parent and child would take each other's bells out of the kernel's set.
+//! Used by `epoll.rs`, which holds the set.
 
 use core::ffi::c_int;
 
@@ -11,6 +16,7 @@ use firelane_shm::AcceptQueue;
 use libc::epoll_event;
 
 use crate::table::{self, Word};
+use crate::waiter::Waiter;
 use crate::{accept_queue, process, session, socket};
 
 /// More listeners of a set are told of by messages.
@@ -27,14 +33,15 @@ struct Listener {
     event: epoll_event,
     /// Whether its queue is watched as long as it is in the set.
     is_held: bool,
+    /// What its queue is marked with; with zero it is watched by everybody who waits in the kernel.
+    mark: u64,
 }
 
 impl Listener {
-    /// The set, in which so many threads wait in the kernel, has it no more.
-    fn unwatch(&self, asleep: u32) {
-        if let Some(queue) = accept_queue::of(self.word) {
-            (0..asleep + u32::from(self.is_held)).for_each(|_| queue.unwatch());
-        }
+    /// How often it is watched by this set, in which so many threads wait in the kernel.
+    fn watches(&self, asleep: u32) -> u32 {
+        let by_sleepers = if self.mark == 0 { asleep } else { 0 };
+        by_sleepers + u32::from(self.is_held)
     }
 
     fn asked(&self) -> u32 {
@@ -55,7 +62,7 @@ pub(super) struct Listeners {
     asleep: u32,
     /// Of which session they are: a child's copy of them is nobody.
     session: u32,
-    /// Others watch the set, so everything is told by messages.
+    /// Others watch the set, or have it too, so everything is told by messages.
     is_watched: bool,
 }
 
@@ -64,8 +71,8 @@ impl Listeners {
         Self { all: [None; MOST], asleep: 0, session: 0, is_watched: false }
     }
 
-    /// What was asked of a listener in the kernel's set is this now.
-    pub(super) fn put(&mut self, fd: c_int, word: Word, event: epoll_event) {
+    /// What was asked of a listener in the kernel's set is this now. `waiter` is the set's, if it has one.
+    pub(super) fn put(&mut self, fd: c_int, word: Word, event: epoll_event, waiter: Option<&Waiter>) {
         self.begin_anew();
         self.remove(fd);
         let Some(queue) = accept_queue::of(word) else { return };
@@ -75,8 +82,14 @@ impl Listeners {
             accept_queue::end(fd, word);
         }
         if let Some(place) = place {
-            *place = Some(Listener { fd, word, event, is_held });
-            (0..self.asleep).for_each(|_| queue.watch());
+            let it = Listener { fd, word, event, is_held, mark: 0 };
+            // Who asks nothing is not to be woken.
+            let is_told = !is_held && it.asked() != 0 && event.events & libc::EPOLLEXCLUSIVE as u32 == 0;
+            let mark = waiter.filter(|_| is_told).map_or(0, |waiter| waiter.mark(fd, word, queue));
+            *place = Some(Listener { mark, ..it });
+            if mark == 0 {
+                (0..self.asleep).for_each(|_| queue.watch());
+            }
         }
     }
 
@@ -85,20 +98,39 @@ impl Listeners {
         let Some(place) = self.all.iter().position(|place| place.is_some_and(|it| it.fd == fd)) else {
             return false;
         };
-        self.begin_anew();
-        let asleep = self.asleep;
-        self.all[place].take().into_iter().for_each(|it| it.unwatch(asleep));
+        let gone = self.all[place].take();
+        gone.iter().filter(|_| self.is_own()).for_each(|it| self.let_go(it));
         true
     }
 
-    /// Those that wait are not this process', which is the child of theirs; what is held its parent holds for itself, and this one
-    /// from here on, too.
-    fn begin_anew(&mut self) {
-        if !self.is_own() {
-            self.asleep = 0;
-            self.session = session::number();
-            let held = self.all.iter().flatten().filter(|it| it.is_held);
-            held.filter_map(|it| accept_queue::of(it.word)).for_each(AcceptQueue::watch);
+    /// One that is in the set no more is neither marked nor watched by it.
+    fn let_go(&self, gone: &Listener) {
+        let Some(queue) = accept_queue::of(gone.word) else { return };
+        (0..gone.watches(self.asleep)).for_each(|_| queue.unwatch());
+        // A copy of its descriptor has the same queue and the same mark.
+        let is_same = |it: &&Listener| accept_queue::of(it.word).is_some_and(|of| core::ptr::eq(of, queue));
+        let still = self.all.iter().flatten().filter(is_same).fold(0, |marks, it| marks | it.mark);
+        if gone.mark & !still != 0 {
+            queue.unmark(gone.mark & !still);
+        }
+    }
+
+    /// Those that wait, and what is marked, are not this process', which is the child of theirs; what is held its parent holds for
+    /// itself, and this one from here on, too, with all the others.
+    pub(super) fn begin_anew(&mut self) {
+        if self.is_own() {
+            return;
+        }
+        self.asleep = 0;
+        self.session = session::number();
+        for it in self.all.iter_mut().flatten() {
+            self.is_watched = true;
+            it.mark = 0;
+            if core::mem::replace(&mut it.is_held, true) {
+                accept_queue::of(it.word).into_iter().for_each(AcceptQueue::watch);
+            } else {
+                accept_queue::end(it.fd, it.word);
+            }
         }
     }
 
@@ -108,27 +140,26 @@ impl Listeners {
 
     /// The set is closed.
     pub(super) fn close(self) {
-        let is_own = self.is_own();
-        self.all.into_iter().flatten().filter(|_| is_own).for_each(|it| it.unwatch(self.asleep));
+        let no_one = Self { all: [None; MOST], ..self };
+        self.all.iter().flatten().filter(|_| self.is_own()).for_each(|it| no_one.let_go(it));
     }
 
-    /// The accept queues.
-    fn queues(&self) -> impl Iterator<Item = &'static AcceptQueue> {
-        self.all.iter().flatten().filter_map(|it| accept_queue::of(it.word))
+    /// The accept queues of those that sleepers watch.
+    fn unmarked(&self) -> impl Iterator<Item = &'static AcceptQueue> {
+        self.all.iter().flatten().filter(|it| it.mark == 0).filter_map(|it| accept_queue::of(it.word))
     }
 
     /// The caller is about to wait in the kernel. Look once more first.
     pub(super) fn fall_asleep(&mut self) {
         self.begin_anew();
-        self.queues().for_each(AcceptQueue::watch);
+        self.unmarked().for_each(AcceptQueue::watch);
         self.asleep += 1;
     }
 
     /// He does not any more.
     pub(super) fn wake_up(&mut self) {
-        self.begin_anew();
-        if let Some(left) = self.asleep.checked_sub(1) {
-            self.queues().for_each(AcceptQueue::unwatch);
+        if let Some(left) = self.asleep.checked_sub(1).filter(|_| self.is_own()) {
+            self.unmarked().for_each(AcceptQueue::unwatch);
             self.asleep = left;
         }
     }

@@ -212,6 +212,129 @@ def children_in_a_set():
             taken(passive, made, "told")
 
 
+def children_with_sets():
+    """Processes that wait for one listener, each in a set of its own, are all told; whoever is killed meanwhile leaves it to the others."""
+    with listener(False) as passive:
+        out = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        children = []
+        for nth in range(2):
+            child = os.fork()
+            if child == 0:
+                with select.epoll() as epoll:
+                    epoll.register(passive, IN)
+                    out[1].sendall(b"ready")
+                    while epoll.poll(20):
+                        try:
+                            made = passive.accept()[0]
+                        except BlockingIOError:
+                            continue
+                        out[1].sendall(b"%d" % os.getpid())
+                        made.setblocking(True)
+                        made.sendall(b"hello")
+                        made.close()
+                os._exit(0)
+            children.append(child)
+        print("both", [out[0].recv(5) for _ in children])
+
+        def served(count):
+            clients = [client for _ in range(count) for client in connect(passive)]
+            hellos = [client.recv(5, socket.MSG_WAITALL) for client in clients]
+            [client.close() for client in clients]
+            return hellos.count(b"hello"), {int(out[0].recv(20)) for _ in clients}
+
+        def stop(child):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+        count, by = served(60)
+        print("served", count, by <= set(children))
+        time.sleep(0.05)
+        stop(children[0])
+        print("by the other", served(20) == (20, {children[1]}))
+        # What arrives while he does not run waits for whoever comes.
+        os.kill(children[1], signal.SIGSTOP)
+        waiting = connect(passive, 3)
+        stop(children[1])
+        taken(passive, waiting, "by the parent")
+
+
+def child_in_the_set():
+    """A child waits in its parent's set, while the parent does, too."""
+    with listener(False) as passive, select.epoll() as epoll:
+        epoll.register(passive, IN)
+        taken(passive, connect(passive), "parent")
+        out = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            for _ in range(3):
+                epoll.poll(0.02)
+            out[1].sendall(b"x")
+            out[1].recv(1)
+            os._exit(0)
+        thread, made = later(passive)
+        print("level", [events for _, events in epoll.poll(20)])
+        thread.join()
+        taken(passive, made, "told")
+        out[0].recv(1)
+        for _ in range(2):
+            made = connect(passive)
+            print("level", [events for _, events in epoll.poll(20)])
+            taken(passive, made, "told")
+        out[0].sendall(b"x")
+        os.waitpid(child, 0)
+
+
+def threads_in_a_set():
+    """Two threads wait in one set, of which each is told of a connection while the other does not come back."""
+    with listener(False) as passive, select.epoll() as epoll:
+        epoll.register(passive, IN)
+        told, goes_on = threading.Semaphore(0), threading.Event()
+
+        def serve():
+            while epoll.poll(20):
+                told.release()
+                goes_on.wait(20)
+                try:
+                    passive.accept()[0].close()
+                except BlockingIOError:
+                    pass
+                return
+
+        servers = [threading.Thread(target=serve, daemon=True) for _ in range(2)]
+        [server.start() for server in servers]
+        time.sleep(0.05)
+        clients = connect(passive)
+        print("one", told.acquire(timeout=20))
+        clients += connect(passive)
+        print("the other", told.acquire(timeout=20))
+        goes_on.set()
+        [server.join() for server in servers]
+        print("both ended", [client.recv(1) for client in clients])
+
+
+def copies_in_a_set():
+    """Of two copies of a listener in a set one is taken out: the other is still told of."""
+    with listener(False) as passive, select.epoll() as epoll:
+        copy = passive.dup()
+        copy.setblocking(False)
+        for fd in passive, copy:
+            epoll.register(fd, IN)
+        made = connect(passive)
+        print("copies", len(epoll.poll(20)) > 0)
+        taken(passive, made, "a copy")
+        epoll.unregister(copy)
+        for _ in range(2):
+            thread, made = later(passive)
+            print("left", [fd == passive.fileno() for fd, _ in epoll.poll(20)])
+            thread.join()
+            taken(passive, made, "left")
+        copy.close()
+        thread, made = later(passive)
+        print("alone", [fd == passive.fileno() for fd, _ in epoll.poll(20)])
+        thread.join()
+        taken(passive, made, "alone")
+
+
 def passed_on():
     """A process that gets the listener by a message, before and after connections wait."""
     ours, theirs = socket.socketpair()
@@ -279,6 +402,6 @@ def read_as_a_stream():
 
 
 signal.alarm(120)
-for case in (plain, looked_at, sets, sets_in_sets, one_at_a_time, children_in_a_set, threads, children, passed_on, ends, read_as_a_stream):
+for case in (plain, looked_at, sets, sets_in_sets, one_at_a_time, children_in_a_set, threads, threads_in_a_set, copies_in_a_set, children, children_with_sets, child_in_the_set, passed_on, ends, read_as_a_stream):
     print(case.__name__, flush=True)
     case()
