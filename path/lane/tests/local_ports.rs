@@ -77,6 +77,18 @@ fn r07_ports_in_use_are_refused_by_name_and_those_in_time_wait_come_back() {
     }
 }
 
+/// A drawn port that is the one connected to would make a simultaneous open of one socket with itself.
+#[test]
+fn nobody_is_connected_with_himself_by_a_port_that_he_has_drawn() {
+    let mut world = few_ports(true);
+    for _ in 0..3 * PORTS.len() {
+        let alone = world.connect(1, 0, "10.0.0.1:50001");
+        world.run();
+        assert_eq!(alone.poll_connected(), Err(SocketError::Refused));
+    }
+    world.check_conservation();
+}
+
 /// Of a netstack with itself nothing old is under way: whoever has closed first, or both at once, the ports are there for the next
 /// connections, and those work.
 #[test]

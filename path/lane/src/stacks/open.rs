@@ -257,7 +257,9 @@ impl<D> Inside<'_, D> {
             self.shard.port_counter = self.shard.port_counter.wrapping_add(1);
             let local = SocketAddr::new(local, first + step as u16);
             let Some(tuple) = Self::tuple(local, remote) else { break };
-            if self.is_mine(&tuple, &key)
+            // What would be drawn for itself is no port: a socket is connected with itself only if its program says so.
+            if local != remote
+                && self.is_mine(&tuple, &key)
                 && let Some(least_iss) = self.claim(&tuple, (local, remote), is_here)
             {
                 return Ok((tuple, least_iss));
