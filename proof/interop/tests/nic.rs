@@ -184,7 +184,8 @@ fn its_queue_goes_from_lane_to_lane_while_text_is_compared() {
         let compared = compares.wait_with_output().expect("it has ended");
         let told = String::from_utf8_lossy(&compared.stdout).into_owned();
         assert!(compared.status.success() && told.starts_with("rounds"), "{driver}: {told}");
-        assert!(moves >= 20, "{driver}: {moves} moves");
+        // Once everywhere at least; how often is the machine's to say.
+        assert!(moves >= wanted.len(), "{driver}: {moves} moves");
     }
 }
 

@@ -23,6 +23,8 @@ def listening(to_us, from_us, closes):
         listener.close()
         os.write(to_us, bytes(4))
         accepted.close()
+        # The next port, which is any, may be the same: nobody is to listen there before it was tried.
+        os.read(from_us, 1)
 
 
 def process(closes):
@@ -48,6 +50,7 @@ def closing():
             os.write(to_it, b"x")
             os.read(ours, 4)
             told.append(tried(port))
+        os.write(to_it, b"x")
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     print("closed:", {it: told.count(it) for it in sorted(set(told))})
