@@ -187,7 +187,7 @@ impl Known<'_> {
             flow: it.info.and_then(|info| info.flow).and_then(|id| self.flow(id)),
             fused: it.info.map(|info| info.is_fused),
             options: it.options.clone(),
-            filter: it.filter.as_ref().map(|(rules, counted)| filter::of_socket(rules, counted)),
+            filter: it.filter.as_ref().map(|(rules, counted)| filter::of_socket(rules, counted, &self.links)),
             sent: carried.map(|[sent, _]| sent),
             received: carried.map(|[_, received]| received),
             segments: tcp.map(|tcp| [tcp.counts.segments_in, tcp.counts.segments_out, tcp.troubles.repeated]),

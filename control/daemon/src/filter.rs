@@ -91,11 +91,21 @@ pub(crate) fn as_far_as(step: &Step, present: &Model) -> Option<Step> {
     (rest != *to).then_some(Step { action, ..step.clone() })
 }
 
-/// What the filter of a program's socket has counted, whose rules name no link.
-pub(crate) fn of_socket(rules: &[FilterRule<LinkId>], counted: &FilterCounts) -> SocketFilterInfo {
-    let named = |rule: &FilterRule<LinkId>| rule.clone().try_map(|_| Err(())).ok();
-    let rules: Vec<IpfRule> = rules.iter().filter_map(|rule| IpfRule::new(named(rule)?).ok()).collect();
-    let FilterInfo { rules, inward: Judged { passed, blocked }, .. } = info(&rules, counted);
+/// What the filter of a program's socket has counted. The rules of a link that has gone meet nothing any more, and are not shown.
+pub(crate) fn of_socket(
+    rules: &[FilterRule<LinkId>],
+    counted: &FilterCounts,
+    links: &BTreeMap<LinkId, String>,
+) -> SocketFilterInfo {
+    let name = |link| links.get(&link).and_then(|name| name.parse::<LinkName>().ok()).ok_or(());
+    let named = |rule: &FilterRule<LinkId>| IpfRule::new(rule.clone().try_map(name).ok()?).ok();
+    let (rules, met): (Vec<IpfRule>, Vec<_>) = rules
+        .iter()
+        .enumerate()
+        .filter_map(|(nth, rule)| Some((named(rule)?, counted.rules.get(nth).copied().unwrap_or_default())))
+        .unzip();
+    let counted = FilterCounts { rules: met, ..counted.clone() };
+    let FilterInfo { rules, inward: Judged { passed, blocked }, .. } = info(&rules, &counted);
     SocketFilterInfo { passed, blocked, rules }
 }
 

@@ -20,10 +20,11 @@ use firelane_api::{
 };
 use firelane_model::{
     Accounting, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice,
+    SocketFilter,
 };
 use firelane_plan::{Action, Effect, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
-use firelane_units::{IpPrefix, NetstackId};
+use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
 
 use crate::addresses::Addresses;
 use crate::explain::{Known, Process};
@@ -229,6 +230,22 @@ impl Host {
     /// Does something with the model of what is there.
     pub(crate) fn with_model<T>(&self, act: impl FnOnce(&Model) -> T) -> T {
         act(&self.lock().store.active)
+    }
+
+    /// What the rules that a program gives to its sockets say on this netstack, or what is wrong with them there.
+    pub(crate) fn socket_rules(
+        &self,
+        netstack: &NetstackName,
+        filter: &SocketFilter,
+    ) -> Result<Vec<FilterRule<LinkId>>, String> {
+        let inner = self.lock();
+        match filter.faults_on("filter", &inner.store.active, netstack).first() {
+            Some(fault) => Err(fault.to_string()),
+            None => {
+                let rules = filter.rules(|name| inner.works.vnics.get(name).map(|it| it.id));
+                rules.ok_or_else(|| format!("netstack {netstack} changes"))
+            }
+        }
     }
 
     /// The interfaces of a netstack with their addresses, as many as an answer has room for.

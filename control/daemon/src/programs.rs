@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use firelane::{Closer, Engine, ExplainedSocket, Hub, Limits, Owner, ProgramSocket, Reply, send_reply};
 use firelane_model::{Model, NetstackName, Programs as Rules, SOCKET_FILTER_TEXT_MAX, SocketFilter};
-use firelane_shm::control::{Answer, FILTER_MAX, MESSAGE_MAX, Request};
+use firelane_shm::control::{Answer, FILTER_MAX, MESSAGE_MAX, OWN_FILTER, OWN_LEVEL, Request};
 use firelane_shm::{Spin, carry};
 use firelane_units::{FilterRule, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -97,7 +97,7 @@ pub(crate) fn bind(path: &Path, model: &Model) -> io::Result<OwnedFd> {
 impl Programs {
     /// Begins to serve programs that come to `listener`.
     pub(crate) fn start(listener: OwnedFd, engine: Engine, host: Arc<Host>) -> io::Result<Self> {
-        let hub = Arc::new(Mutex::new(Hub::new(engine, rules_of)?));
+        let hub = Arc::new(Mutex::new(Hub::new(engine)?));
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let mut door = Door::new(listener, Arc::clone(&stop), Arc::clone(&hub), host)?;
         let thread = std::thread::Builder::new().name("programs".to_owned()).spawn(move || door.run())?;
@@ -414,7 +414,9 @@ impl Door {
             memory: rules.memory.unwrap_or(usual.memory),
         };
         let (owner, place) = (guest.owner.clone(), (id, netstack.as_str()));
-        let begun = lock(&self.hub).begin(owner, place, limits, filter.rules());
+        let filter =
+            self.host.socket_rules(&netstack, &filter).map_err(|text| refused(Errno::INVAL, text))?;
+        let begun = lock(&self.hub).begin(owner, place, limits, filter);
         let (number, reply) = begun.map_err(|error| {
             refused(Errno::from_io_error(&error).unwrap_or(Errno::NOMEM), format!("no session: {error}"))
         })?;
@@ -460,6 +462,11 @@ impl Drop for Door {
 
 /// What the hub answers to a session's request. Devices have names for programs, and numbers for the hub.
 fn answer(hub: &Mutex<Hub>, host: &Host, session: &Session, request: Request, fds: Vec<OwnedFd>) -> Reply {
+    if let Request::SetOption { socket, level: OWN_LEVEL, name: OWN_FILTER, value } = &request {
+        // The host is asked before the hub is held.
+        let rules = rules_of(host, session, value);
+        return lock(hub).set_filter(session.number, *socket, rules, fds);
+    }
     let interfaces = || host.interfaces(&session.netstack);
     let room = if let Request::GetOption { len, .. } = request { len } else { 0 };
     let (request, wants_name) = match devices::by_number(request, interfaces) {
@@ -474,8 +481,11 @@ fn answer(hub: &Mutex<Hub>, host: &Host, session: &Session, request: Request, fd
 }
 
 /// The rules that a program gives to one of its sockets.
-fn rules_of(text: &str) -> Option<Vec<FilterRule<LinkId>>> {
-    Some(SocketFilter::read("filter", text).ok()?.rules())
+fn rules_of(host: &Host, session: &Session, text: &[u8]) -> Option<Vec<FilterRule<LinkId>>> {
+    let text = std::str::from_utf8(text).ok()?.trim_end_matches('\0');
+    let filter = SocketFilter::read("filter", text).ok()?;
+    let rules = host.socket_rules(&session.netstack, &filter);
+    rules.inspect_err(|why| tracing::info!("session {}: no filter: {why}", session.number)).ok()
 }
 
 /// Ends a program's connection. The program sees the end at once; what it has sent last, and nobody has looked at, is closed

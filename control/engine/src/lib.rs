@@ -66,8 +66,7 @@ pub use invented::{BadPacket, InventedPacket};
 pub use netstack_config::{NetstackConfig, SocketDefaults};
 pub use poller::{Event, Poller, Source};
 pub use programs::{
-    Closer, ExplainedSocket, Foreign, Hub, Limits, Owner, ProgramSocket, ReadFilter, Reply,
-    send as send_reply,
+    Closer, ExplainedSocket, Foreign, Hub, Limits, Owner, ProgramSocket, Reply, send as send_reply,
 };
 pub use queue::Queue;
 pub use rings::{Ring, Rings};

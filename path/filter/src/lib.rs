@@ -23,7 +23,7 @@ pub use states::{FORESEEN_MAX, FlowNames, STATES_MAX, Sought, StateCounts, State
 
 use frags::Frags;
 use pools::Pools;
-use rules::Rules;
+use rules::{PoolsInSight, Rules};
 use states::{Belongs, Follows, NoState, States};
 
 /// What becomes of a packet.
@@ -163,6 +163,7 @@ impl Filter {
         self.set_rules(rules);
         self.pools.clear();
         for (pool, entries) in pools {
+            self.pools.begin(pool);
             for (prefix, until) in entries {
                 self.pools.insert(pool, prefix, until, false);
             }
@@ -191,7 +192,15 @@ impl Filter {
 
     /// What becomes of a packet.
     pub fn judge(&mut self, packet: &Packet<'_>, now: Instant) -> Ruling {
-        let ruling = self.rule(packet, now);
+        let ruling = self.rule(packet, None, now);
+        self.repeat(packet.direction, packet.bytes, ruling);
+        ruling
+    }
+
+    /// The same, where a pool that the rules name and this filter has not is the one that `other` has: a socket's rules name
+    /// the pools of its netstack. What is said of [`Ruling::is_for_all`] does not hold here.
+    pub fn judge_beside(&mut self, packet: &Packet<'_>, other: &Self, now: Instant) -> Ruling {
+        let ruling = self.rule(packet, Some(&other.pools), now);
         self.repeat(packet.direction, packet.bytes, ruling);
         ruling
     }
@@ -214,7 +223,7 @@ impl Filter {
         }
     }
 
-    fn rule(&mut self, packet: &Packet<'_>, now: Instant) -> Ruling {
+    fn rule(&mut self, packet: &Packet<'_>, beyond: Option<&Pools>, now: Instant) -> Ruling {
         let pass = |rule| Ruling { rule, ..Ruling::default() };
         if self.frags.knows(packet, now) {
             return pass(None);
@@ -226,7 +235,8 @@ impl Filter {
             }
             return self.passed_by_state(rule, is_news, state);
         }
-        let found = self.rules.search(packet, belongs == Belongs::OutOfWindow, &self.pools, now);
+        let pools = PoolsInSight { own: &self.pools, beyond };
+        let found = self.rules.search(packet, belongs == Belongs::OutOfWindow, pools, now);
         let Some((nth, rule)) = found.rule.and_then(|nth| Some((nth, self.rules.get(nth)?))) else {
             let is_for_all = self.is_for_all(found.is_for_all);
             return Ruling { is_for_all, logged: found.logged, ..pass(None) };

@@ -76,6 +76,16 @@ impl Pools {
         self.ends.clear();
     }
 
+    /// There is such a pool, whatever is in it.
+    pub(crate) fn begin(&mut self, pool: u32) {
+        self.by_number.entry(pool).or_default();
+    }
+
+    /// Whether there is, or was, something in such a pool.
+    pub(crate) fn has(&self, pool: u32) -> bool {
+        self.by_number.contains_key(&pool)
+    }
+
     /// Enters a prefix until then; again to give it another end, or to say the contrary of it.
     pub(crate) fn insert(&mut self, pool: u32, prefix: IpPrefix, until: Instant, is_exception: bool) {
         let network = prefix.network();

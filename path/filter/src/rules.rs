@@ -16,6 +16,22 @@ use firelane_wire::{IpProtocol, TcpFlags};
 use crate::packet::{Packet, Piece};
 use crate::pools::Pools;
 
+/// Pools that rules name: a filter's own, and those of another that it has no pool of that number for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolsInSight<'a> {
+    pub(crate) own: &'a Pools,
+    pub(crate) beyond: Option<&'a Pools>,
+}
+
+impl PoolsInSight<'_> {
+    fn contains(self, pool: u32, address: core::net::IpAddr, now: Instant) -> bool {
+        match self.beyond {
+            Some(beyond) if !self.own.has(pool) => beyond.contains(pool, address, now),
+            _ => self.own.contains(pool, address, now),
+        }
+    }
+}
+
 /// What a rule has met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RuleCount {
@@ -131,7 +147,7 @@ impl Rules {
         &mut self,
         packet: &Packet<'_>,
         is_out_of_window: bool,
-        pools: &Pools,
+        pools: PoolsInSight<'_>,
         now: Instant,
     ) -> Found {
         let Self { rules, main, groups, counts } = self;
@@ -169,7 +185,7 @@ struct Search<'a> {
     groups: &'a [Vec<u32>],
     counts: &'a mut [RuleCount],
     looked: &'a Looked<'a>,
-    pools: &'a Pools,
+    pools: PoolsInSight<'a>,
     now: Instant,
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firelane_filter::{FilterConfig, FilterCounts};
+use firelane_filter::{FOREVER, FilterConfig, FilterCounts, PoolChange};
 use firelane_lane::*;
 use firelane_socket::SocketError;
 use firelane_units::{
-    BlockAnswer, Direction, DropReason, FilterAction, FilterRule, LinkId, Mtu, NetstackId, SocketId,
+    BlockAnswer, Direction, DropReason, FilterAction, FilterAddresses, FilterRule, LinkId, Mtu, NetstackId,
+    SocketId,
 };
 use firelane_world::*;
 
@@ -125,6 +126,59 @@ fn a_datagram_socket_gets_what_its_rules_let_in() {
         world.run();
         assert_eq!(matches!(receiver.recv.recv(&mut bytes), Ok(Some(_))), is_heard);
         assert_eq!(drops(&world), dropped);
+        world.check_conservation();
+    }
+}
+
+#[test]
+fn rules_name_the_link_by_which_somebody_comes() {
+    for lanes in [1, 3] {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        let _listener = world.listen(2, SOCKET.0, "0.0.0.0:80", 8);
+        for (link, told) in [(2, Err(SocketError::Refused)), (1, Ok(true))] {
+            set(&mut world, vec![FilterRule { link: Some(LinkId(link)), ..block(BlockAnswer::Reset) }]);
+            let client = world.connect(1, 0, "10.0.0.2:80");
+            world.run();
+            assert_eq!(client.poll_connected(), told, "link {link}, {lanes} lanes");
+        }
+        world.check_conservation();
+    }
+}
+
+#[test]
+fn rules_name_the_pools_of_the_netstack_as_they_are_just_now() {
+    let change = |network: &str, until| PoolChange {
+        pool: 7,
+        network: network.parse().unwrap(),
+        until,
+        is_exception: false,
+    };
+    for lanes in [1, 3] {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        let _listener = world.listen(2, SOCKET.0, "10.0.0.2:80", 8);
+        let mut rule = block(BlockAnswer::Reset);
+        rule.matching.from.addresses = FilterAddresses::Pool(7);
+        set(&mut world, vec![rule.clone()]);
+        let connected = |world: &mut World| {
+            let client = world.connect(1, 0, "10.0.0.2:80");
+            world.run();
+            client.poll_connected()
+        };
+        assert_eq!(connected(&mut world), Ok(true), "a pool that nobody made is empty");
+        for (until, told) in [(Some(FOREVER), Err(SocketError::Refused)), (None, Ok(true))] {
+            let changes: Arc<[_]> = [change("10.0.0.0/24", until)].into();
+            world.all(|| Control::ChangePools(SERVER, Arc::clone(&changes)));
+            assert_eq!(connected(&mut world), told, "{until:?}");
+        }
+        let changes: Arc<[_]> = [change("10.0.0.0/24", Some(FOREVER))].into();
+        world.all(|| Control::ChangePools(SERVER, Arc::clone(&changes)));
+        // A pool of its own is in front of the netstack's, also without anybody in it.
+        let config = Arc::new(FilterConfig { rules: vec![rule], pools: vec![(7, Vec::new())] });
+        for lane in &mut world.lanes {
+            let command = SocketCommand::Filter(SOCKET, Arc::clone(&config));
+            lane.on_message(world.now, LaneMessage::Socket(SERVER, command));
+        }
+        assert_eq!(connected(&mut world), Ok(true));
         world.check_conservation();
     }
 }

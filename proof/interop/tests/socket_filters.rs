@@ -140,6 +140,29 @@ fn children_and_datagrams_have_the_rules_too_and_a_listener_may_have_others() {
 }
 
 #[test]
+fn rules_name_a_vnic_and_a_pool_that_ippool_changes_while_the_program_runs() {
+    let sandbox = Sandbox::new();
+    let stage = stage(&sandbox, 2);
+    let ippool = |words: &[&str]| stage.daemon().firelane(&[&["ippool"], words].concat()).expect_success();
+    ippool(&["-A", "-m", "7"]);
+    let rule = "block return-rst in quick on web0 proto tcp from pool/7 to any";
+    let words = ["/usr/bin/python3", "-m", "http.server", "8080", "--bind", Stage::FIRELANE];
+    let server = serve(&stage, &format!("{rule}\n"), &words);
+    let page =
+        stage.wait_for(&server, On::Kernel, &["curl", "-sS", &format!("http://{}:8080/", Stage::FIRELANE)]);
+    assert!(page.contains("Directory listing"), "{page}");
+    assert_eq!(curl(&stage, STRANGER, 8080).code(), 0, "nobody is in the pool");
+    ippool(&["-a", "-m", "7", "-i", STRANGER]);
+    assert_eq!((curl(&stage, STRANGER, 8080).code(), curl(&stage, WELCOME, 8080).code()), (7, 0));
+    let find = format!("pgrep -P {} | head -1", server.pid());
+    let pid = stage.ask(On::Kernel, &["sh", "-c", &find]).trim().to_owned();
+    let told = stage.daemon().firelane(&["explain", &pid]).expect_success();
+    assert!(told.contains(&format!(": filter: 1 {rule}")), "{told}");
+    ippool(&["-r", "-m", "7", "-i", STRANGER]);
+    assert_eq!(curl(&stage, STRANGER, 8080).code(), 0);
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_the_program_or_its_sockets_begin() {
     let sandbox = Sandbox::new();
     let stage = stage(&sandbox, 1);
@@ -147,7 +170,8 @@ fn what_cannot_be_is_refused_before_the_program_or_its_sockets_begin() {
     let touch = ["touch", &begun.to_string_lossy()];
     for (rules, line, why) in [
         ("pass in all\nblock out all\n", 2, "a socket's rules are about what comes in"),
-        ("block in on web0 all\n", 1, "name no interface"),
+        ("pass in all\nblock in on lost0 all\n", 2, "lost0 is no VNIC of netstack"),
+        ("\nblock in from pool/9 to any\n", 2, "has no pool 9"),
         ("\n\nblock in sideways\n", 3, "sideways"),
     ] {
         let file = written(&stage, "bad.conf", rules);
@@ -166,6 +190,11 @@ fn what_cannot_be_is_refused_before_the_program_or_its_sockets_begin() {
     for (rules, why) in [
         ("block in sideways", "firelane: filter:1: \"sideways\""),
         (&long, "FIRELANE_FILTER is longer than 4096 bytes"),
+        (
+            "pass in all\nblock in on lost0 all",
+            "firelane: filter:2: \"block in on lost0 all\": lost0 is no VNIC",
+        ),
+        ("block in from pool/9 to any", "has no pool 9"),
         ("block in all", ""),
     ] {
         let rules = format!("FIRELANE_FILTER={rules}");

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Wake, Waker};
 
 use firelane_lane::DatagramKind;
-use firelane_shm::control::{Answer, Family, Kind, OWN_FILTER, OWN_LEVEL, Place, Request, SocketId};
+use firelane_shm::control::{Answer, Family, Kind, Place, Request, SocketId};
 use firelane_shm::{carry, doorbell};
 use firelane_units::{FilterRule, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -29,7 +29,7 @@ use super::lingering::Lingering;
 use super::offers::Offers;
 use super::pairs::Pair;
 use super::segment::Segment;
-use super::session::{Limits, Owner, ReadFilter, Reply, Session};
+use super::session::{Limits, Owner, Reply, Session};
 use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket};
 use super::stream::Stream;
@@ -47,7 +47,6 @@ const BELL_KEY: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Hub {
     engine: Engine,
-    read_filter: ReadFilter,
     set: OwnedFd,
     bell: Arc<HubBell>,
     handing: Arc<Handing>,
@@ -89,11 +88,11 @@ impl AsFd for Hub {
 }
 
 impl Hub {
-    /// No session yet. Programs give their sockets filters as text, which `read_filter` knows how to read.
+    /// No session yet.
     ///
     /// # Errors
     /// Descriptors ran out.
-    pub fn new(engine: Engine, read_filter: ReadFilter) -> io::Result<Self> {
+    pub fn new(engine: Engine) -> io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let bell = Arc::new(HubBell::new(eventfd));
@@ -103,7 +102,6 @@ impl Hub {
         engine.0.fabric.programs.hangups.are_in(Some(set.try_clone()?));
         Ok(Self {
             engine,
-            read_filter,
             set,
             bell,
             handing,
@@ -176,6 +174,24 @@ impl Hub {
         self.answer(session, request, fds).unwrap_or_else(Reply::from)
     }
 
+    /// Gives a socket of a session other rules, in place of those of its session; there are none where the text could not be read. Who
+    /// calls it knows how rules are written, and the interfaces that they name. Their pools are the netstack's.
+    pub fn set_filter(
+        &mut self,
+        session: u32,
+        socket: SocketId,
+        rules: Option<Vec<FilterRule<LinkId>>>,
+        fds: Vec<OwnedFd>,
+    ) -> Reply {
+        let user = self.sessions.get(&session).map_or(0, |it| it.owner.user);
+        // The request is none that brings descriptors.
+        drop(self.closer.foreign(user, fds));
+        let checked = |rules| socket_filter::checked(rules, Vec::new()).ok();
+        let filter = rules.and_then(checked).ok_or(Errno::INVAL);
+        let set = filter.and_then(|filter| Ok(self.socket(session, socket)?.set_filter(filter)?.into()));
+        set.unwrap_or_else(Reply::from)
+    }
+
     /// What closes descriptors of programs.
     pub fn closer(&self) -> &Closer {
         &self.closer
@@ -204,12 +220,6 @@ impl Hub {
             Request::Bind { socket, address } => Ok(self.socket(number, socket)?.bind(address)?.into()),
             Request::Listen { socket, backlog } => self.listen(number, socket, backlog),
             Request::Connect { socket, address, fast } => self.connect(number, socket, address, fast),
-            Request::SetOption { socket, level: OWN_LEVEL, name: OWN_FILTER, value } => {
-                let text = std::str::from_utf8(&value).map_err(|_| Errno::INVAL)?;
-                let rules = (self.read_filter)(text.trim_end_matches('\0')).ok_or(Errno::INVAL)?;
-                let filter = socket_filter::checked(rules, Vec::new()).map_err(|_| Errno::INVAL)?;
-                Ok(self.socket(number, socket)?.set_filter(filter)?.into())
-            }
             Request::SetOption { socket, level, name, value } => {
                 Ok(self.socket(number, socket)?.set_option(level, name, &value)?.into())
             }

@@ -66,7 +66,7 @@ use stream::Stream;
 
 pub use closer::{Closer, Foreign};
 pub use hub::{Hub, send};
-pub use session::{Limits, Owner, ReadFilter, Reply};
+pub use session::{Limits, Owner, Reply};
 pub use shown::{ExplainedSocket, ProgramSocket};
 
 /// Words of an inbox, of up to 64 streams each, that are looked at in a turn of the lane.

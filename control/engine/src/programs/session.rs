@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firelane_filter::FilterConfig;
 use firelane_shm::control::{Answer, Family, SocketId};
-use firelane_units::{FilterRule, LaneId, LinkId};
+use firelane_units::LaneId;
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
@@ -42,9 +42,6 @@ impl Default for Limits {
         Self { sockets: 1 << 17, memory: u64::MAX }
     }
 }
-
-/// Rules of a socket's filter, from lines of ipf.conf(5); `None` if a socket cannot have them, or they are none.
-pub type ReadFilter = fn(&str) -> Option<Vec<FilterRule<LinkId>>>;
 
 /// An answer with the descriptors that go beside it.
 #[derive(Debug)]

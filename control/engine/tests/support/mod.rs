@@ -37,7 +37,7 @@ impl World {
             Stack::builder().interface(end).address(addr).unwrap().build().unwrap()
         };
         let (stack, peer) = (build(left.into(), "10.0.0.1/24"), build(right.into(), "10.0.0.2/24"));
-        let hub = Arc::new(Mutex::new(Hub::new(stack.engine(), |_| None).unwrap()));
+        let hub = Arc::new(Mutex::new(Hub::new(stack.engine()).unwrap()));
         let stop = Arc::new(AtomicBool::new(false));
         let (of_thread, stopped) = (Arc::clone(&hub), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {

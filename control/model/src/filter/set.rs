@@ -98,7 +98,8 @@ pub(crate) fn faults(
     faults
 }
 
-fn named_pools(rule: &IpfRule) -> impl Iterator<Item = PoolNumber> {
+/// The pools that a rule names.
+pub(super) fn named_pools(rule: &IpfRule) -> impl Iterator<Item = PoolNumber> {
     let ends = [&rule.rule().matching.from, &rule.rule().matching.to];
     ends.map(|end| end.addresses).into_iter().filter_map(|addresses| match addresses {
         FilterAddresses::Pool(number) => Some(PoolNumber(number)),

@@ -21,7 +21,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use firelane_model::{LinkName, MODEL_TEXT_MAX, NetstackName, SocketFilter};
+use firelane_api::Which;
+use firelane_model::{FileError, LinkName, MODEL_TEXT_MAX, NetstackName, SocketFilter};
 use firelane_units::IpPrefix;
 
 use crate::EXIT_USAGE;
@@ -73,6 +74,9 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
         None => None,
     };
     let target = Target::choose(session.api, options.vnic.as_ref(), options.zone.as_ref())?;
+    if let (Some(filter), Some(file)) = (&filter, &options.filter) {
+        check_filter(session, filter, file, &target)?;
+    }
     let (obstacle, library) = match Program::look(&path).obstacle {
         Some(obstacle) => (Some(obstacle), None),
         None => match preload::library() {
@@ -111,11 +115,29 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
 fn read_filter(session: &mut Session<'_>, file: &Path) -> Result<SocketFilter, Refused> {
     let refused = |failure| Refused(failure, EXIT_USAGE);
     let text = read_text(file, MODEL_TEXT_MAX).map_err(|text| refused(die(text)))?;
-    SocketFilter::read(&file.display().to_string(), &text).map_err(|faults| {
-        // Nobody is left to be told when the error output itself is gone.
-        let _ = faults.iter().try_for_each(|fault| writeln!(session.err, "{fault}"));
-        refused(Failure::Said)
-    })
+    SocketFilter::read(&file.display().to_string(), &text).map_err(|faults| said(session, &faults))
+}
+
+/// Refuses rules that name what the netstack has not. Who may not see the host hears it from the daemon.
+fn check_filter(
+    session: &mut Session<'_>,
+    filter: &SocketFilter,
+    file: &Path,
+    target: &Target,
+) -> Result<(), Refused> {
+    if target.is_unseen {
+        return Ok(());
+    }
+    let model = session.api.model(Which::Active)?;
+    let faults = filter.faults_on(&file.display().to_string(), &model, &target.netstack);
+    if faults.is_empty() { Ok(()) } else { Err(said(session, &faults)) }
+}
+
+/// Tells each fault on a line of its own.
+fn said(session: &mut Session<'_>, faults: &[FileError]) -> Refused {
+    // Nobody is left to be told when the error output itself is gone.
+    let _ = faults.iter().try_for_each(|fault| writeln!(session.err, "{fault}"));
+    Refused(Failure::Said, EXIT_USAGE)
 }
 
 /// One line before the program's own first one.

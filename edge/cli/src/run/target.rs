@@ -21,6 +21,8 @@ pub(super) struct Target {
     pub(super) vnics: Vec<LinkName>,
     /// Whether it was a VNIC that was asked for.
     pub(super) by_vnic: bool,
+    /// Whether the host is not seen from here.
+    pub(super) is_unseen: bool,
     addresses: Vec<String>,
 }
 
@@ -44,7 +46,8 @@ impl Target {
         let found = netstacks.into_iter().find(|it| it.name == name);
         let found = found.ok_or_else(|| bad(format!("zone {name}: there is no such netstack")))?;
         let vnics = vnic.map_or(found.interfaces, |vnic| vec![vnic.clone()]);
-        Ok(Self { netstack: name, vnics, by_vnic: vnic.is_some(), addresses: found.addresses })
+        let by_vnic = vnic.is_some();
+        Ok(Self { netstack: name, vnics, by_vnic, is_unseen: false, addresses: found.addresses })
     }
 
     /// Who may not see the host may still be one of those who may run programs there, which the daemon judges. A VNIC's
@@ -56,6 +59,7 @@ impl Target {
             netstack,
             vnics,
             by_vnic: vnic.is_some(),
+            is_unseen: true,
             addresses: vec!["addresses not shown".to_owned()],
         })
     }

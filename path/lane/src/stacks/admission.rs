@@ -67,7 +67,9 @@ impl<D> Inside<'_, D> {
 
     fn admits(&mut self, packet: &Delivered, socket: SocketId) -> bool {
         let Some(filter) = self.shard.socket_filters.get_mut(&socket) else { return true };
-        let Some((headers, answer)) = judge(filter, packet.link, &packet.frame, self.common.now) else {
+        let at_links = self.shard.gate.filter_ref();
+        let Some((headers, answer)) = judge(filter, at_links, packet.link, &packet.frame, self.common.now)
+        else {
             return true;
         };
         if !packet.is_broadcast_or_multicast {
@@ -77,12 +79,19 @@ impl<D> Inside<'_, D> {
     }
 }
 
-/// What the sender of a packet is to hear that a filter blocks; nothing if it passes.
-fn judge(filter: &mut Filter, link: LinkId, frame: &Frame, now: Instant) -> Option<(Headers, BlockAnswer)> {
+/// What the sender of a packet is to hear that a filter blocks; nothing if it passes. The rules name the pools of the netstack's own
+/// filter.
+fn judge(
+    filter: &mut Filter,
+    at_links: &Filter,
+    link: LinkId,
+    frame: &Frame,
+    now: Instant,
+) -> Option<(Headers, BlockAnswer)> {
     let headers = Headers::parse(frame.as_slice()).ok()?;
     let bytes = frame.as_slice().get(usize::from(headers.l3_offset)..)?;
     let packet = Packet::read(Direction::In, link, bytes)?;
-    match filter.judge(&packet, now).verdict {
+    match filter.judge_beside(&packet, at_links, now).verdict {
         Verdict::Pass => None,
         Verdict::Block(answer) => Some((headers, answer)),
         // Rules without states come to neither.

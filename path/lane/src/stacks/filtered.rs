@@ -166,6 +166,11 @@ impl Gate {
         &mut self.filter
     }
 
+    /// The same, to look into its pools.
+    pub(crate) fn filter_ref(&self) -> &Filter {
+        &self.filter
+    }
+
     /// A packet of a flow of which this is remembered will come soon: what that needs is read before.
     #[inline]
     pub(crate) fn touch(&mut self, judged: Judged) {
