@@ -3,7 +3,9 @@
 //! A flow's label is a keyed hash of its two ends: the same for all its packets, whoever sends them (a connection, or what
 //! answers in the name of one that is not there yet or any more) and in whichever lane, and nobody outside can guess it
 //! (RFC 6437 §3, §6.1). Asked for where a way's headers are made ready, so that a segment costs nothing more. It stays for
-//! the whole flow; Linux draws another one after a timeout, in the hope of another path.
+//! the whole flow, but for a connection that was not answered in time: each time-out makes another one, which may lead by
+//! another path where routers choose by labels (RFC 6438; Linux' txrehash). What answers for the connection once it is gone
+//! has the first one again.
 
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -26,9 +28,15 @@ impl FlowLabels {
         Self(keyed)
     }
 
-    fn between(&self, protocol: IpProtocol, local: (Ipv6Addr, u16), remote: (Ipv6Addr, u16)) -> u32 {
+    fn between(
+        &self,
+        protocol: IpProtocol,
+        local: (Ipv6Addr, u16),
+        remote: (Ipv6Addr, u16),
+        way: u32,
+    ) -> u32 {
         let octets = [local.0.octets(), remote.0.octets()];
-        self.label(&(octets, [local.1, remote.1], protocol.0))
+        self.label(&(octets, [local.1, remote.1], protocol.0, way))
     }
 
     fn label(&self, flow: &impl core::hash::Hash) -> u32 {
@@ -40,9 +48,21 @@ impl Ip {
     /// The label of what `protocol` sends from `local` to `remote`; zero over IPv4, which has none.
     #[inline]
     pub fn flow_label(&self, protocol: IpProtocol, local: SocketAddr, remote: SocketAddr) -> u32 {
+        self.flow_label_of_way(protocol, local, remote, 0)
+    }
+
+    /// The same for who wants another way for the `way`-th time.
+    #[inline]
+    pub fn flow_label_of_way(
+        &self,
+        protocol: IpProtocol,
+        local: SocketAddr,
+        remote: SocketAddr,
+        way: u32,
+    ) -> u32 {
         match (local.ip(), remote.ip()) {
             (IpAddr::V6(from), IpAddr::V6(to)) => {
-                self.labels.between(protocol, (from, local.port()), (to, remote.port()))
+                self.labels.between(protocol, (from, local.port()), (to, remote.port()), way)
             }
             _ => 0,
         }
@@ -105,6 +125,12 @@ mod tests {
         let back = one.flow_label(IpProtocol::TCP, remote, local(9));
         assert_ne!(back, label(&one, 9));
         assert_ne!(one.flow_label(IpProtocol::UDP, local(9), remote), label(&one, 9));
+        let ways = |way| one.flow_label_of_way(IpProtocol::TCP, local(9), remote, way);
+        let mut ways: Vec<u32> = (0..100).map(ways).collect();
+        assert_eq!(ways[0], label(&one, 9));
+        ways.sort_unstable();
+        ways.dedup();
+        assert!(ways.len() >= 98, "{} labels for 100 ways", ways.len());
     }
 
     #[test]

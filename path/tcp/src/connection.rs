@@ -379,7 +379,12 @@ impl Connection {
                 TimerFired::Retransmission { .. } if self.has_waited_too_long(now) => {
                     return self.die(now, CloseReason::TimedOut);
                 }
-                TimerFired::Retransmission { count } if count >= DOUBT_AFTER => self.doubt_path(),
+                TimerFired::Retransmission { count } => {
+                    self.ask_for_other_way();
+                    if count >= DOUBT_AFTER {
+                        self.doubt_path();
+                    }
+                }
                 _ => {}
             }
         }
@@ -405,6 +410,18 @@ impl Connection {
             None => self.options.begin_mtu_search(MtuSearch::begin(self.send.mss)),
         }
         self.follow_path();
+    }
+
+    /// How often something was not answered in time: each time asks for another way through the network, which a new flow
+    /// label gets where routers choose by it (RFC 6438; Linux' txrehash).
+    #[inline]
+    pub fn other_ways(&self) -> u32 {
+        self.troubles.as_deref().map_or(0, |it| it.other_ways)
+    }
+
+    pub(crate) fn ask_for_other_way(&mut self) {
+        let ways = &mut self.troubles().other_ways;
+        *ways = ways.wrapping_add(1);
     }
 
     /// The SYN's or the persist timer fired.

@@ -45,6 +45,8 @@ pub struct Troubles {
     pub reorderings: u32,
     /// Retransmission time-outs.
     pub timeouts: u32,
+    /// Time-outs of segments and SYNs, each of which asks for another way.
+    pub other_ways: u32,
     /// Milliseconds in which what was to be sent did not fit the peer's window (`busy.rs`).
     pub(crate) window_limited: u32,
 }

@@ -306,6 +306,7 @@ impl Connection {
             return Some(Disposition::closed(self.said_by_the_network(CloseReason::TimedOut)));
         }
         self.syn_retries = self.syn_retries.saturating_add(1);
+        self.ask_for_other_way();
         self.pending.syn = true;
         self.timers.send = SendTimer::Off;
         None

@@ -3,8 +3,7 @@
 //! Makes the bytes that `getsockopt(TCP_INFO)` gives from an [`Info`]. Linux counts windows and what is under way in
 //! segments; ours are counted in bytes and given in segments of the present MSS, rounded up (the congestion window
 //! down, as only whole segments leave). Zero where Linux has a number and we keep none: the time that a sender waited for
-//! room in its send buffer (how much that holds is known to the program's side alone), `fackets` (zero in Linux, too) and
-//! rehashes.
+//! room in its send buffer (how much that holds is known to the program's side alone), and `fackets` (zero in Linux, too).
 
 use core::time::Duration;
 
@@ -124,7 +123,7 @@ impl Info {
         let sent = self.bytes_acknowledged + self.unacknowledged + troubles.repeated_bytes;
         to.longs([sent.0, troubles.repeated_bytes.0]);
         to.words([troubles.duplicates, troubles.reorderings, troubles.unordered]);
-        to.words([word(self.send_window), word(self.receive_window), 0]);
+        to.words([word(self.send_window), word(self.receive_window), troubles.other_ways]);
     }
 
     /// `TCPI_OPT_...`.

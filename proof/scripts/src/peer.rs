@@ -57,6 +57,7 @@ impl Peer {
         let mut segment = Segment::read(&view, class.ecn, &mut known.flow)?;
         let cookie = known.flow.cookie;
         (segment.ttl, segment.dscp) = (Some(class.ttl), Some(class.dscp));
+        segment.relabelled = class.relabelled;
         if known.our_port != view.src_port().0 {
             return Err(format!("a segment from port {}: `{segment}`", view.src_port().0));
         }

@@ -40,6 +40,8 @@ pub(crate) struct Segment {
     /// The IP header's hop limit and DiffServ code point.
     pub(crate) ttl: Option<u8>,
     pub(crate) dscp: Option<u8>,
+    /// It has another flow label than what was sent before it, over IPv6.
+    pub(crate) relabelled: Option<bool>,
     /// The data offset that the header tells, in words, instead of the truth.
     pub(crate) offset: Option<u8>,
 }
@@ -110,6 +112,7 @@ impl Segment {
             offset: None,
             ttl: None,
             dscp: None,
+            relabelled: None,
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
@@ -117,15 +120,13 @@ impl Segment {
                 "ack" => segment.ack = Some(parse(value()?)?),
                 "win" => segment.window = Some(parse(value()?)?),
                 "urg" => segment.urgent = Some(parse(value()?)?),
-                "noect" => segment.ecn = Some(Ecn::NotCapable),
-                "ect0" => segment.ecn = Some(Ecn::Capable0),
-                "ect1" => segment.ecn = Some(Ecn::Capable1),
-                "ce" => segment.ecn = Some(Ecn::Congested),
+                "noect" | "ect0" | "ect1" | "ce" => segment.ecn = Some(ecn_of(word)),
                 "new" => segment.is_new = true,
                 "badsum" => segment.bad_sum = true,
                 "othertext" => segment.other_text = true,
                 "ttl" => segment.ttl = Some(parse(value()?)?),
                 "dscp" => segment.dscp = Some(parse(value()?)?),
+                "relabelled" => segment.relabelled = Some(true),
                 "offset" => segment.offset = Some(parse(value()?)?),
                 _ => return Err(format!("`{word}` is no part of a segment")),
             }
@@ -206,6 +207,7 @@ impl Segment {
             offset: None,
             ttl: None,
             dscp: None,
+            relabelled: None,
         })
     }
 
@@ -218,7 +220,18 @@ impl Segment {
             && self.options.as_ref().is_none_or(|options| Some(options) == seen.options.as_ref())
             && self.ttl.is_none_or(|ttl| Some(ttl) == seen.ttl)
             && self.dscp.is_none_or(|dscp| Some(dscp) == seen.dscp)
+            && self.relabelled.is_none_or(|it| seen.relabelled.is_none_or(|seen| seen == it))
             && self.ecn.is_none_or(|ecn| Some(ecn) == seen.ecn)
+    }
+}
+
+/// The codepoint that a line calls so.
+fn ecn_of(word: &str) -> Ecn {
+    match word {
+        "ect0" => Ecn::Capable0,
+        "ect1" => Ecn::Capable1,
+        "ce" => Ecn::Congested,
+        _ => Ecn::NotCapable,
     }
 }
 

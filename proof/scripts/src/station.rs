@@ -35,6 +35,8 @@ pub(crate) struct Class {
     pub(crate) ecn: Ecn,
     pub(crate) ttl: u8,
     pub(crate) dscp: u8,
+    /// Its flow label is a new one; over IPv4 there is none.
+    pub(crate) relabelled: Option<bool>,
 }
 
 /// The station.
@@ -134,6 +136,8 @@ impl<D: Driver> Station<D> {
     /// Its address moves to another card, and it tells nobody.
     pub(crate) fn moves(&mut self) {
         self.mac = station_mac(NUMBER + 100);
+        // What went to the old card was not seen.
+        self.labels = self.labels.take().map(|_| Labels::default());
     }
 
     /// From whom and to whom a packet goes: usually from the station to the netstack.
@@ -190,7 +194,7 @@ impl<D: Driver> Station<D> {
                     let (from, len) = (usize::from(ip.fragment_offset()), ip.payload().len());
                     return other(&fragment(from, len, ip.more_fragments()));
                 }
-                let class = Class { ecn: ip.ecn(), ttl: ip.ttl(), dscp: ip.dscp() };
+                let class = Class { ecn: ip.ecn(), ttl: ip.ttl(), dscp: ip.dscp(), relabelled: None };
                 self.on_packet(now, ends, ip.protocol(), class, ip.payload())
             }
             EtherType::IPV6 => {
@@ -202,12 +206,11 @@ impl<D: Driver> Station<D> {
                     let (from, len) = (usize::from(piece.offset()), piece.payload().len());
                     return other(&fragment(from, len, piece.more()));
                 }
-                if let Some(labels) = &mut self.labels
-                    && let Err(what) = labels.note(&ip)
-                {
-                    return other(&what);
-                }
-                let class = Class { ecn: ip.ecn(), ttl: ip.hop_limit(), dscp: ip.dscp() };
+                let relabelled = match self.labels.as_mut().map(|labels| labels.note(&ip)).transpose() {
+                    Ok(relabelled) => relabelled,
+                    Err(what) => return other(&what),
+                };
+                let class = Class { ecn: ip.ecn(), ttl: ip.hop_limit(), dscp: ip.dscp(), relabelled };
                 self.on_packet(now, ends, ip.next_header(), class, ip.payload())
             }
             ethertype => other(&format!("a frame of type {:04x}", ethertype.0)),

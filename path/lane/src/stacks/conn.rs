@@ -251,9 +251,15 @@ impl Conn {
     /// What IP has to know of a segment.
     pub(crate) fn upper(&self, ip: &Ip, ecn: Ecn) -> Upper {
         let hops = self.hops.map(NonZeroU8::get);
-        let label = |Names { local, remote }| ip.flow_label(IpProtocol::TCP, local, remote);
+        let way = self.look(Connection::other_ways);
+        let label = |Names { local, remote }| ip.flow_label_of_way(IpProtocol::TCP, local, remote, way);
         let flow_label = self.stream.shared().names().map_or(0, label);
         Upper { hops, dscp: self.dscp, flow_label, ..Upper::tcp(ecn) }
+    }
+
+    /// Its flow label is another one from here on.
+    pub(crate) fn change_label(&mut self) {
+        self.awake().front = None;
     }
 
     /// Its packets may take so many hops; `None` leaves it to the link.

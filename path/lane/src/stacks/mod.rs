@@ -222,8 +222,12 @@ impl Stacks {
             return self.on_fused_time(common, id);
         }
         let (tcp, mut rings) = conn.parts();
+        let way = tcp.other_ways();
         let told = tcp.on_timer(common.now, &mut rings);
-        let doubts = tcp.doubts_way();
+        let (doubts, wants_other) = (tcp.doubts_way(), tcp.other_ways() != way);
+        if wants_other {
+            conn.change_label();
+        }
         if doubts {
             // RFC 9293 SHLD-9: the program may learn of it while the wait goes on.
             conn.stream.shared().words().set_flags(Flags::DOUBTFUL);
