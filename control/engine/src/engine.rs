@@ -689,9 +689,12 @@ impl Inner {
         Ok(home.flatten().unwrap_or(lane))
     }
 
-    /// Sends a change to every lane.
+    /// Sends a change to every lane; it is in force everywhere when this has returned.
     pub(crate) fn tell_all(&self, control: impl Fn(LaneId) -> Control<Queue>) -> Result<(), ChangeError> {
-        self.fabric.lane_ids().try_for_each(|lane| self.tell(lane, control(lane)))
+        // All are told before the first is waited for.
+        self.fabric.lane_ids().try_for_each(|lane| self.send(lane, control(lane)))?;
+        self.fabric.lane_ids().for_each(|lane| self.fabric.catch_up(lane));
+        Ok(())
     }
 
     /// Removes the flows of a VNIC or uplink, its own limit not among them.
@@ -703,8 +706,15 @@ impl Inner {
         Ok(())
     }
 
-    /// Sends a change to a lane, and gives its worker a turn: a new queue must be asked for notifications.
+    /// Sends a change to a lane; it is in force when this has returned.
     pub(crate) fn tell(&self, lane: LaneId, control: Control<Queue>) -> Result<(), ChangeError> {
+        self.send(lane, control)?;
+        self.fabric.catch_up(lane);
+        Ok(())
+    }
+
+    /// Sends a change to a lane, and gives its worker a turn: a new queue must be asked for notifications.
+    fn send(&self, lane: LaneId, control: Control<Queue>) -> Result<(), ChangeError> {
         self.fabric.enter_surely(lane, LaneMessage::Control(Box::new(control)))?;
         self.fabric.squeue(lane).waker().wake();
         Ok(())

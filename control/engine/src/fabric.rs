@@ -190,17 +190,27 @@ impl Fabric {
         }
     }
 
-    /// Tells each of a netstack's `lanes` the same of a socket.
+    /// Tells `lane` of a change, which is in force for every frame and call that comes after this has returned.
+    pub(crate) fn change(&self, lane: LaneId, change: Message) -> Result<(), EnterError> {
+        self.enter_surely(lane, change)?;
+        self.catch_up(lane);
+        Ok(())
+    }
+
+    /// Tells each of a netstack's `lanes` the same of a socket, which is in force everywhere when this has returned.
     pub(crate) fn tell_lanes(
         &self,
         netstack: NetstackId,
         lanes: &[LaneId],
         command: impl Fn() -> SocketCommand,
     ) -> io::Result<()> {
+        // All are told before the first is waited for.
         lanes.iter().try_for_each(|&lane| {
             let message = LaneMessage::Socket(netstack, command());
             self.enter_surely(lane, message).map_err(|_| lane_failed())
-        })
+        })?;
+        lanes.iter().for_each(|&lane| self.catch_up(lane));
+        Ok(())
     }
 
     /// Waits until `lane` has taken what was entered before, so that what is put in a ring now comes after it. A lane

@@ -129,10 +129,8 @@ impl UdpSocket {
     }
 
     pub(crate) fn set_option(&self, option: DatagramOption) -> io::Result<()> {
-        self.command(SocketCommand::SetDatagramOption(self.socket, option))?;
         // Datagrams lie in the ring as soon as they are sent, and must not overtake it.
-        self.engine.fabric.catch_up(self.shared.lane());
-        Ok(())
+        self.change(SocketCommand::SetDatagramOption(self.socket, option))
     }
 
     fn command_all(&self, command: impl Fn() -> SocketCommand) -> io::Result<()> {

@@ -366,6 +366,12 @@ impl UdpSocket {
         self.engine.fabric.enter_surely(self.shared.lane(), message).map_err(|_| lane_failed())
     }
 
+    /// A command that is in force for what comes after this has returned.
+    pub(crate) fn change(&self, command: SocketCommand) -> io::Result<()> {
+        let change = LaneMessage::Socket(self.shared.netstack(), command);
+        self.engine.fabric.change(self.shared.lane(), change).map_err(|_| lane_failed())
+    }
+
     /// What it is bound to.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firelane_interop::{Daemon, Sandbox};
 
@@ -63,16 +63,40 @@ impl Member {
     }
 }
 
+/// Waits until a namespace's TAP has an IPv6 address that Linux has tested: before that there is nothing to send from.
+fn wait_for_an_address(sandbox: &Sandbox, namespace: &str) {
+    let link = format!("{namespace}0");
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let ready = ["-6", "-o", "addr", "show", "dev", &link, "scope", "link", "-tentative"];
+        let ready = sandbox.run(Some(namespace), "ip", &ready);
+        if ready.expect_success().contains("fe80:") {
+            return;
+        }
+        assert!(Instant::now() < until, "{link} has no address of the link");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// How many packets for the groups come into a namespace by its TAP: for those that it may have joined, of both families, and for
 /// one of nobody.
 fn given(sandbox: &Sandbox, namespace: &str) -> [usize; 3] {
     let mut command = sandbox.command("ip");
     let link = format!("{namespace}0");
-    let dump = ["timeout", "3", "tcpdump", "-Z", "root", "-lnq", "-i", &link, "udp", "port", "4000"];
-    command.args(["netns", "exec", namespace]).args(dump).stdout(Stdio::piped());
-    let dump = command.spawn().expect("ip is installed");
-    std::thread::sleep(Duration::from_secs(1));
+    let dump = ["tcpdump", "-Z", "root", "-Unq", "--immediate-mode", "-i", &link, "udp", "port", "4000"];
+    command.args(["netns", "exec", namespace]).args(dump).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut dump = command.spawn().expect("ip is installed");
+    let mut said = BufReader::new(dump.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("listening on") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).expect("readable"), 0, "tcpdump ended");
+    }
     sandbox.run(Some("alice"), "python3", &["-c", SENDER]).expect_success();
+    // Whatever else comes is on its way by now; what does not come can only be waited for.
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_child(&dump);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("our own child");
     let seen = dump.wait_with_output().expect("it ends").stdout;
     let seen = String::from_utf8_lossy(&seen).into_owned();
     [" > 239.1.2.3.4000", " > ff05::1:2:3.4000", " > 239.1.2.9.4000"]
@@ -83,6 +107,7 @@ fn given(sandbox: &Sandbox, namespace: &str) -> [usize; 3] {
 fn a_tenant_gets_groups_of_others_only_if_he_has_joined_them() {
     let sandbox = Sandbox::new();
     let _daemon = Daemon::start_as(&sandbox, TENANTS);
+    wait_for_an_address(&sandbox, "alice");
     let bob = Member::join(&sandbox, "bob");
     assert_eq!(given(&sandbox, "bob"), [10, 10, 10]);
     assert_eq!(given(&sandbox, "carol"), [0, 0, 10]);

@@ -142,7 +142,7 @@ impl Datagrams {
 
     /// Gives it other rules; none are no filter.
     pub(super) fn follow(&self, fabric: &Fabric, filter: &Arc<FilterConfig>) -> io::Result<()> {
-        self.command(fabric, SocketCommand::Filter(self.socket, Arc::clone(filter)))
+        self.change(fabric, SocketCommand::Filter(self.socket, Arc::clone(filter)))
     }
 
     /// What its filter has counted.
@@ -275,6 +275,12 @@ impl Datagrams {
             .map_err(|_| lane_failed())
     }
 
+    /// A command that is in force for what comes after this has returned.
+    fn change(&self, fabric: &Fabric, command: SocketCommand) -> io::Result<()> {
+        let change = LaneMessage::Socket(self.netstack(), command);
+        fabric.change(self.lane(), change).map_err(|_| lane_failed())
+    }
+
     /// The lane has news of the socket: what the program sees is brought up to date, and who sleeps for it is woken.
     pub(super) fn tell(&self, arena: &ProgramArena, ready: Ready) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
@@ -370,8 +376,7 @@ impl Datagrams {
         let fabric = &stack.inner.fabric;
         match setting {
             Setting::Lane(option) => {
-                self.command(fabric, SocketCommand::SetDatagramOption(self.socket, *option))?;
-                fabric.catch_up(self.lane());
+                self.change(fabric, SocketCommand::SetDatagramOption(self.socket, *option))?;
                 if let (DatagramOption::ReceiveQueue(bytes), Some(block)) =
                     (*option, arena.mapping().block(self.number()))
                 {
@@ -386,8 +391,7 @@ impl Datagrams {
             }
             Setting::Faults { v4, v6 } => {
                 let option = DatagramOption::Faults { v4: *v4, v6: *v6 };
-                self.command(fabric, SocketCommand::SetDatagramOption(self.socket, option))?;
-                fabric.catch_up(self.lane());
+                self.change(fabric, SocketCommand::SetDatagramOption(self.socket, option))?;
                 if !(*v4 || *v6) {
                     self.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
                     arena.mapping().block(self.number()).inspect(|block| block.took_fault(None));
