@@ -35,6 +35,12 @@ pub fn read_all_ahead<T>(item: &T) {
     fetch_bytes(first.wrapping_sub(before), before + size_of::<T>(), Use::Read);
 }
 
+/// The same of the first bytes of memory that somebody else may write meanwhile.
+#[inline]
+pub fn read_bytes_ahead(first: *const u8, bytes: usize) {
+    fetch_bytes(first, bytes.min(FETCHED_BYTES), Use::Read);
+}
+
 /// Starts to fetch an item's lines from the memory or the CPU that had them last.
 #[inline]
 pub(crate) fn fetch<T>(item: *const T, purpose: Use) {

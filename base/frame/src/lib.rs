@@ -39,7 +39,7 @@ pub mod virtio;
 #[cfg(not(loom))]
 mod zeroed;
 
-pub use ahead::{read_ahead, read_all_ahead, read_begin_ahead};
+pub use ahead::{read_ahead, read_all_ahead, read_begin_ahead, read_bytes_ahead};
 pub use alike::alike;
 pub use arena::{ArenaPair, ArenaParts, ArenaUse, BLOCK_BYTES, GENERATION_WORD, RingArena};
 pub use byte_ring::{

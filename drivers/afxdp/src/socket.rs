@@ -28,6 +28,8 @@ pub(crate) const MTU_MAX: u16 = CHUNK_BYTES as u16 - 256 - 18;
 const RING_ENTRIES: u32 = 2048;
 /// A socket's memory: one half to receive, one to send.
 pub(crate) const SOCKET_BYTES: usize = 2 * RING_ENTRIES as usize * CHUNK_BYTES as usize;
+/// So many frames before its turn a frame's bytes are fetched from the CPU that has written them: as long as it takes.
+const FRAMES_AHEAD: u32 = 8;
 /// In copy mode the kernel takes 32 frames per call.
 const KICKS_MAX: u32 = RING_ENTRIES / 32;
 /// A queue is free some time after its last socket was closed, or after a child that had it became another program.
@@ -151,7 +153,12 @@ impl Socket {
         drops: &mut DropCounters,
     ) -> usize {
         let (begin, mut frames) = (self.received, 0);
-        for _ in 0..budget.min(self.waiting() as usize) {
+        let waiting = self.waiting();
+        (0..waiting.min(FRAMES_AHEAD)).for_each(|nth| self.read_ahead(begin.wrapping_add(nth)));
+        for nth in 0..waiting.min(u32::try_from(budget).unwrap_or(u32::MAX)) {
+            if nth + FRAMES_AHEAD < waiting {
+                self.read_ahead(self.received.wrapping_add(FRAMES_AHEAD));
+            }
             let Descriptor { addr, len, .. } = self.rx.read(self.received);
             let len = len as usize;
             if len > limits.longest {
@@ -180,6 +187,13 @@ impl Socket {
             self.wake_receive();
         }
         frames
+    }
+
+    /// Starts to fetch the frame at a place of the ring of those that wait.
+    #[inline]
+    fn read_ahead(&self, place: u32) {
+        let Descriptor { addr, len, .. } = self.rx.read(place);
+        self.umem.read_ahead(addr, len as usize);
     }
 
     /// Takes pieces back whose frames have left.

@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::net::xdp::{XdpRingOffset, XdpUmemReg, XdpUmemRegFlags};
 
 /// `union bpf_attr`, as far as anything here needs it, with what it points to kept alive.
@@ -81,12 +81,29 @@ unsafe impl Send for Umem {}
 // SAFETY: as above; who copies where is decided by who holds the piece's address.
 unsafe impl Sync for Umem {}
 
+/// A large page of x86-64 and of Arm with small pages of 4 KiB.
+const LARGE_PAGE_BYTES: usize = 2 << 20;
+
 impl Umem {
-    /// Zeroed memory of `len` bytes.
+    /// Zeroed memory of `len` bytes, whole large pages where the kernel has some: frames lie in all of it, a page each, and
+    /// a processor remembers the places of fewer small pages than there are frames. The kernel fills it when it is registered.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let whole = len + LARGE_PAGE_BYTES;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { mmap_anonymous(ptr::null_mut(), len, prot, flags) }?;
+        let first = unsafe { mmap_anonymous(ptr::null_mut(), whole, prot, flags) }?;
+        let before = first.cast::<u8>().align_offset(LARGE_PAGE_BYTES);
+        let base = first.wrapping_byte_add(before);
+        // SAFETY: what is given back are the ends of the new mapping on both sides of the `len` bytes from `base`, whole pages as
+        // both are; nobody has been told of them. One that cannot be given back costs no memory, as it is never touched.
+        unsafe {
+            if before > 0 {
+                let _ = munmap(first, before);
+            }
+            let _ = munmap(base.wrapping_byte_add(len), LARGE_PAGE_BYTES - before);
+        }
+        // SAFETY: the range is the mapping that was just made. A kernel without large pages refuses, and has small ones.
+        let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, len })
     }
@@ -109,6 +126,14 @@ impl Umem {
         let is_inside = at <= self.len && len <= self.len - at;
         // SAFETY: the range was just checked to be inside the mapping.
         is_inside.then(|| unsafe { self.base.as_ptr().add(at) })
+    }
+
+    /// Starts to fetch the beginning of a frame from the CPU that has written it.
+    #[inline]
+    pub(crate) fn read_ahead(&self, at: u64, len: usize) {
+        if let Some(from) = self.part(at, len) {
+            firelane_frame::read_bytes_ahead(from, len);
+        }
     }
 
     /// Copies bytes out. Whether all of the range is here.
