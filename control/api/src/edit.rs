@@ -236,9 +236,16 @@ fn has_device(faults: &[FieldError]) -> Result<(), ApiError> {
 }
 
 fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) -> Result<(), ApiError> {
-    let mut slots = props::slots(model, name.as_str()).ok_or(Status::NotFound)?;
     for change in changes {
-        slots.set(change)?;
+        let vnic = model.vnics.get(name).filter(|vnic| vnic.over.tunnel().is_none());
+        let netstack = vnic.and_then(Vnic::netstack).cloned();
+        match netstack.and_then(|netstack| model.netstacks.get_mut(&netstack)) {
+            // Connections are the netstack's, by whichever of its VNICs they come and go.
+            Some(netstack) if change.name == "cpus" => {
+                netstack.cpus = props::read_cpus(change.value.as_deref())?;
+            }
+            _ => props::slots(model, name.as_str()).ok_or(Status::NotFound)?.set(change)?,
+        }
     }
     // An MTU is bounded from below by what rests on the link, and from above by what it rests on.
     let faults = model.validate();

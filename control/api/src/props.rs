@@ -219,7 +219,7 @@ fn read_polling(value: Option<&str>) -> Result<Polling, ApiError> {
     value.map_or(Ok(Polling::default()), read)
 }
 
-fn read_cpus(value: Option<&str>) -> Result<Cpus, ApiError> {
+pub(crate) fn read_cpus(value: Option<&str>) -> Result<Cpus, ApiError> {
     let read = |text: &str| text.parse().map_err(|it| ApiError::new(Status::BadValue, "cpus", text, it));
     value.map_or(Ok(Cpus::NONE), read)
 }
@@ -301,7 +301,9 @@ pub(crate) fn of_link(
     if let Some(tunnel) = vnic.and_then(|it| it.over.tunnel()) {
         properties.extend(iptun::shown(tunnel));
     } else if let Some(vnic) = vnic {
-        properties.extend(of_vnic(vnic, mac, device));
+        let netstack = vnic.netstack().and_then(|netstack| model.netstacks.get(netstack));
+        let cpus = netstack.map_or(&vnic.cpus, |netstack| &netstack.cpus);
+        properties.extend(of_vnic(vnic, mac, cpus, device));
     } else if let Some(link) = links {
         properties.extend(of_device(link.polling, &link.cpus, device.0));
         properties.extend(of_rings(link.rings, device.1, link.kind != LinkKind::Memory));
@@ -313,8 +315,13 @@ pub(crate) fn of_link(
     properties
 }
 
-/// What only VNICs say.
-fn of_vnic(vnic: &Vnic, mac: Option<MacAddr>, (cpus, rings): (&[usize], &DeviceRings)) -> Vec<Property> {
+/// What only VNICs say. Those of a netstack have lanes as it has.
+fn of_vnic(
+    vnic: &Vnic,
+    mac: Option<MacAddr>,
+    cpus: &Cpus,
+    (effective, rings): (&[usize], &DeviceRings),
+) -> Vec<Property> {
     let Guard { kinds, allowed_ips, allowed_cids } = &vnic.guard;
     let mac = match vnic.mac {
         Mac::Fixed(mac) => Some(mac),
@@ -323,7 +330,7 @@ fn of_vnic(vnic: &Vnic, mac: Option<MacAddr>, (cpus, rings): (&[usize], &DeviceR
     let vid = vnic.vlan.map_or(0, VlanId::id).to_string();
     let has_device = vnic.tap().is_some() || vnic.memif().is_some();
     let mut properties = vec![property("minbw", "rw", shown_rate(vnic.minbw), "", "")];
-    properties.extend(of_device(vnic.polling, &vnic.cpus, cpus));
+    properties.extend(of_device(vnic.polling, cpus, effective));
     properties.extend(of_rings(vnic.rings, rings, has_device));
     properties.extend([
         property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),

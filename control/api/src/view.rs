@@ -546,7 +546,7 @@ pub trait Facts {
         None
     }
 
-    /// The CPUs of lanes of its own that serve the link's device.
+    /// The CPUs of lanes of its own that serve the link's device, or its netstack.
     fn cpus(&self, _name: &LinkName) -> Vec<usize> {
         Vec::new()
     }

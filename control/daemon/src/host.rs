@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use firelane::{Engine, IpTables};
+use firelane::{Engine, IpTables, SocketCursor};
 use firelane_api::{
     AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, Change,
     ChangeRequest, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo,
@@ -33,7 +33,7 @@ use crate::history::{History, Totals};
 use crate::programs::Programs;
 use crate::resources::Returns;
 use crate::state::State;
-use crate::works::Works;
+use crate::works::{Works, refused};
 use crate::{
     calendar, capture, counted, doctor, filter, nat, netns, rebuild, resources, sockets, stats, trace, ways,
 };
@@ -349,6 +349,23 @@ impl Inner {
         Ok(())
     }
 
+    /// Refuses what would end a netstack with its connections, where nobody has asked for a plan that says so.
+    fn spare_sockets(&self, next: &Store) -> Result<(), ApiError> {
+        for step in plan(&next.active, &self.store.active) {
+            let Action::DeleteNetstack(name) = &step.action else { continue };
+            let netstack = self.works.netstack(name)?;
+            let first =
+                self.works.engine.sockets(Some(netstack), SocketCursor::default(), 1).map_err(refused)?;
+            if !first.rows.is_empty() {
+                let allowed = format!(
+                    "netstack {name} has sockets, which would end; `firelane apply` makes it anew all the same"
+                );
+                return Err(ApiError::new(Status::LinkBusy, "cpus", "", allowed));
+            }
+        }
+        Ok(())
+    }
+
     /// Gives a link another name. To a plan it would be another link, and its traffic would end.
     fn rename_link(&mut self, mut next: Store, from: &LinkName, to: &LinkName) -> Result<(), ApiError> {
         // An address that was made of the old name stays what it is.
@@ -418,7 +435,7 @@ impl Inner {
             problems.push(format!("lanes: {lost} of {all} out of service after a fault; the log says more"));
         }
         problems.extend(resources::lanes_elsewhere(&self.works, &self.store.active));
-        problems.extend(resources::links_elsewhere(&self.works, &self.store.active));
+        problems.extend(resources::own_elsewhere(&self.works, &self.store.active));
         if let Daemon { lanes: Lanes::Count(wanted), .. } = self.store.active.daemon
             && usize::from(wanted) != running
             && !lanes_given
@@ -556,6 +573,10 @@ impl Api for Host {
         let next = inner.store.changed(&request.clone().at(now))?;
         match &request.change {
             Change::RenameLink(from, to) => inner.rename_link(next, from, to),
+            Change::SetLinkProps(..) => {
+                inner.spare_sockets(&next)?;
+                inner.move_to(next).map(drop)
+            }
             _ => inner.move_to(next).map(drop),
         }
     }

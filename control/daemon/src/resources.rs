@@ -1,8 +1,8 @@
 //! CPUs and rings that links ask for and may not get.
 //!
 //! Called by `host.rs`: a plan refuses beforehand what would be refused when it is carried out; a link whose CPUs or rings
-//! are gone at the daemon's start begins without them, and gets its CPUs when they are there; and where a CPU went off
-//! line since, that is told, as is that its lanes came back to it.
+//! are gone at the daemon's start begins without them, and gets its CPUs when they are there; a netstack begins in the lanes that
+//! all share then, and stays there; and where a CPU went off line since, that is told, as is that its lanes came back to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use firelane_plan::{Action, Effect, Step};
 use firelane_units::{LaneId, LinkId};
 
 use crate::rebuild;
-use crate::works::{Done, Properties, Works, refused_to};
+use crate::works::{Done, Properties, Works, refused, refused_to};
 
 /// Why a lane is elsewhere, and for how long.
 const UNTIL: &str = "which is off line or not for this process, or somebody moved them; they return \
@@ -21,7 +21,11 @@ const UNTIL: &str = "which is off line or not for this process, or somebody move
 
 /// Refuses a step that asks running links for CPUs or rings that there are not.
 pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
+    let are_usable = |cpus: &Cpus| works.engine.check_cpus(&cpus.numbers().collect::<Vec<_>>());
     let (link, from, to): (_, Option<Properties<'_>>, Properties<'_>) = match &step.action {
+        Action::CreateNetstack(_, cpus, _) | Action::SetCpus(_, _, cpus) => {
+            return are_usable(cpus).map_err(refused);
+        }
         Action::CreateLink(_, link) => (None, None, link.into()),
         Action::CreateVnic(_, vnic) => (None, None, vnic.into()),
         Action::SetLink(name, from, to) => (id_of(works, name), Some(from.into()), to.into()),
@@ -30,7 +34,7 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
     };
     let told = |error| refused_to(error, to);
     if from.is_none_or(|from| from.cpus != to.cpus) {
-        works.engine.check_cpus(&to.cpus.numbers().collect::<Vec<_>>()).map_err(told)?;
+        are_usable(to.cpus).map_err(told)?;
     }
     // A link that is made again gets as many rings as it asks for.
     let stays = rebuild::instead_of(step, present).is_none();
@@ -42,7 +46,7 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
     }
 }
 
-/// A link that was refused its CPUs or rings, without these: whoever is reached by it finds it, be it slower.
+/// A link or netstack that was refused its CPUs or rings, without these: whoever is reached by it finds it, be it slower.
 pub(crate) fn without(step: &Step, why: &ApiError) -> Option<Step> {
     let (cpus, rings) = match why.status {
         Status::CpuOffline | Status::CpuUnknown => (true, false),
@@ -59,6 +63,8 @@ pub(crate) fn without(step: &Step, why: &ApiError) -> Option<Step> {
         }
     };
     let action = match &step.action {
+        Action::CreateNetstack(name, its, tunables) => (cpus && !its.is_empty())
+            .then(|| Action::CreateNetstack(name.clone(), Cpus::NONE, tunables.clone())),
         Action::CreateLink(name, link) => {
             let mut rest = link.clone();
             reduce((&mut rest.cpus, &mut rest.rings));
@@ -126,7 +132,7 @@ impl Returns {
     /// A sentence for each lane that came back.
     pub(crate) fn told(&self, common: usize) -> Vec<String> {
         let told = |(lane, (cpu, times)): (&LaneId, &(usize, u64))| {
-            let whose = if lane.index() < common { "" } else { ", a link's own," };
+            let whose = if lane.index() < common { "" } else { ", a link's or netstack's own," };
             let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
             format!(
                 "lane {lane}{whose} had to leave its CPU and came back, {times}; the last time to CPU {cpu}"
@@ -149,15 +155,21 @@ pub(crate) fn lanes_elsewhere(works: &Works, model: &Model) -> Vec<String> {
         .collect()
 }
 
-/// The same of links whose own lanes do not run where they shall.
-pub(crate) fn links_elsewhere(works: &Works, model: &Model) -> Vec<String> {
+/// The same of links and netstacks whose own lanes do not run where they shall.
+pub(crate) fn own_elsewhere(works: &Works, model: &Model) -> Vec<String> {
     let links = model.links.iter().map(|(name, it)| (name, &it.cpus));
     let vnics = model.vnics.iter().map(|(name, it)| (name, &it.cpus));
+    let links = links.chain(vnics).filter_map(|(name, cpus)| {
+        Some((name.to_string(), cpus, works.engine.link_cpus(id_of(works, name)?)))
+    });
+    let netstacks = model.netstacks.iter().filter_map(|(name, it)| {
+        let is = works.engine.netstack_cpus(works.netstack(name).ok()?);
+        Some((format!("netstack {name}"), &it.cpus, is))
+    });
     let mut told = Vec::new();
-    for (name, wanted) in links.chain(vnics).filter(|(_, cpus)| !cpus.is_empty()) {
-        let Some(link) = id_of(works, name) else { continue };
+    for (name, wanted, is) in links.chain(netstacks).filter(|(_, cpus, _)| !cpus.is_empty()) {
         let wanted: BTreeSet<usize> = wanted.numbers().collect();
-        let is: BTreeSet<usize> = works.engine.link_cpus(link).into_iter().collect();
+        let is: BTreeSet<usize> = is.into_iter().collect();
         if is.is_empty() || !is.is_subset(&wanted) {
             let place = if is.is_empty() { "any CPU".to_owned() } else { listed(&is) };
             let wanted = listed(&wanted);
@@ -191,7 +203,7 @@ mod tests {
             returns.told(2),
             [
                 "lane 1 had to leave its CPU and came back, once; the last time to CPU 3",
-                "lane 2, a link's own, had to leave its CPU and came back, 12 times; the last time to CPU 0"
+                "lane 2, a link's or netstack's own, had to leave its CPU and came back, 12 times; the last time to CPU 0"
             ]
         );
     }

@@ -114,7 +114,11 @@ impl Works {
                 }
                 Ok(())
             }
-            Action::CreateNetstack(name, tunables) => self.create_netstack(name, tunables),
+            Action::CreateNetstack(name, cpus, tunables) => self.create_netstack(name, cpus, tunables),
+            Action::SetCpus(name, _, cpus) => {
+                let cpus: Vec<_> = cpus.numbers().collect();
+                self.engine.set_netstack_cpus(self.netstack(name)?, &cpus).map_err(refused)
+            }
             Action::SetTunables(name, _, tunables) => self.set_tunables(name, tunables),
             Action::DeleteNetstack(name) => {
                 self.delete_netstack(name)?;
@@ -370,8 +374,9 @@ fn autoconf(conf: &Addrconf) -> AutoconfConfig {
 
 /// Netstacks.
 impl Works {
-    fn create_netstack(&mut self, name: &NetstackName, tunables: &Tunables) -> Done {
-        let id = self.engine.add_netstack_with(&settings::netstack(tunables)).map_err(refused)?;
+    fn create_netstack(&mut self, name: &NetstackName, cpus: &Cpus, tunables: &Tunables) -> Done {
+        let (config, cpus) = (settings::netstack(tunables), cpus.numbers().collect::<Vec<_>>());
+        let id = self.engine.add_netstack_on(&config, &cpus).map_err(refused)?;
         self.netstacks.insert(name.clone(), id);
         Ok(())
     }
@@ -784,12 +789,16 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::NoQueues(_) => Status::NotSupported,
         E::NoRings { .. } | E::FixedRings { .. } | E::Spread(_) => Status::HwRings,
         E::NoLane(_) => Status::TooMany,
+        E::FixedLanes { .. } => Status::NotSupported,
+        E::SharedLane(_) => Status::LinkBusy,
         E::ManyCaptures(_) => Status::TooMany,
         E::Tracing | E::Metering => Status::TooMany,
         E::HasUplink(_) | E::LaneFailed => Status::Failed,
     };
     match &error {
-        E::NoCpu { cpu, .. } | E::NoLane(cpu) => ApiError::new(status, "cpus", cpu, error.to_string()),
+        E::NoCpu { cpu, .. } | E::NoLane(cpu) | E::SharedLane(cpu) => {
+            ApiError::new(status, "cpus", cpu, error.to_string())
+        }
         _ => ApiError::new(status, "", "", error.to_string()),
     }
 }

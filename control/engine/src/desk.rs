@@ -98,7 +98,7 @@ impl Engine {
             && page.rows.len() < wanted
             && outcome.is_ok()
         {
-            if usize::from(lane) >= fabric.lane_count() {
+            if usize::from(lane) >= fabric.lane_ids().count() {
                 page.next = None;
                 break;
             }

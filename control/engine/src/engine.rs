@@ -11,16 +11,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use firelane_classify::{FlowMatch, Steering};
+use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
-use firelane_ip::{AutoconfConfig, IidKind};
+use firelane_ip::AutoconfConfig;
 use firelane_lane::{
-    Control, FlowSetup, FuseWith, LaneMessage, LinkConfig, NetstackConfig as LaneNetstack, Notice, Polling,
-    PortConfig, PortKind, PortUser, RouteChange, RouteConfig, Wake,
+    Control, FlowSetup, FuseWith, LaneMessage, LinkConfig, Notice, Polling, PortConfig, PortKind, PortUser,
+    RouteChange, RouteConfig, Wake,
 };
 use firelane_switch::Rules as ProtectionRules;
-use firelane_tcp::TcpConfig;
 use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
 };
@@ -29,9 +28,8 @@ use crate::chance::Chance;
 use crate::cpus::Threads;
 use crate::error::ChangeError;
 use crate::fabric::{Fabric, LaneSizes};
-use crate::netstack_config::NetstackConfig;
 use crate::queue::Queue;
-use crate::registry::{Flow, Link, Netstack, Queues, Registry, Vnic};
+use crate::registry::{Flow, Link, Queues, Registry, Vnic};
 use crate::snapshot::EngineSnapshot;
 use crate::worker::Worker;
 
@@ -43,7 +41,8 @@ const LANES_MAX: usize = 256;
 pub struct EngineConfig {
     /// How many lanes.
     pub lanes: usize,
-    /// How many more lanes are kept for links that are to have lanes of their own ([`Engine::set_link_cpus`]). They sleep until then.
+    /// How many more lanes are kept for links and netstacks that are to have lanes of their own ([`Engine::set_link_cpus`],
+    /// [`Engine::add_netstack_on`]). They sleep until then.
     pub reserve: usize,
     /// The CPUs that the lanes' workers are bound to, in order; empty leaves them to the scheduler.
     pub cpus: Vec<usize>,
@@ -302,7 +301,7 @@ impl Engine {
         }
         let (id, flow) = (registry.mint_link(), registry.mint_flow());
         let limits = FlowConfig { parent, maxbw: config.maxbw, priority: config.priority };
-        let home = registry.home_of(flow, &limits, self.lanes());
+        let home = registry.home_of(flow, &limits, netstack, self.lanes());
         let setup = FlowSetup { flow, owner: id, rule: None, config: limits, home };
         self.0.tell_all(|_| Control::AddFlow(setup))?;
         let kind = PortKind::Vnic { mac: config.mac, vlan: config.vlan, flow };
@@ -442,7 +441,7 @@ impl Engine {
         let flow = registry.mint_flow();
         registry.add_rule(owner, &rule, flow).map_err(ChangeError::Rule)?;
         let config = FlowConfig { parent, maxbw, priority };
-        let home = registry.home_of(flow, &config, self.lanes());
+        let home = registry.home_of(flow, &config, registry.user_of(owner), self.lanes());
         registry.flows.insert(flow, Flow { owner, rule: Some(rule), config, home });
         let setup = FlowSetup { flow, owner, rule: Some(rule), config, home };
         self.0.tell_all(|_| Control::AddFlow(setup)).inspect_err(|_| registry.forget_flow(flow))?;
@@ -504,58 +503,6 @@ impl Engine {
         let mut registry = self.0.registry();
         registry.flows.get_mut(&flow).ok_or(ChangeError::NoFlow(flow))?.config.priority = priority;
         self.0.tell_all(|_| Control::SetPriority(flow, priority))
-    }
-
-    /// Makes a netstack whose connections spread over all lanes. Its addresses are used at once.
-    ///
-    /// # Errors
-    /// A lane has failed.
-    pub fn add_netstack(&self, tcp: TcpConfig) -> Result<NetstackId, ChangeError> {
-        self.add_netstack_with(&NetstackConfig { tcp, ..NetstackConfig::default() })
-    }
-
-    /// Makes a netstack with tunables of the caller's. If its addresses are tested for duplicates before they are
-    /// used, a notice says how each test ended.
-    ///
-    /// # Errors
-    /// A lane has failed.
-    pub fn add_netstack_with(&self, config: &NetstackConfig) -> Result<NetstackId, ChangeError> {
-        let mut registry = self.0.registry();
-        let id = registry.mint_netstack();
-        let lanes: Vec<_> = self.0.fabric.common_lanes().collect();
-        let mut base = LaneNetstack::new(id);
-        base.steering = Steering::even(&lanes);
-        base.dad = config.dad;
-        base.link_local = Some(IidKind::Stable);
-        base.group_reports = true;
-        base.stable_secret = self.0.stable_secret;
-        let told = config.for_lanes(base);
-        self.0.tell_all(|_| Control::AddNetstack(told.clone()))?;
-        let config = Arc::new(config.clone());
-        registry.netstacks.insert(id, Netstack { lanes, config, ..Netstack::default() });
-        Ok(id)
-    }
-
-    /// Removes a netstack; its connections are aborted.
-    ///
-    /// # Errors
-    /// It does not exist.
-    pub fn remove_netstack(&self, id: NetstackId) -> Result<(), ChangeError> {
-        let mut registry = self.0.registry();
-        registry.netstacks.remove(&id).ok_or(ChangeError::NoNetstack(id))?;
-        self.0.tell_all(|_| Control::RemoveNetstack(id))
-    }
-
-    /// Changes a netstack's tunables. Its shards follow at once and running connections within a few turns of their
-    /// lanes; what two ends agreed on when they connected stays, and so do the sizes of sockets that are open.
-    ///
-    /// # Errors
-    /// It does not exist.
-    pub fn tune(&self, id: NetstackId, config: &NetstackConfig) -> Result<(), ChangeError> {
-        let mut registry = self.0.registry();
-        registry.netstack_mut(id)?.config = Arc::new(config.clone());
-        let told = config.for_lanes(LaneNetstack::new(id));
-        self.0.tell_all(|_| Control::Tune(told.clone()))
     }
 
     /// Gives the netstack of a VNIC an address.
@@ -642,10 +589,6 @@ impl Registry {
     pub(crate) fn netstack_of(&self, vnic: LinkId) -> Result<NetstackId, ChangeError> {
         let vnic_entry = self.vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?;
         vnic_entry.netstack.ok_or(ChangeError::NoUser(vnic))
-    }
-
-    pub(crate) fn netstack_mut(&mut self, id: NetstackId) -> Result<&mut Netstack, ChangeError> {
-        self.netstacks.get_mut(&id).ok_or(ChangeError::NoNetstack(id))
     }
 }
 

@@ -69,8 +69,17 @@ pub enum ChangeError {
     },
     /// The link's device could not be told by which rings it is to send.
     Spread(io::Error),
-    /// There is no lane left for that CPU: an engine has as many for links of their own as it was made with.
+    /// There is no lane left for that CPU: an engine has as many for those that want their own as it was made with.
     NoLane(usize),
+    /// The netstack's connections are in lanes that it has no more of: it gets others when it is made anew.
+    FixedLanes {
+        /// How many lanes of its own it has.
+        own: usize,
+        /// For how many CPUs it was asked.
+        asked: usize,
+    },
+    /// The netstack's lane on that CPU serves others as well, and cannot go to another one without them.
+    SharedLane(usize),
     /// A lane is out of service after a fault of ours.
     LaneFailed,
 }
@@ -123,6 +132,17 @@ impl fmt::Display for ChangeError {
                 write!(f, "no program could be loaded that tells its device by which rings to send: {error}")
             }
             Self::NoLane(cpu) => write!(f, "no lane is left for CPU {cpu}"),
+            Self::FixedLanes { own, asked } => write!(
+                f,
+                "connections stay in their lanes, of which {own} are the netstack's own, and {asked} were asked for: it gets others \
+                 when it is made anew"
+            ),
+            Self::SharedLane(cpu) => {
+                write!(
+                    f,
+                    "the lane on CPU {cpu} serves other links or netstacks, too, and cannot go without them"
+                )
+            }
             Self::LaneFailed => f.write_str("a lane is out of service"),
         }
     }

@@ -31,6 +31,8 @@ use crate::sleepers::Sleepers;
 
 /// How often a lane is looked at that has items waiting, by who must come after them.
 const CATCH_UP_MAX: usize = 10_000;
+/// In so many lanes, the first ones, programs can have sockets: a session has a bell for each.
+pub(crate) const PROGRAM_LANES_MAX: usize = firelane_shm::layout::LANES_MAX as usize;
 /// How many items wait before a squeue at the most.
 const SQUEUE_ITEMS: usize = 4096;
 
@@ -96,7 +98,7 @@ impl Fabric {
         let all = configs.lanes + configs.reserve;
         let backlogs = Arc::new(Backlogs::new(all));
         let bells: Vec<_> = (0..all).map(|_| Bell::new()).collect::<io::Result<_>>()?;
-        let programs = Programs::new(bells.iter().take(configs.lanes));
+        let programs = Programs::new(bells.iter().take(PROGRAM_LANES_MAX));
         Ok(Arc::new_cyclic(|fabric: &Weak<Self>| {
             let place = |(index, bell): (usize, Arc<Bell>)| {
                 let id = LaneId(u16::try_from(index).expect("the engine has at most 256 lanes"));
@@ -134,9 +136,14 @@ impl Fabric {
         (0..self.common).map(|index| LaneId(index as u16))
     }
 
-    /// The lanes in reserve, for links that are to have lanes of their own.
+    /// The lanes in reserve, for links and netstacks that are to have lanes of their own.
     pub(crate) fn reserve(&self) -> impl Iterator<Item = LaneId> + use<> {
         (self.common..self.lanes.len()).map(|index| LaneId(index as u16))
+    }
+
+    /// The lanes in which programs can have sockets.
+    pub(crate) fn program_lanes(&self) -> impl Iterator<Item = LaneId> + use<> {
+        self.lane_ids().take(PROGRAM_LANES_MAX)
     }
 
     /// All lanes: every change reaches those in reserve, too.
@@ -337,7 +344,7 @@ impl Fabric {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneSizes {
     pub(crate) lanes: usize,
-    /// And how many are kept for links that are to have lanes of their own.
+    /// And how many are kept for links and netstacks that are to have lanes of their own.
     pub(crate) reserve: usize,
     pub(crate) pools: firelane_frame::PoolsConfig,
 }

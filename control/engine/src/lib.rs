@@ -30,6 +30,7 @@ mod interfaces;
 mod invented;
 mod nat;
 mod netstack_config;
+mod netstacks;
 mod news;
 mod own_lanes;
 mod poller;

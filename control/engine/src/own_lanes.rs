@@ -1,8 +1,8 @@
 //! Lanes of a link's own: the queues of its device are served on the CPUs that it names, and moved there while frames pass.
 //!
 //! An engine has lanes in reserve that know all that the others know and sleep. Each is bound to a CPU when a link names
-//! it, serves all links that name the same one, and rests again when none does. How a queue goes from lane to lane is
-//! `path/lane/src/moving.rs`; here one follows the other, and each is waited for.
+//! it, or a netstack (`netstacks.rs`), serves all that name the same one, and rests again when none does. How a queue goes from
+//! lane to lane is `path/lane/src/moving.rs`; here one follows the other, and each is waited for.
 
 use std::collections::BTreeSet;
 use std::sync::{MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ impl Engine {
         let wanted = match cpus {
             [] => dealt,
             _ => {
-                let own = self.own_lanes(cpus, &registry).inspect_err(|_| self.0.rest_lanes(&registry))?;
+                let own = self.0.own_lanes(cpus, &registry).inspect_err(|_| self.0.rest_lanes(&registry))?;
                 (0..before.len()).map(|nth| own[nth % own.len()]).collect()
             }
         };
@@ -51,34 +51,37 @@ impl Engine {
     }
 
     /// The CPUs on which the queues of a VNIC's device, or of a link's, are served, if these are some of its own, as the
-    /// scheduler says; none if it is served where the kernel likes.
+    /// scheduler says; none if it is served where the kernel likes. Of a netstack's VNIC those of its netstack.
     pub fn link_cpus(&self, link: LinkId) -> Vec<usize> {
         let registry = self.0.registry();
-        let port = registry.port_of(link).ok().flatten();
-        let Some(queues) = port.and_then(|port| registry.queues.get(&port)) else { return Vec::new() };
-        let threads = self.lane_threads();
-        let mut cpus = BTreeSet::new();
-        for lane in &queues.lanes {
-            let Some(thread) = threads.lanes.iter().chain(&threads.own).nth(lane.index()) else { continue };
-            if thread.cpu.is_none() {
-                return Vec::new();
-            }
-            cpus.extend(sched_getaffinity(Some(thread.pid)).iter().flat_map(listed));
+        if let Some(netstack) = registry.user_of(link).and_then(|id| registry.netstacks.get(&id)) {
+            return self.0.own_cpus(&netstack.lanes);
         }
-        cpus.into_iter().collect()
+        let port = registry.port_of(link).ok().flatten();
+        port.and_then(|port| registry.queues.get(&port)).map_or(Vec::new(), |it| self.0.bound_cpus(&it.lanes))
     }
 
-    /// How many lanes are kept for links that are to have lanes of their own.
+    /// How many lanes are kept for links and netstacks that are to have lanes of their own.
     pub fn reserve(&self) -> usize {
         self.0.fabric.reserve().count()
     }
+}
 
+impl Registry {
+    /// The lanes that links and netstacks have been given.
+    fn lanes_in_use(&self) -> BTreeSet<LaneId> {
+        let queues = self.queues.values().flat_map(|it| &it.lanes);
+        queues.chain(self.netstacks.values().flat_map(|it| &it.lanes)).copied().collect()
+    }
+}
+
+impl Inner {
     /// A lane in reserve for each CPU: the one that is there, or one that rests.
-    fn own_lanes(&self, cpus: &[usize], registry: &Registry) -> Result<Vec<LaneId>, ChangeError> {
+    pub(crate) fn own_lanes(&self, cpus: &[usize], registry: &Registry) -> Result<Vec<LaneId>, ChangeError> {
         let mut threads = self.lane_threads();
         threads.check(cpus)?;
         let whole = threads.whole;
-        let used = registry.lanes_with_queues();
+        let used = registry.lanes_in_use();
         let first = threads.lanes.len();
         let lane_at = |nth: usize| LaneId((first + nth) as u16);
         let mut own = Vec::new();
@@ -95,15 +98,21 @@ impl Engine {
         }
         Ok(own)
     }
-}
 
-impl Registry {
-    fn lanes_with_queues(&self) -> BTreeSet<LaneId> {
-        self.queues.values().flat_map(|queues| queues.lanes.iter().copied()).collect()
+    /// The CPUs on which these lanes may run, as the scheduler says; none if one of them was bound to none.
+    pub(crate) fn bound_cpus(&self, lanes: &[LaneId]) -> Vec<usize> {
+        let threads = self.lane_threads();
+        let mut cpus = BTreeSet::new();
+        for lane in lanes {
+            let Some(thread) = threads.lanes.iter().chain(&threads.own).nth(lane.index()) else { continue };
+            if thread.cpu.is_none() {
+                return Vec::new();
+            }
+            cpus.extend(sched_getaffinity(Some(thread.pid)).iter().flat_map(listed));
+        }
+        cpus.into_iter().collect()
     }
-}
 
-impl Inner {
     /// The lanes' threads, which know what CPUs there are now.
     pub(crate) fn lane_threads(&self) -> MutexGuard<'_, Threads> {
         let mut threads = self.lane_threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +122,7 @@ impl Inner {
 
     /// Lets lanes in reserve that serve nobody rest, wherever the kernel likes.
     pub(crate) fn rest_lanes(&self, registry: &Registry) {
-        let used = registry.lanes_with_queues();
+        let used = registry.lanes_in_use();
         let mut threads = self.lane_threads();
         let whole = threads.whole;
         for (lane, thread) in self.fabric.reserve().zip(&mut threads.own) {

@@ -217,24 +217,43 @@ impl Registry {
         self.flows.iter().filter(|(_, flow)| is_its(flow)).map(|(&id, _)| id).collect()
     }
 
-    /// The lane in which a flow with this configuration is limited: that of the topmost limit above it.
-    pub(crate) fn home_of(&self, flow: FlowId, config: &FlowConfig, lanes: usize) -> Option<LaneId> {
-        let mut limited = config.maxbw.map(|_| flow);
+    /// The netstack that uses a VNIC.
+    pub(crate) fn user_of(&self, vnic: LinkId) -> Option<NetstackId> {
+        self.vnics.get(&vnic)?.netstack
+    }
+
+    /// The lane in which a flow with this configuration is limited, of the `lanes` that all share: that of the topmost limit above it. The
+    /// limit of a netstack's VNIC is kept in one of that netstack's lanes; `user` is the netstack of the flow's own.
+    pub(crate) fn home_of(
+        &self,
+        flow: FlowId,
+        config: &FlowConfig,
+        user: Option<NetstackId>,
+        lanes: usize,
+    ) -> Option<LaneId> {
+        let mut limited = config.maxbw.map(|_| (flow, user));
         let mut parent = config.parent;
         while let Some(id) = parent {
             let Some(above) = self.flows.get(&id) else { break };
             if above.config.maxbw.is_some() {
-                limited = Some(id);
+                limited = Some((id, self.user_of(above.owner)));
             }
             parent = above.config.parent;
         }
-        limited.map(|top| LaneId((top.index() % lanes) as u16))
+        let (top, user) = limited?;
+        let its = user.and_then(|id| self.netstacks.get(&id)).map_or(&[][..], |it| &it.lanes);
+        Some(match its {
+            [] => LaneId((top.index() % lanes) as u16),
+            its => its[top.index() % its.len()],
+        })
     }
 
     /// Brings every flow's home up to date and answers those that changed.
     pub(crate) fn rehome(&mut self, lanes: usize) -> Vec<(FlowId, Option<LaneId>)> {
-        let homes: Vec<_> =
-            self.flows.iter().map(|(&id, flow)| (id, self.home_of(id, &flow.config, lanes))).collect();
+        let home = |(&id, flow): (&FlowId, &Flow)| {
+            (id, self.home_of(id, &flow.config, self.user_of(flow.owner), lanes))
+        };
+        let homes: Vec<_> = self.flows.iter().map(home).collect();
         homes
             .into_iter()
             .filter(|(id, home)| {
@@ -271,6 +290,30 @@ mod tests {
         assert_eq!((home(one), home(two)), (home(vnic), home(vnic)));
         assert_eq!((home(vnic), home(free), home(link)), (Some(LaneId(1)), None, None));
         assert!(registry.rehome(2).is_empty());
+    }
+
+    #[test]
+    fn the_limit_of_a_netstacks_vnic_is_kept_in_one_of_its_lanes() {
+        let mut registry = Registry::default();
+        let (id, vnic) = (registry.mint_netstack(), registry.mint_link());
+        let netstack = Netstack { lanes: vec![LaneId(5)], ..Netstack::default() };
+        registry.netstacks.insert(id, netstack);
+        let of_link = add(&mut registry, None, None);
+        let of_vnic = add(&mut registry, Some(of_link), Some(10));
+        let inside = add(&mut registry, Some(of_vnic), Some(1));
+        for flow in [of_vnic, inside] {
+            registry.flows.get_mut(&flow).unwrap().owner = vnic;
+        }
+        let mac = MacAddr([2, 8, 32, 0, 0, 1]);
+        registry
+            .vnics
+            .insert(vnic, Vnic { over: LinkId(7), mac, vlan: None, flow: of_vnic, netstack: Some(id) });
+        registry.rehome(2);
+        assert_eq!([of_vnic, inside].map(|it| registry.flows[&it].home), [Some(LaneId(5)); 2]);
+        // Below a limit of the link all meet in that one's lane, whoever uses them.
+        registry.flows.get_mut(&of_link).unwrap().config.maxbw = Some(BitRate::from_mbps(100));
+        registry.rehome(2);
+        assert_eq!([of_link, of_vnic, inside].map(|it| registry.flows[&it].home), [Some(LaneId(0)); 3]);
     }
 
     #[test]

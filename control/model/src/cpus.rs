@@ -1,4 +1,4 @@
-//! A list of CPUs: on which the daemon's lanes run, or those of a link.
+//! A list of CPUs: on which the daemon's lanes run, or those of a link or netstack.
 
 use crate::value::{TextValue, serde_as_text};
 

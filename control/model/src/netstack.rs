@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddrObjName, Address, Filter, Fpm, Interface, IpfRule, IpnatRule, LinkName, NatLimits, Pool, PoolNumber,
-    Programs, Route, Tunables,
+    AddrObjName, Address, Cpus, Filter, Fpm, Interface, IpfRule, IpnatRule, LinkName, NatLimits, Pool,
+    PoolNumber, Programs, Route, Tunables,
 };
 
 /// One IP instance.
@@ -16,6 +16,10 @@ use crate::{
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Netstack {
+    /// The CPUs of lanes of its own, in which its connections are; without any they are in the daemon's lanes.
+    #[serde(default, skip_serializing_if = "Cpus::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub cpus: Cpus,
     /// The addresses, by address object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub addresses: BTreeMap<AddrObjName, Address>,

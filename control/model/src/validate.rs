@@ -164,8 +164,7 @@ impl Model {
         }
         if !vnic.cpus.is_empty() && vnic.tap().is_none() && vnic.memif().is_none() {
             let allowed = if vnic.netstack().is_some() {
-                "a netstack's connections are spread over the daemon's lanes, which cpus of [daemon] moves; a tap or a memif may \
-                 have lanes of its own"
+                "cpus of the netstack says where its connections are; a tap or a memif has lanes of its own"
             } else {
                 "only a VNIC whose user is a tap or a memif has a device that lanes of its own could serve"
             };

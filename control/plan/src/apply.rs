@@ -19,9 +19,10 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
         Action::DeleteLink(name) => drop(present.links.remove(&name)),
         Action::DeleteNetstack(name) => drop(present.netstacks.remove(&name)),
         Action::SetDaemon(_, to) => present.daemon = to,
-        Action::CreateNetstack(name, tunables) => {
-            present.netstacks.insert(name, Netstack { tunables, ..Netstack::default() });
+        Action::CreateNetstack(name, cpus, tunables) => {
+            present.netstacks.insert(name, Netstack { cpus, tunables, ..Netstack::default() });
         }
+        Action::SetCpus(name, _, cpus) => change(present, &name, |it| it.cpus = cpus),
         Action::SetTunables(name, _, tunables) => {
             change(present, &name, |it| it.tunables = tunables);
         }

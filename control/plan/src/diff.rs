@@ -68,13 +68,14 @@ impl<'a> Plan<'a> {
             self.push(anew(wanted.class_of(name.as_str()).is_some()), Action::DeleteLink(name.clone()));
         }
         for name in present.netstacks.keys().filter(|name| self.torn.netstack(name)).collect::<Vec<_>>() {
-            self.push(Effect::Live, Action::DeleteNetstack(name.clone()));
+            let effect = anew(wanted.netstacks.contains_key(name));
+            self.push(effect, Action::DeleteNetstack(name.clone()));
         }
     }
 
     /// Takes out of a netstack what it is to have no more.
     fn take_out(&mut self, name: &NetstackName, netstack: &Netstack) {
-        let shall = self.wanted.netstacks.get(name);
+        let shall = self.wanted.netstacks.get(name).filter(|_| !self.torn.netstack(name));
         if netstack.fpm.is_some() && self.torn.fpm(name, netstack) {
             let action = Action::SetFpm(name.clone(), netstack.fpm.clone(), None);
             self.push(Effect::Live, action);
@@ -93,7 +94,8 @@ impl<'a> Plan<'a> {
         }
         for (addrobj, address) in &netstack.addresses {
             if self.torn.address(name, addrobj, *address) {
-                let stays = shall.is_some_and(|it| it.addresses.contains_key(addrobj));
+                let comes_again = self.wanted.netstacks.get(name);
+                let stays = comes_again.is_some_and(|it| it.addresses.contains_key(addrobj));
                 self.push(anew(stays), Action::RemoveAddress(name.clone(), addrobj.clone()));
             }
         }
@@ -116,8 +118,17 @@ impl<'a> Plan<'a> {
     fn build_bottom(&mut self) {
         let (wanted, present) = (self.wanted, self.present);
         for (name, shall) in &wanted.netstacks {
-            match present.netstacks.get(name) {
-                None => self.push(Effect::Live, Action::create_netstack(name, shall)),
+            let is = self.kept_netstack(name);
+            if let Some(is) = is.filter(|is| is.cpus != shall.cpus) {
+                // A lane that moves to another CPU takes all with it.
+                let action = Action::SetCpus(name.clone(), is.cpus.clone(), shall.cpus.clone());
+                self.push(Effect::Live, action);
+            }
+            match is {
+                None => {
+                    let effect = anew(present.netstacks.contains_key(name));
+                    self.push(effect, Action::create_netstack(name, shall));
+                }
                 Some(is) if is.tunables != shall.tunables => {
                     self.push(
                         Effect::Live,
@@ -126,7 +137,7 @@ impl<'a> Plan<'a> {
                 }
                 Some(_) => {}
             }
-            let is = present.netstacks.get(name).map(|is| is.programs.clone()).unwrap_or_default();
+            let is = is.map(|is| is.programs.clone()).unwrap_or_default();
             if is != shall.programs {
                 self.push(Effect::Live, Action::SetPrograms(name.clone(), is, shall.programs.clone()));
             }
@@ -156,6 +167,11 @@ impl<'a> Plan<'a> {
             }
         }
         self.change_lower(false);
+    }
+
+    /// The netstack `name` as it is, if it stays.
+    fn kept_netstack(&self, name: &NetstackName) -> Option<&'a Netstack> {
+        self.present.netstacks.get(name).filter(|_| !self.torn.netstack(name))
     }
 
     /// The VNICs that stay, as they are and as they shall be.
@@ -211,7 +227,7 @@ impl<'a> Plan<'a> {
             }
         }
         for (name, shall) in &wanted.netstacks {
-            let is = present.netstacks.get(name);
+            let is = self.kept_netstack(name);
             // Before there is an address, so that nothing comes in by it unasked.
             let interim = is.and_then(|is| self.torn.interim_filter(is));
             if interim.is_some()
@@ -237,7 +253,7 @@ impl<'a> Plan<'a> {
                 }
             }
             for (addrobj, address) in &shall.addresses {
-                let before = is.and_then(|is| is.addresses.get(addrobj));
+                let before = present.netstacks.get(name).and_then(|is| is.addresses.get(addrobj));
                 match before.filter(|before| !self.torn.address(name, addrobj, **before)) {
                     None => {
                         let action = Action::AddAddress(name.clone(), addrobj.clone(), *address);
@@ -264,7 +280,7 @@ impl<'a> Plan<'a> {
     /// A routing daemon is listened for when all is there that its routes may lead to.
     fn build_fpms(&mut self) {
         for (name, shall) in &self.wanted.netstacks {
-            let is = self.present.netstacks.get(name);
+            let is = self.kept_netstack(name);
             let before = is.filter(|is| !self.torn.fpm(name, is)).and_then(|is| is.fpm.clone());
             if before != shall.fpm {
                 self.push(Effect::Live, Action::SetFpm(name.clone(), before, shall.fpm.clone()));

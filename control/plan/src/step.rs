@@ -4,9 +4,10 @@ use core::fmt;
 use std::collections::BTreeSet;
 
 use firelane_model::{
-    AccountName, Accounting, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Fpm, Interface,
-    Iptun, Link, LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop,
-    ReversePath, Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, spell_rate,
+    AccountName, Accounting, AddrObjName, Address, Cpus, Daemon, Etherstub, Filter, Flow, FlowName, Fpm,
+    Interface, Iptun, Link, LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs,
+    Prop, ReversePath, Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide,
+    spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 
@@ -67,8 +68,8 @@ pub enum Action {
     DeleteNetstack(NetstackName),
     /// Changes the daemon's settings.
     SetDaemon(Daemon, Daemon),
-    /// Makes a netstack with nothing but its tunables.
-    CreateNetstack(NetstackName, Tunables),
+    /// Makes a netstack with nothing but its lanes and its tunables.
+    CreateNetstack(NetstackName, Cpus, Tunables),
     /// Makes a link.
     CreateLink(LinkName, Link),
     /// Makes a virtual switch.
@@ -77,6 +78,8 @@ pub enum Action {
     CreateWire(LinkName, Wire),
     /// Changes what a wire is like.
     SetWire(LinkName, Wire, Wire),
+    /// Moves the lanes of a netstack's own to other CPUs.
+    SetCpus(NetstackName, Cpus, Cpus),
     /// Changes a netstack's tunables.
     SetTunables(NetstackName, Tunables, Tunables),
     /// Changes who may run programs on a netstack, and how much each may have.
@@ -134,6 +137,7 @@ impl fmt::Display for Step {
             Action::DeleteLink(name) => write!(f, "delete link {name}"),
             Action::DeleteNetstack(name) => write!(f, "delete netstack {name}"),
             Action::SetDaemon(..)
+            | Action::SetCpus(..)
             | Action::SetTunables(..)
             | Action::SetPrograms(..)
             | Action::SetFpm(..)
@@ -157,7 +161,8 @@ impl Step {
 
     fn fmt_creation(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.action {
-            Action::CreateNetstack(name, _) => write!(f, "create netstack {name}"),
+            Action::CreateNetstack(name, cpus, _) if cpus.is_empty() => write!(f, "create netstack {name}"),
+            Action::CreateNetstack(name, cpus, _) => write!(f, "create netstack {name} on cpus {cpus}"),
             Action::CreateLink(name, link) => match &link.kind {
                 LinkKind::Tap(ifname) => write!(f, "create link {name} on tap {ifname}"),
                 LinkKind::Nic(Nic { ifname, driver: NicDriver::Auto }) => {
@@ -201,6 +206,9 @@ impl Step {
                     change("accounting", &accounted(&from.accounting), &accounted(&to.accounting)),
                 ];
                 write!(f, "set daemon{}", Changes(&list))
+            }
+            Action::SetCpus(name, from, to) => {
+                write!(f, "set netstack {name}{}", Changes(&[change("cpus", &shown(from), &shown(to))]))
             }
             Action::SetTunables(name, from, to) => {
                 let differs = |prop: &&Prop| from.get(**prop) != to.get(**prop);
@@ -465,6 +473,6 @@ pub fn render(steps: &[Step]) -> String {
 impl Action {
     /// An empty netstack's addresses and routes come as steps of their own.
     pub(crate) fn create_netstack(name: &NetstackName, netstack: &Netstack) -> Self {
-        Self::CreateNetstack(name.clone(), netstack.tunables.clone())
+        Self::CreateNetstack(name.clone(), netstack.cpus.clone(), netstack.tunables.clone())
     }
 }

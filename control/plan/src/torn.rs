@@ -22,8 +22,11 @@ impl Torn<'_> {
         !self.wanted.etherstubs.contains_key(name)
     }
 
+    /// Whether a netstack goes. Its connections stay in their lanes: one that gets some of its own, more of them or fewer, is
+    /// made anew.
     pub(crate) fn netstack(&self, name: &NetstackName) -> bool {
-        !self.wanted.netstacks.contains_key(name)
+        let lanes = |model: &Model| model.netstacks.get(name).map(|it| it.cpus.numbers().count());
+        lanes(self.present) != lanes(self.wanted)
     }
 
     pub(crate) fn vnic(&self, name: &LinkName, is: &Vnic) -> bool {
@@ -63,7 +66,8 @@ impl Torn<'_> {
     }
 
     pub(crate) fn address(&self, netstack: &NetstackName, name: &AddrObjName, is: Address) -> bool {
-        let shall = self.wanted.netstacks.get(netstack).and_then(|it| it.addresses.get(name));
+        let stays = self.wanted.netstacks.get(netstack).filter(|_| !self.netstack(netstack));
+        let shall = stays.and_then(|it| it.addresses.get(name));
         let interface = self.present.vnics.get_key_value(name.interface());
         !shall.is_some_and(|shall| is.can_become(*shall))
             || interface.is_none_or(|(vnic, it)| self.vnic(vnic, it))
@@ -72,7 +76,8 @@ impl Torn<'_> {
     /// Whether nothing may be said of an interface any more, or not what was said: it goes, or one whose addresses it
     /// uses.
     pub(crate) fn interface(&self, netstack: &NetstackName, name: &LinkName, is: &Interface) -> bool {
-        let stays = self.wanted.netstacks.get(netstack).is_some_and(|it| it.interfaces.contains_key(name));
+        let stays = !self.netstack(netstack)
+            && self.wanted.netstacks.get(netstack).is_some_and(|it| it.interfaces.contains_key(name));
         let goes = |vnic: &LinkName| self.present.vnics.get(vnic).is_none_or(|it| self.vnic(vnic, it));
         !stays || goes(name) || is.sources().any(goes)
     }
@@ -88,7 +93,8 @@ impl Torn<'_> {
     /// Whether a netstack's routing daemon is listened for no more, or not at another place before its own is free: one that two
     /// netstacks have in turn is nobody's in between.
     pub(crate) fn fpm(&self, name: &NetstackName, is: &Netstack) -> bool {
-        let Some(shall) = self.wanted.netstacks.get(name).filter(|it| it.fpm.is_some()) else { return true };
+        let shall = self.wanted.netstacks.get(name).filter(|it| it.fpm.is_some() && !self.netstack(name));
+        let Some(shall) = shall else { return true };
         let has_other = |model: &Model, door| {
             model.netstacks.iter().any(|(other, it)| other != name && it.fpm_door() == door)
         };

@@ -36,7 +36,8 @@ fn subject(action: &Action) -> (&'static str, String) {
         Action::SetDaemon(..) => ("daemon", String::new()),
         Action::RemoveRoute(n, _) | Action::AddRoute(n, _) => ("netstack", n.to_string()),
         Action::DeleteNetstack(n)
-        | Action::CreateNetstack(n, _)
+        | Action::CreateNetstack(n, ..)
+        | Action::SetCpus(n, ..)
         | Action::SetTunables(n, ..)
         | Action::SetPrograms(n, ..)
         | Action::SetFpm(n, ..)
@@ -66,6 +67,9 @@ proptest! {
     #[test]
     fn what_stays_equal_and_rests_on_nothing_changed_is_not_touched((wanted, present) in models()) {
         let touched: Vec<_> = plan(&wanted, &present).iter().map(|step| subject(&step.action)).collect();
+        // With another number of lanes of its own it is another netstack.
+        let lanes = |model: &Model, name| model.netstacks.get(name).map(|it| it.cpus.numbers().count());
+        let stays = |name| lanes(&wanted, name) == lanes(&present, name);
         for (name, is) in &present.etherstubs {
             let same = wanted.etherstubs.get(name) == Some(is);
             prop_assert!(!same || !touched.contains(&("link", name.to_string())), "{}", name);
@@ -80,7 +84,9 @@ proptest! {
                 let over = is.over.link()?;
                 Some((model.links.get(over).cloned(), model.etherstubs.get(over).cloned()))
             };
-            let same = wanted.vnics.get(name) == Some(is) && below(&wanted) == below(&present);
+            let same = wanted.vnics.get(name) == Some(is)
+                && below(&wanted) == below(&present)
+                && is.netstack().is_none_or(stays);
             prop_assert!(!same || !touched.contains(&("link", name.to_string())), "{}", name);
         }
         for (name, is) in &present.flows {
@@ -89,7 +95,7 @@ proptest! {
             prop_assert!(!same || !touched.contains(&("flow", name.to_string())), "{}", name);
         }
         for (name, is) in &present.services {
-            let same = wanted.services.get(name) == Some(is);
+            let same = wanted.services.get(name) == Some(is) && stays(&is.netstack);
             prop_assert!(!same || !touched.contains(&("service", name.to_string())), "{}", name);
         }
     }
@@ -251,6 +257,30 @@ fn an_mtu_shrinks_from_the_top() {
     let up = plan(&mtus(9000, 8000), &mtus(1500, 1400));
     assert!(render(&up).starts_with("brief     set etherstub"), "{}", render(&up));
     assert!(up.iter().all(|step| step.effect == Effect::Brief));
+}
+
+#[test]
+fn a_netstacks_lanes_move_live_and_another_number_of_them_is_another_netstack() {
+    const AT: &str = "[netstack.web.addresses]";
+    let with = |said: &str| two_tenants(|text| text.replace(AT, &format!("[netstack.web]\n{said}\n{AT}")));
+    let (shared, one, other, both) = (with(""), with("cpus = '1'"), with("cpus = '0'"), with("cpus = '0-1'"));
+    assert_eq!(render(&plan(&other, &one)), "live      set netstack web cpus 1 -> 0\n");
+    for (wanted, present) in [(&one, &shared), (&both, &one), (&shared, &both)] {
+        let steps = plan(wanted, present);
+        assert!(steps.iter().all(|step| step.effect == Effect::Recreate), "{}", render(&steps));
+        let lines = render(&steps);
+        for part in [
+            "stop service files",
+            "delete vnic web0",
+            "delete netstack web",
+            "create netstack web",
+            "create vnic web0",
+        ] {
+            assert!(lines.contains(part), "{part}: {lines}");
+        }
+        assert!(!lines.contains("alice0") && !lines.contains("vswitch1\n"), "{lines}");
+    }
+    assert!(render(&plan(&both, &Model::default())).contains("live      create netstack web on cpus 0,1\n"));
 }
 
 #[test]

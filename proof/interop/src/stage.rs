@@ -124,6 +124,14 @@ impl<'a> Stage<'a> {
         Self::start(sandbox, lanes, &format!("{HOST}{NEIGHBOUR}"), &["web0/v4", "next0/v4"])
     }
 
+    /// The same with a netstack that has lanes of its own on these CPUs, beside those that all share.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn with_own_lanes(sandbox: &'a Sandbox, lanes: usize, cpus: &str) -> Self {
+        Self::start(sandbox, lanes, &format!("{HOST}[netstack.web]\ncpus = \"{cpus}\"\n"), &["web0/v4"])
+    }
+
     fn start(sandbox: &'a Sandbox, lanes: usize, host: &str, addresses: &[&str]) -> Self {
         let config = sandbox.folder().join("host.toml");
         std::fs::write(&config, host).expect("the sandbox's folder is writable");

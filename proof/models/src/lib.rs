@@ -146,6 +146,7 @@ pub fn model(bytes: &[u8]) -> Model {
             if dice.below(3) == 1 {
                 netstack.tunables.set(Prop::Ttl, ["1", "64"][dice.below(2)]).expect("both are in range");
             }
+            netstack.cpus = dice.cpus();
             netstack.programs.sockets = dice.maybe(|dice| 1 + dice.below(2) as u32);
             netstack.programs.users.extend(dice.maybe(|dice| name("user", dice.below(2))));
             let gateway = Ipv4Addr::new(10, 0, 0, 200 + dice.below(2) as u8).into();

@@ -134,7 +134,7 @@ impl Hub {
         let stack = self.engine.stack(netstack).ok_or(Errno::NETDOWN)?;
         let fabric = Arc::clone(&self.engine.0.fabric);
         let mut bells = Vec::new();
-        for lane in fabric.common_lanes() {
+        for lane in fabric.program_lanes() {
             let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             fabric.bell(lane).watch_program(bell.as_fd())?;
             bells.push((lane, bell));

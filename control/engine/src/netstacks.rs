@@ -1,0 +1,163 @@
+//! Netstacks: made, tuned and removed, and in which lanes their connections are.
+//!
+//! The connections of a netstack spread over the lanes that all share, or over lanes of its own: one for each CPU that it names,
+//! from those in reserve (`own_lanes.rs`). A connection stays in its lane, so lanes of its own are given when a netstack is
+//! made; to another CPU they move as threads do, with all that they carry.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use firelane_classify::Steering;
+use firelane_ip::IidKind;
+use firelane_lane::{Control, NetstackConfig as LaneNetstack};
+use firelane_tcp::TcpConfig;
+use firelane_units::{LaneId, NetstackId};
+
+use crate::engine::{Engine, Inner};
+use crate::error::ChangeError;
+use crate::fabric::PROGRAM_LANES_MAX;
+use crate::netstack_config::NetstackConfig;
+use crate::registry::{Netstack, Registry};
+
+impl Engine {
+    /// Makes a netstack whose connections spread over the lanes that all share. Its addresses are used at once.
+    ///
+    /// # Errors
+    /// A lane has failed.
+    pub fn add_netstack(&self, tcp: TcpConfig) -> Result<NetstackId, ChangeError> {
+        self.add_netstack_with(&NetstackConfig { tcp, ..NetstackConfig::default() })
+    }
+
+    /// Makes a netstack with tunables of the caller's. If its addresses are tested for duplicates before they are
+    /// used, a notice says how each test ended.
+    ///
+    /// # Errors
+    /// A lane has failed.
+    pub fn add_netstack_with(&self, config: &NetstackConfig) -> Result<NetstackId, ChangeError> {
+        self.add_netstack_on(config, &[])
+    }
+
+    /// The same with lanes of its own on these CPUs, over which its connections spread; without CPUs over the lanes that all
+    /// share. What others do in theirs takes no turn of a lane that is its own.
+    ///
+    /// # Errors
+    /// A CPU does not exist, is off line, or is not for this process; the engine has no lane left for it; a lane has failed.
+    pub fn add_netstack_on(
+        &self,
+        config: &NetstackConfig,
+        cpus: &[usize],
+    ) -> Result<NetstackId, ChangeError> {
+        let mut registry = self.0.registry();
+        let lanes = match cpus {
+            [] => self.0.fabric.common_lanes().collect(),
+            _ => self.0.netstack_lanes(cpus, &registry).inspect_err(|_| self.0.rest_lanes(&registry))?,
+        };
+        let id = registry.mint_netstack();
+        let mut base = LaneNetstack::new(id);
+        base.steering = Steering::even(&lanes);
+        base.dad = config.dad;
+        base.link_local = Some(IidKind::Stable);
+        base.group_reports = true;
+        base.stable_secret = self.0.stable_secret;
+        let told = config.for_lanes(base);
+        self.0.tell_all(|_| Control::AddNetstack(told.clone()))?;
+        let config = Arc::new(config.clone());
+        registry.netstacks.insert(id, Netstack { lanes, config, ..Netstack::default() });
+        Ok(id)
+    }
+
+    /// Moves the lanes of a netstack's own to these CPUs, one to each, with all connections and no byte lost.
+    ///
+    /// # Errors
+    /// The netstack does not exist, or has not as many lanes of its own; one of them serves others, too; a CPU does not exist,
+    /// is off line, or is not for this process. Then all stay where they are.
+    pub fn set_netstack_cpus(&self, id: NetstackId, cpus: &[usize]) -> Result<(), ChangeError> {
+        let registry = self.0.registry();
+        let lanes = &registry.netstacks.get(&id).ok_or(ChangeError::NoNetstack(id))?.lanes;
+        let (common, used) = (self.lanes(), registry.lanes_beside(id));
+        let mut threads = self.lane_threads();
+        let own: Vec<_> = lanes.iter().filter_map(|lane| lane.index().checked_sub(common)).collect();
+        if own.len() != cpus.len() {
+            return Err(ChangeError::FixedLanes { own: own.len(), asked: cpus.len() });
+        }
+        threads.check(cpus)?;
+        let before: Vec<_> = own.iter().map(|&nth| threads.own[nth].cpu).collect();
+        let moves = || own.iter().zip(cpus).zip(&before).filter(|&((_, cpu), before)| *before != Some(*cpu));
+        for ((&nth, _), before) in moves() {
+            if used.contains(&LaneId((common + nth) as u16)) {
+                return Err(ChangeError::SharedLane(before.unwrap_or_default()));
+            }
+        }
+        let whole = threads.whole;
+        for ((&nth, &cpu), _) in moves() {
+            if let Err(error) = threads.own[nth].bind(Some(cpu), &whole) {
+                for ((&nth, _), &before) in moves() {
+                    // Where it was a moment ago it may be again.
+                    let _ = threads.own[nth].bind(before, &whole);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The CPUs on which a netstack's own lanes may run, as the scheduler says; none if its connections are in the lanes that all share.
+    pub fn netstack_cpus(&self, id: NetstackId) -> Vec<usize> {
+        let registry = self.0.registry();
+        registry.netstacks.get(&id).map_or(Vec::new(), |it| self.0.own_cpus(&it.lanes))
+    }
+
+    /// Removes a netstack; its connections are aborted.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn remove_netstack(&self, id: NetstackId) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        registry.netstacks.remove(&id).ok_or(ChangeError::NoNetstack(id))?;
+        let removed = self.0.tell_all(|_| Control::RemoveNetstack(id));
+        self.0.rest_lanes(&registry);
+        removed
+    }
+
+    /// Changes a netstack's tunables. Its shards follow at once and running connections within a few turns of their
+    /// lanes; what two ends agreed on when they connected stays, and so do the sizes of sockets that are open.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn tune(&self, id: NetstackId, config: &NetstackConfig) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        registry.netstack_mut(id)?.config = Arc::new(config.clone());
+        let told = config.for_lanes(LaneNetstack::new(id));
+        self.0.tell_all(|_| Control::Tune(told.clone()))
+    }
+}
+
+impl Inner {
+    /// Lanes for a netstack, in which programs can have sockets. A CPU that is named twice has no second one.
+    fn netstack_lanes(&self, cpus: &[usize], registry: &Registry) -> Result<Vec<LaneId>, ChangeError> {
+        let lanes = self.own_lanes(cpus, registry)?;
+        let is_twice = |nth: usize| lanes[..nth].contains(&lanes[nth]);
+        match (0..lanes.len()).find(|&nth| is_twice(nth) || lanes[nth].index() >= PROGRAM_LANES_MAX) {
+            Some(nth) => Err(ChangeError::NoLane(cpus[nth])),
+            None => Ok(lanes),
+        }
+    }
+
+    /// The CPUs of a netstack's lanes, if they are its own.
+    pub(crate) fn own_cpus(&self, lanes: &[LaneId]) -> Vec<usize> {
+        let is_common = |lane: &LaneId| lane.index() < self.fabric.lane_count();
+        if lanes.iter().any(is_common) { Vec::new() } else { self.bound_cpus(lanes) }
+    }
+}
+
+impl Registry {
+    pub(crate) fn netstack_mut(&mut self, id: NetstackId) -> Result<&mut Netstack, ChangeError> {
+        self.netstacks.get_mut(&id).ok_or(ChangeError::NoNetstack(id))
+    }
+
+    /// The lanes that somebody has but this netstack.
+    fn lanes_beside(&self, id: NetstackId) -> BTreeSet<LaneId> {
+        let others = self.netstacks.iter().filter(|&(&other, _)| other != id).flat_map(|(_, it)| &it.lanes);
+        others.chain(self.queues.values().flat_map(|it| &it.lanes)).copied().collect()
+    }
+}

@@ -1,0 +1,94 @@
+//! `cpus` of netstacks: programs' connections are in lanes of their netstack's own, and move with these to other CPUs.
+
+use std::fs;
+
+use firelane_interop::{COMPARES, Daemon, ECHOES, On, Sandbox, Stage, cpu_ends};
+
+const LANES: usize = 2;
+/// An address is tested for others that have it before it answers.
+const ASKS: [&str; 7] = ["-c", "1", "-i", "0.2", "-w", "10", Stage::FIRELANE];
+
+fn prop(daemon: &Daemon<'_>, name: &str) -> String {
+    let words = ["dladm", "show-linkprop", "-c", "-o", "value", "-p", name, "web0"];
+    daemon.firelane(&words).expect_success().trim().to_owned()
+}
+
+/// The lanes of all sockets that a program has, as `firelane explain` tells.
+fn lanes_of(daemon: &Daemon<'_>, pid: &str) -> Vec<u64> {
+    let said = daemon.firelane(&["explain", "-j", pid]).expect_success();
+    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let sockets = report["program"]["sockets"].as_array().expect("a list");
+    sockets.iter().filter_map(|it| it["lane"].as_u64()).collect()
+}
+
+#[test]
+fn programs_are_served_in_their_netstacks_own_lanes_which_move_with_all_connections() {
+    let sandbox = Sandbox::new();
+    let (first, last) = cpu_ends();
+    let stage = Stage::with_own_lanes(&sandbox, LANES, &last);
+    let daemon = stage.daemon();
+    assert_eq!((prop(daemon, "cpus"), prop(daemon, "cpus-effective")), (last.clone(), last.clone()));
+    let at_home = |text: &str| text.replace("10.0.0.2", Stage::FIRELANE);
+    let told = format!("import os; print(os.getpid(), flush=True){}", at_home(ECHOES));
+    let server = stage.serve(On::Firelane, &["python3", "-c", &told]);
+    let probe = format!("import socket; socket.create_connection(('{}', 7)).close()", Stage::FIRELANE);
+    stage.wait_for(&server, On::Kernel, &["python3", "-c", &probe]);
+    // From the kernel, whose connections come in segments, and from the same netstack, whose are fused.
+    let compares = at_home(COMPARES);
+    let clients =
+        [On::Kernel, On::Firelane].map(|on| stage.serve(on, &["python3", "-c", &compares, "3", "4"]));
+    let pid = server.log().lines().next().expect("its number").to_owned();
+    for nth in 0..20 {
+        let cpu = [&first, &last][nth % 2];
+        daemon
+            .firelane(&["dladm", "set-linkprop", "-t", "-p", &format!("cpus={cpu}"), "web0"])
+            .expect_success();
+        assert_eq!(prop(daemon, "cpus-effective"), *cpu);
+        let lanes = lanes_of(daemon, &pid);
+        assert!(lanes.iter().all(|&lane| lane == LANES as u64), "{lanes:?}");
+    }
+    for client in clients {
+        assert!(client.expect_success().starts_with("rounds"));
+    }
+    // More lanes, or none, are another netstack, and this one has sockets.
+    let refused = daemon.firelane(&["dladm", "reset-linkprop", "-p", "cpus", "web0"]);
+    let said = "cannot reset link property 'cpus' on 'web0': link busy";
+    assert!(refused.code() == 1 && refused.stderr.contains(said), "{refused:?}");
+    drop(server);
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn a_netstack_gets_lanes_of_its_own_by_being_made_anew_and_a_plan_says_so() {
+    let sandbox = Sandbox::new();
+    let (first, last) = cpu_ends();
+    let stage = Stage::new(&sandbox, LANES);
+    let daemon = stage.daemon();
+    assert!(prop(daemon, "cpus").is_empty() && prop(daemon, "cpus-effective").is_empty());
+    daemon.firelane(&["dladm", "set-linkprop", "-p", &format!("cpus={last}"), "web0"]).expect_success();
+    assert_eq!(prop(daemon, "cpus-effective"), last);
+    sandbox.run(Some("kernel"), "ping", &ASKS).expect_success();
+    let file = sandbox.folder().join("wanted.toml");
+    let path = file.to_string_lossy().into_owned();
+    let dumped = daemon.firelane(&["dump"]).expect_success();
+    assert!(dumped.contains(&format!("[netstack.web]\ncpus = \"{last}\"\n")), "{dumped}");
+    fs::write(&file, dumped.replace(&format!("cpus = \"{last}\""), &format!("cpus = \"{first}\"")))
+        .expect("writable");
+    let plan = daemon.firelane(&["plan", &path]).expect_success();
+    let moves = format!("live      set netstack web cpus {last} -> {first}\n");
+    assert_eq!(plan, if first == last { "no changes\n".to_owned() } else { moves });
+    daemon.firelane(&["apply", &path]).expect_success();
+    assert_eq!(prop(daemon, "cpus-effective"), first);
+    fs::write(&file, dumped.replace(&format!("cpus = \"{last}\"\n"), "")).expect("writable");
+    let plan = daemon.firelane(&["plan", &path]).expect_success();
+    for step in ["delete vnic web0", "delete netstack web", "create netstack web", "add address web0/v4"] {
+        assert!(plan.lines().any(|line| line.starts_with(&format!("recreate  {step}"))), "{step}: {plan}");
+    }
+    daemon.firelane(&["apply", &path]).expect_success();
+    assert!(prop(daemon, "cpus-effective").is_empty());
+    sandbox.run(Some("kernel"), "ping", &ASKS).expect_success();
+    // A CPU that there is not changes nothing.
+    let refused = daemon.firelane(&["dladm", "set-linkprop", "-p", "cpus=1023", "web0"]);
+    assert!(refused.stderr.contains("non-existent processor ID"), "{refused:?}");
+    assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
+}
