@@ -109,7 +109,9 @@ pub(crate) fn of_address(
             Address::Dhcp(_) => name == "reqhost",
             Address::Addrconf(_) => false,
         };
-        let then = kept.filter(|_| is_writable).map(|kept| values(name, kept, kept.prefix()));
+        // What `create-addr` alone says is kept, too.
+        let is_kept = is_writable || name == "primary";
+        let then = kept.filter(|_| is_kept).map(|kept| values(name, kept, kept.prefix()));
         // A length is part of the address; of the rest only what differs from the default is kept.
         let then = then.filter(|(value, default, _)| name == "prefixlen" || value != default);
         AddrProperty {
@@ -133,7 +135,10 @@ fn values(name: &str, address: Address, prefix: Option<IpPrefix>) -> (String, St
     let nothing = || only(String::new());
     match (name, address) {
         ("broadcast", _) => only(prefix.and_then(broadcast).unwrap_or_default()),
-        ("primary", Address::Dhcp(_)) => ("no".to_owned(), "no".to_owned(), "no".to_owned()),
+        ("primary", Address::Dhcp(it)) => {
+            let is = if it.primary { "yes" } else { "no" };
+            (is.to_owned(), "no".to_owned(), String::new())
+        }
         ("deprecated", Address::Static(StaticAddress { deprecated, .. })) => {
             (Switch::from(deprecated).word().into(), Switch::Off.word().into(), Switch::POSSIBLE.into())
         }

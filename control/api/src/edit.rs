@@ -3,6 +3,8 @@
 //! The checks are those of the Solaris commands, in their order and with their words. Whatever they let through
 //! is still validated as a whole, so no change can leave a model that a restart would refuse.
 
+use std::collections::BTreeMap;
+
 use firelane_model::{
     AddrObjName, Address, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE, NetstackName,
     Over, Transport, Vnic, VnicUser,
@@ -334,6 +336,15 @@ pub(crate) fn delete_if(model: &mut Model, name: &LinkName) -> Result<(), ApiErr
     Ok(())
 }
 
+/// As in the original (dhcpagent's `make_primary`), the interface that is said to be the primary one last is it.
+fn resign(addresses: &mut BTreeMap<AddrObjName, Address>) {
+    for address in addresses.values_mut() {
+        if let Address::Dhcp(it) = address {
+            it.primary = false;
+        }
+    }
+}
+
 fn create_addr(model: &mut Model, name: &AddrObjName, address: Address) -> Result<(), ApiError> {
     let (link, vnic) = model.vnics.get_key_value(name.interface()).ok_or(Status::NoDatalink)?;
     let netstack = match &vnic.user {
@@ -356,6 +367,9 @@ fn create_addr(model: &mut Model, name: &AddrObjName, address: Address) -> Resul
     };
     if let Some((other, _)) = addresses.iter().find(|(other_name, other)| is_same(other_name, other)) {
         return Err(ApiError::new(Status::AddrInUse, "addrobj", other, ""));
+    }
+    if matches!(address, Address::Dhcp(it) if it.primary) {
+        resign(addresses);
     }
     addresses.insert(name.clone(), address);
     Ok(())

@@ -489,7 +489,8 @@ fn set_addr_props(api: &dyn Api, call: &Call<'_>) -> Reply {
     change(api, request.temporary, Change::SetAddrProps(call.parsed("addrobj")?, request.changes()))
 }
 
-/// Tells the DHCP client of an address object to ask for more time, or to give its lease back.
+/// Tells the DHCP client of an address object to ask for more time, to give its lease back, or to ask about the network of a
+/// static address.
 #[utoipa::path(post, path = "/v1/leases/{name}", request_body = TellClient,
     params(("name" = String, Path, description = "the address object, such as web0/v4")),
     responses((status = 200), (status = "4XX", body = Problem)))]

@@ -72,7 +72,9 @@ pub use enabling::{EnableIf, ModifyAddr};
 pub use error::ApiError;
 pub use filter::{ChangeFilter, FilterChange, FilterInfo, Judged, RuleDirection, RuleInfo, StateInfo};
 pub use fpm::{FpmInfo, RefusedInfo};
-pub use lease::{LeaseAction, LeaseInfo, Leased, ResolverInfo, TellClient, leased_object};
+pub use lease::{
+    Informed, LeaseAction, LeaseInfo, Leased, ResolverInfo, TellClient, informed_object, leased_object,
+};
 pub use nat::{ChangeNat, Flushed, NatChange, NatInfo, NatLimitInfo, NatRuleInfo, NatSession, NatTotals};
 pub use openapi::openapi_text;
 pub use pools::{ChangePools, PoolChange, PoolsInfo, forget_ended};

@@ -11,12 +11,12 @@ use firelane_units::MacAddr;
 
 use crate::{
     AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest,
-    DeviceInfo, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo,
-    IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NatInfo, NatSession,
-    NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
-    ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store,
-    TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo,
-    WireStats, leased_object,
+    DeviceInfo, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats,
+    FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats,
+    NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport,
+    Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status,
+    StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample,
+    VnicInfo, Which, WireInfo, WireStats, informed_object, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -191,8 +191,12 @@ impl Api for Stub {
         Ok(())
     }
 
-    fn tell_client(&self, name: &str, _: LeaseAction) -> Result<(), ApiError> {
-        leased_object(&self.lock().active, name).map(drop)
+    fn tell_client(&self, name: &str, action: LeaseAction) -> Result<(), ApiError> {
+        let model = &self.lock().active;
+        match action {
+            LeaseAction::Inform => informed_object(model, name).map(drop),
+            LeaseAction::Refresh | LeaseAction::Release => leased_object(model, name).map(drop),
+        }
     }
 
     fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError> {

@@ -292,6 +292,9 @@ pub struct NetstackInfo {
     pub addresses: Vec<String>,
     /// Its configured routes, `destination via gateway`, and `congestion_control` with a word if the route has one.
     pub routes: Vec<String>,
+    /// Who resolves names, as the networks of its interfaces say: those of the primary interface's lease first.
+    #[serde(default, skip_serializing_if = "ResolverInfo::is_empty")]
+    pub resolvers: ResolverInfo,
 }
 
 /// A property of a link or flow.
@@ -580,18 +583,7 @@ pub trait Facts {
 impl AddrInfo {
     /// A client is at work beside the address.
     fn add_lease(&mut self, known: &Leased) {
-        let ResolverInfo { name_servers, domains } = &known.resolvers;
-        let own = &mut self.resolvers;
-        for server in name_servers {
-            if !own.name_servers.contains(server) {
-                own.name_servers.push(*server);
-            }
-        }
-        for domain in domains {
-            if !own.domains.contains(domain) {
-                own.domains.push(domain.clone());
-            }
-        }
+        self.resolvers.append(&known.resolvers);
         self.lease = Some(known.info.clone());
     }
 }
@@ -752,10 +744,18 @@ impl Snapshot<'_> {
             };
             let resolvers = self.facts.resolvers(name);
             let configured = match address {
-                Address::Static(_) => Vec::new(),
+                Address::Static(_) => {
+                    let mut info = info;
+                    // The operator has asked what a server knows of its network.
+                    self.facts.leased(name).iter().for_each(|known| info.add_lease(known));
+                    infos.push(info);
+                    continue;
+                }
                 Address::Addrconf(_) => self.facts.configured(name),
-                Address::Dhcp(_) => {
-                    infos.push(leased(info, self.facts.leased(name)));
+                Address::Dhcp(conf) => {
+                    let mut known = self.facts.leased(name);
+                    known.iter_mut().for_each(|it| it.info.primary = conf.primary);
+                    infos.push(leased(info, known));
                     continue;
                 }
             };
@@ -770,7 +770,7 @@ impl Snapshot<'_> {
             // As in the original, an object has a row for each of its addresses, and one if it has none. What a server
             // says of the network is said in the row of its lease, or in all if it gives none.
             let mut rows: Vec<_> = configured.into_iter().map(row).collect();
-            match self.facts.leased(name).filter(|_| matches!(address, Address::Addrconf(_))) {
+            match self.facts.leased(name) {
                 Some(known) if known.prefix.is_some() || rows.is_empty() => {
                     rows.push(leased(info, Some(known)));
                 }
@@ -815,9 +815,24 @@ impl Snapshot<'_> {
                 interfaces: interfaces.get(name).cloned().unwrap_or_default(),
                 addresses: netstack.addresses.values().map(ToString::to_string).collect(),
                 routes: routes.map(ToString::to_string).collect(),
+                resolvers: self.resolvers_of(netstack),
             }
         };
         self.model.netstacks.iter().map(info).collect()
+    }
+
+    /// What all networks of a netstack say about names.
+    fn resolvers_of(&self, netstack: &firelane_model::Netstack) -> ResolverInfo {
+        let is_primary = |address: &Address| matches!(address, Address::Dhcp(it) if it.primary);
+        let mut objects: Vec<_> = netstack.addresses.iter().collect();
+        objects.sort_by_key(|(_, address)| !is_primary(address));
+        let mut all = ResolverInfo::default();
+        for (name, _) in objects {
+            let leased = self.facts.leased(name);
+            leased.iter().for_each(|it| all.append(&it.resolvers));
+            all.append(&self.facts.resolvers(name));
+        }
+        all
     }
 
     /// The protocol properties of the netstack `name`.

@@ -1,7 +1,9 @@
 //! Changes one after another, through the routes: what they do, and with which word they are refused.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
-use firelane_api::{Method, PlanStep, Request, Stub, dispatch};
+use firelane_api::{
+    AddressState, LeaseInfo, Leased, Method, PlanStep, Request, ResolverInfo, Stub, dispatch,
+};
 use firelane_model::Model;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -300,4 +302,60 @@ fn rules_of_a_filter_come_and_go_together() {
     // What a rule names stays.
     assert_eq!(refusal(&stub, FILTER, &change(json!({"add": ["block in on web0 all"]}), false)), "");
     assert_eq!(refusal(&stub, "DELETE /v1/ifs/web0", &Value::Null), "invalid value");
+}
+
+/// A lease that brings this name server.
+fn leased(server: &str) -> Leased {
+    Leased {
+        state: AddressState::Ok,
+        prefix: None,
+        deprecated: false,
+        resolvers: ResolverInfo { name_servers: vec![server.parse().unwrap()], domains: Vec::new() },
+        info: LeaseInfo::default(),
+    }
+}
+
+#[test]
+fn the_interface_that_is_called_primary_last_is_it() {
+    let mut stub = two_tenants();
+    let leases = [("web0/d", "10.0.0.53"), ("web1/d", "10.1.0.53"), ("lab0/d", "10.2.0.53")];
+    stub.leased = leases.map(|(name, server)| (name.parse().unwrap(), leased(server))).into();
+    let first_servers = |stub: &Stub, netstack: &str| {
+        let (_, all) = send(stub, "GET /v1/netstacks", &Value::Null);
+        let found = all.as_array().unwrap().iter().find(|it| it["name"] == netstack).unwrap();
+        found["resolvers"]["name_servers"].clone()
+    };
+    let table = [
+        ("POST /v1/vnics", json!({"name": "web1", "vnic": {"over": "vswitch1", "netstack": "web"}}), ""),
+        ("POST /v1/vnics", json!({"name": "lab0", "vnic": {"over": "vswitch1", "netstack": "lab"}}), ""),
+        ("POST /v1/addrs", json!({"name": "web0/d", "address": "dhcp,reqhost=w,primary=yes"}), ""),
+        ("POST /v1/addrs", json!({"name": "lab0/d", "address": "dhcp,primary=yes"}), ""),
+    ];
+    for (line, body, wanted) in table {
+        assert_eq!(refusal(&stub, line, &body), wanted, "{line} {body}");
+    }
+    let dhcp = |model: &Model| {
+        let all = model.addresses().map(|(_, name, address)| format!("{name} {address}"));
+        all.filter(|it| it.contains("dhcp")).collect::<Vec<_>>()
+    };
+    assert_eq!(dhcp(&stub.store().active), ["lab0/d dhcp,primary=yes", "web0/d dhcp,reqhost=w,primary=yes"]);
+    assert_eq!(first_servers(&stub, "web"), json!(["10.0.0.53"]));
+    let taken = json!({"name": "web1/d", "address": "dhcp,primary=yes"});
+    assert_eq!(refusal(&stub, "POST /v1/addrs?temporary=true", &taken), "");
+    let active = ["lab0/d dhcp,primary=yes", "web0/d dhcp,reqhost=w", "web1/d dhcp,primary=yes"];
+    assert_eq!(dhcp(&stub.store().active), active, "of each netstack one");
+    assert_eq!(first_servers(&stub, "web"), json!(["10.1.0.53", "10.0.0.53"]));
+    assert_eq!(first_servers(&stub, "lab"), json!(["10.2.0.53"]));
+    let (_, addrs) = send(&stub, "GET /v1/addrs", &Value::Null);
+    let primary = addrs.as_array().unwrap().iter().filter(|it| it["lease"]["primary"] == true);
+    assert_eq!(primary.map(|it| &it["name"]).collect::<Vec<_>>(), ["lab0/d", "web1/d"]);
+    let kept = ["lab0/d dhcp,primary=yes", "web0/d dhcp,reqhost=w,primary=yes"];
+    assert_eq!(dhcp(&stub.store().persistent), kept, "until the next start alone");
+    let two = "[etherstub.s0]\n[vnic.a0]\nover = \"s0\"\nnetstack = \"n\"\n[vnic.a1]\nover = \"s0\"\nnetstack = \"n\"\n\
+        [netstack.n.addresses]\n\"a0/d\" = \"dhcp,primary=yes\"\n\"a1/d\" = \"dhcp,primary=yes\"\n";
+    let fault = Model::from_toml("f", two).unwrap_err()[0].to_string();
+    assert!(
+        fault.ends_with("netstack.n.addresses.a1/d: dhcp,primary=yes: a0/d is the primary one already"),
+        "{fault}"
+    );
 }

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use firelane::{RouterFlags, Stack};
-use firelane_api::{AddressState, ApiError, LeaseInfo, Leased, ResolverInfo, Status};
-use firelane_dhcp::v4::{ClientConfig, Phase};
-use firelane_dhcp::{Duid, Remembered, Running, iaid, v6};
+use firelane_api::{AddressState, ApiError, Informed, LeaseInfo, Leased, ResolverInfo, Status};
+use firelane_dhcp::v4::{self, ClientConfig, Phase};
+use firelane_dhcp::{Counters, Duid, Informer, Remembered, Running, Times, iaid, v6};
 use firelane_model::{AddrObjName, Dhcp};
 use firelane_units::{LinkId, MacAddr};
 use serde::Serialize;
@@ -40,6 +40,8 @@ pub(crate) struct Clients {
     duid: Duid,
     running: BTreeMap<AddrObjName, Running>,
     running_v6: BTreeMap<AddrObjName, v6::Running>,
+    /// What servers were asked for static addresses.
+    informers: BTreeMap<AddrObjName, Informer>,
 }
 
 /// The interface that a client serves.
@@ -64,6 +66,7 @@ impl Clients {
             duid,
             running: BTreeMap::new(),
             running_v6: BTreeMap::new(),
+            informers: BTreeMap::new(),
         }
     }
 
@@ -85,6 +88,7 @@ impl Clients {
         let before = self.leases.of(name.as_str());
         let started = Running::start(&self.runtime, place.stack, place.link, config, before, keep);
         let running = started.map_err(|error| ApiError::new(Status::Io, "dhcp", name, plain(&error)))?;
+        running.set_primary(conf.primary);
         self.running.insert(name.clone(), running);
         Ok(())
     }
@@ -104,6 +108,48 @@ impl Clients {
         Ok(())
     }
 
+    /// Asks what the network of a static address is like. What was known of it is known until there is an answer.
+    pub(crate) fn inform(&mut self, asker: &Informed, place: &Place<'_>) -> Result<(), ApiError> {
+        let name = &asker.name;
+        if let Some((other, _)) = self.running.iter().find(|(_, it)| it.link() == place.link) {
+            let allowed = "its lease says what the network is like";
+            return Err(ApiError::new(Status::IpNotSupported, "addrobj", other, allowed));
+        }
+        let config = v4::InformConfig {
+            mac: place.mac,
+            id: self.duid.client_id(iaid(name.interface())),
+            addr: asker.addr,
+            seed: seed(),
+        };
+        let before = self.informers.remove(name).map(|it| it.stop(&self.runtime));
+        let started = Informer::start(&self.runtime, place.stack, place.link, config, before);
+        let informer = started.map_err(|error| ApiError::new(Status::Io, "dhcp", name, plain(&error)))?;
+        self.informers.insert(name.clone(), informer);
+        Ok(())
+    }
+
+    /// What the servers of a static address' network have said.
+    fn informed(&self, name: &AddrObjName) -> Option<Leased> {
+        use v4::InformPhase as P;
+        let report = self.informers.get(name)?.report();
+        let word = match report.phase {
+            P::Informing => "INFORMING",
+            P::Informed => "INFORMED",
+            P::Unanswered => "UNANSWERED",
+        };
+        let network = report.network.as_ref();
+        let info = LeaseInfo {
+            state: word.to_owned(),
+            server: network.map(|it| it.server.into()),
+            ..lease_info(None, &report.counters)
+        };
+        let resolvers = ResolverInfo {
+            name_servers: network.iter().flat_map(|it| &it.name_servers).map(|it| (*it).into()).collect(),
+            domains: network.map(|it| it.domains.clone()).unwrap_or_default(),
+        };
+        Some(Leased { state: AddressState::Ok, prefix: None, deprecated: false, resolvers, info })
+    }
+
     /// Ends the client of `name` and takes its lease from the interface. Its server is told nothing.
     pub(crate) fn stop(&mut self, name: &AddrObjName) {
         if let Some(running) = self.running.remove(name) {
@@ -112,12 +158,16 @@ impl Clients {
         if let Some(running) = self.running_v6.remove(name) {
             running.stop(&self.runtime);
         }
+        if let Some(informer) = self.informers.remove(name) {
+            informer.stop(&self.runtime);
+        }
     }
 
-    /// Asks for another host name, from the next message on.
-    pub(crate) fn rename(&self, name: &AddrObjName, conf: &Dhcp) -> Result<(), ApiError> {
+    /// Asks for another host name, from the next message on, and may be the primary one from now on.
+    pub(crate) fn change(&self, name: &AddrObjName, conf: &Dhcp) -> Result<(), ApiError> {
         let running = self.running.get(name).ok_or(Status::NoAddrObj)?;
         running.rename(conf.host_name.map(|name| name.to_string()));
+        running.set_primary(conf.primary);
         Ok(())
     }
 
@@ -191,6 +241,7 @@ impl Clients {
             state: word.to_owned(),
             server: report.server.map(IpAddr::V6),
             expires: report.lease.as_ref().and_then(|it| it.until),
+            ..lease_info(report.times, &report.counters)
         };
         let resolvers = ResolverInfo {
             name_servers: report.network.name_servers.into_iter().map(IpAddr::V6).collect(),
@@ -204,6 +255,9 @@ impl Clients {
     pub(crate) fn leased(&self, name: &AddrObjName) -> Option<Leased> {
         if self.running_v6.contains_key(name) {
             return self.leased_v6(name);
+        }
+        if self.informers.contains_key(name) {
+            return self.informed(name);
         }
         let report = self.running.get(name)?.report();
         let (state, word) = match report.phase {
@@ -221,6 +275,7 @@ impl Clients {
             state: word.to_owned(),
             server: report.lease.as_ref().map(|it| it.lease.server.into()),
             expires: report.lease.as_ref().and_then(|it| it.until),
+            ..lease_info(report.times, &report.counters)
         };
         let resolvers = ResolverInfo {
             name_servers: report
@@ -236,6 +291,18 @@ impl Clients {
         // The address of the link can be used, whatever the client does meanwhile.
         let state = if report.link_local.is_some() && leased.is_none() { AddressState::Ok } else { state };
         Some(Leased { state, prefix, deprecated: false, resolvers, info })
+    }
+}
+
+/// When a lease began and will be renewed, and what its client has counted.
+fn lease_info(times: Option<Times>, counters: &Counters) -> LeaseInfo {
+    LeaseInfo {
+        began: times.map(|it| it.began),
+        renews: times.and_then(|it| it.renews),
+        sent: counters.sent,
+        received: counters.received(),
+        declined: counters.declined,
+        ..LeaseInfo::default()
     }
 }
 

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use firelane::{Engine, IpTables, SocketCursor};
 use firelane_api::{
     AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, Change,
-    ChangeRequest, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo,
-    GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo,
-    NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
+    ChangeRequest, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats,
+    FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession,
+    NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
     ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
     TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended,
-    leased_object,
+    informed_object, leased_object,
 };
 use firelane_model::{
     Accounting, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice,
@@ -35,7 +35,8 @@ use crate::resources::Returns;
 use crate::state::State;
 use crate::works::{Works, refused};
 use crate::{
-    calendar, capture, counted, doctor, filter, nat, netns, rebuild, resources, sockets, stats, trace, ways,
+    calendar, capture, counted, doctor, filter, nat, netns, rebuild, resources, sockets, stats,
+    trace, ways,
 };
 
 /// The netstack of programs that do not say which, if it is there.
@@ -582,11 +583,15 @@ impl Api for Host {
     }
 
     fn tell_client(&self, name: &str, action: LeaseAction) -> Result<(), ApiError> {
-        let inner = self.lock();
-        let name = leased_object(&inner.store.active, name)?;
+        let mut inner = self.lock();
         match action {
-            LeaseAction::Refresh => inner.works.clients.refresh(&name),
+            LeaseAction::Refresh => inner.works.clients.refresh(&leased_object(&inner.store.active, name)?),
+            LeaseAction::Inform => {
+                let asker = informed_object(&inner.store.active, name)?;
+                inner.works.inform(&asker)
+            }
             LeaseAction::Release => {
+                let name = leased_object(&inner.store.active, name)?;
                 let wait = inner.works.clients.release(&name)?;
                 drop(inner);
                 wait();

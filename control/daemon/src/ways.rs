@@ -52,7 +52,7 @@ fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
     match it.origin {
         Origin::Operator => flags.push('S'),
         Origin::Daemon => flags.push('D'),
-        Origin::Address | Origin::OnLink | Origin::Router(_) => {}
+        Origin::Address | Origin::OnLink | Origin::Router(_) | Origin::Lease(_) => {}
     }
     match it.kind {
         RouteKind::Unicast => {}

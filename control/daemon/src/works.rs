@@ -11,7 +11,7 @@ use firelane::{
     AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, Rings, RuleError, VnicConfig, VnicUser,
     Wire,
 };
-use firelane_api::{ApiError, Status};
+use firelane_api::{ApiError, Informed, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Cpus, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
     Interface, Link, LinkKind, LinkName, LinkRings, Mac, Model, NetstackName, Over, Polling, ReversePath,
@@ -168,19 +168,14 @@ impl Works {
                 let known = present.netstacks.get(netstack).and_then(|it| it.addresses.get(name));
                 let address = known.ok_or(Status::NoAddrObj)?;
                 let link = self.interface(name)?;
+                self.clients.stop(name);
                 match address {
                     Address::Static(it) if it.down => {
                         self.engine.abort_address(link, it.prefix()).map_err(refused)
                     }
                     Address::Static(it) => self.engine.remove_address(link, it.prefix()).map_err(refused),
-                    Address::Addrconf(_) => {
-                        self.clients.stop(name);
-                        self.engine.set_autoconf(link, None).map_err(refused)
-                    }
-                    Address::Dhcp(_) => {
-                        self.clients.stop(name);
-                        Ok(())
-                    }
+                    Address::Addrconf(_) => self.engine.set_autoconf(link, None).map_err(refused),
+                    Address::Dhcp(_) => Ok(()),
                 }
             }
             Action::SetInterface(_, name, _, to) => {
@@ -221,13 +216,14 @@ impl Works {
                         self.engine.set_address(link, it.prefix(), it.deprecated).map_err(refused)
                     }
                     (false, true) => {
+                        self.clients.stop(name);
                         let before = from.prefix().unwrap_or(it.prefix());
                         self.engine.suspend_address(link, before).map_err(refused)
                     }
                     (true, _) => self.begin_static(link, *it),
                 }
             }
-            Address::Dhcp(it) => self.clients.rename(name, it),
+            Address::Dhcp(it) => self.clients.change(name, it),
             Address::Addrconf(_) => Ok(()),
         }
     }
@@ -250,6 +246,12 @@ impl Works {
     fn begin_dhcp(&mut self, netstack: &NetstackName, name: &AddrObjName, conf: &Dhcp) -> Done {
         let (stack, link, mac) = self.place(netstack, name)?;
         self.clients.start(name, conf, &Place { stack: &stack, link, mac })
+    }
+
+    /// Asks the servers of an address' network what it is like.
+    pub(crate) fn inform(&mut self, asker: &Informed) -> Done {
+        let (stack, link, mac) = self.place(&asker.netstack, &asker.name)?;
+        self.clients.inform(asker, &Place { stack: &stack, link, mac })
     }
 
     /// The client comes before the routers are asked, whose answer it waits for.

@@ -98,7 +98,7 @@ pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap, 
 pub use firelane_filter::{FOREVER, FilterCounts, Packet, PoolChange, RuleCount, StateCounts, Verdict};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_frame::Envelope;
-pub use firelane_ip::{Address, LOOPBACK, Neighbour, Origin, Route};
+pub use firelane_ip::{Address, LOOPBACK, Neighbour, Origin, Primacy, Route};
 pub use firelane_ip::{
     AddressOrigin, AutoconfConfig, Configured, DadConfig, FamilyCounts, FilterMode, Forwarding, HopLimits,
     IcmpCounts, IfRouting, IidKind, Membership, Resolvers, ReversePath, RouteKind, RouterFlags, SourceFilter,

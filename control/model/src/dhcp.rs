@@ -1,6 +1,6 @@
 //! How an interface asks for an IPv4 address (`ipadm create-addr -T dhcp`): what the operator chooses of it.
 //!
-//! Part of `address.rs`' words: `dhcp`, `dhcp,reqhost=web`, `dhcp,linklocal=yes`.
+//! Part of `address.rs`' words: `dhcp`, `dhcp,reqhost=web`, `dhcp,linklocal=yes`, `dhcp,primary=yes`.
 
 use core::fmt;
 
@@ -14,6 +14,8 @@ pub struct Dhcp {
     pub host_name: Option<HostName>,
     /// Whether the interface has an address of the link alone while no server gives one (RFC 3927).
     pub link_local: bool,
+    /// Whether its lease's routes and name servers come before those of other leases (`-1`).
+    pub primary: bool,
 }
 
 impl Dhcp {
@@ -25,6 +27,8 @@ impl Dhcp {
                 ("reqhost", name) => conf.host_name = Some(HostName::new(name)?),
                 ("linklocal", "yes") => conf.link_local = true,
                 ("linklocal", "no") => conf.link_local = false,
+                ("primary", "yes") => conf.primary = true,
+                ("primary", "no") => conf.primary = false,
                 _ => return None,
             }
             Some(conf)
@@ -34,7 +38,8 @@ impl Dhcp {
     pub(crate) fn write(&self) -> String {
         let host_name = self.host_name.map(|name| format!(",reqhost={name}")).unwrap_or_default();
         let link_local = if self.link_local { ",linklocal=yes" } else { "" };
-        format!("{DHCP}{host_name}{link_local}")
+        let primary = if self.primary { ",primary=yes" } else { "" };
+        format!("{DHCP}{host_name}{link_local}{primary}")
     }
 }
 
@@ -92,7 +97,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
-        for text in ["dhcp", "dhcp,reqhost=w", "dhcp,reqhost=web-1.lab", "dhcp,reqhost=w,linklocal=yes"] {
+        for text in [
+            "dhcp",
+            "dhcp,primary=yes",
+            "dhcp,reqhost=w",
+            "dhcp,reqhost=web-1.lab",
+            "dhcp,reqhost=w,linklocal=yes,primary=yes",
+        ] {
             assert_eq!(Dhcp::read(text).unwrap().write(), text);
         }
         let long = format!("dhcp,reqhost={}", "a".repeat(64));
@@ -100,7 +111,7 @@ mod tests {
             "dhcpv6",
             "dhcp,",
             "dhcp,primary",
-            "dhcp,primary=yes",
+            "dhcp,primary=maybe",
             "dhcp,linklocal",
             "dhcp,linklocal=maybe",
             "dhcp,reqhost=",

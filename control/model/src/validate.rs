@@ -259,6 +259,7 @@ impl Model {
             }
             self.check_filter(name, netstack, faults);
             let (mut taken, mut automatic) = (BTreeMap::new(), BTreeMap::new());
+            let mut primary = None;
             for (addrobj, address) in &netstack.addresses {
                 let field = format!("netstack.{name}.addresses.{addrobj}");
                 let interface = self.vnics.get(addrobj.interface());
@@ -270,6 +271,12 @@ impl Model {
                     Some(addr) => faults.unique(&mut taken, addr, field, address),
                     // One interface is configured in one way.
                     None => faults.unique(&mut automatic, addrobj.interface(), field, address),
+                }
+                if matches!(address, crate::Address::Dhcp(it) if it.primary)
+                    && let Some(other) = primary.replace(addrobj)
+                {
+                    let field = format!("netstack.{name}.addresses.{addrobj}");
+                    faults.add(field, address, format!("{other} is the primary one already"));
                 }
             }
         }

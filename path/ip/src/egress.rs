@@ -365,7 +365,7 @@ impl Ip {
         self.suspect_default(link, ip);
     }
 
-    /// RFC 1122 §3.3.1.4: a neighbour in use has stopped to answer: if it is a default gateway of the operator's, another one
+    /// RFC 1122 §3.3.1.4: a neighbour in use has stopped to answer: if it is a default gateway of the operator's or of a lease, another one
     /// that is as good is asked from here on. Only default routes are looked at, which are few: anybody can make
     /// neighbours fail.
     pub(crate) fn suspect_default(&mut self, link: LinkId, ip: IpAddr) {

@@ -92,7 +92,7 @@ pub use neighbour::{Neighbour, NeighbourState};
 pub use output::{Sent, Upper};
 pub use refused::Refused;
 pub use resolvers::Resolvers;
-pub use route::{Origin, Route, RouteKind, RouteTableError};
+pub use route::{Origin, Primacy, Route, RouteKind, RouteTableError};
 pub use stack::{Ip, Made};
 pub use tunnel::TunnelError;
 pub use way_back::Front;

@@ -70,8 +70,19 @@ pub enum Origin {
     OnLink,
     /// From a router that says so of itself, and how much it is to be liked (RFC 4191).
     Router(RouterPreference),
+    /// From a lease.
+    Lease(Primacy),
     /// From a routing daemon.
     Daemon,
+}
+
+/// Whether a lease is that of the interface which the operator calls the primary one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Primacy {
+    /// It is.
+    Primary,
+    /// It is another one's.
+    Other,
 }
 
 impl Route {
@@ -93,7 +104,8 @@ impl Route {
     }
 
     /// Which of several to the same network comes first: a link that is directly attached is the shortest way; the
-    /// operator's word counts more than a router's, and a router's of its own link more than a routing daemon's.
+    /// operator's word counts more than a server's or router's, and theirs of their own link more than a routing daemon's.
+    /// Among leases, the primary interface's comes first.
     const fn rank(&self) -> u8 {
         if !matches!(self.kind, RouteKind::Unicast) {
             // It says what happens when no other route is left.
@@ -102,9 +114,11 @@ impl Route {
         match (self.gateway, self.origin) {
             (_, Origin::Daemon) => u8::MAX - 1,
             (None, _) => 0,
-            (Some(_), Origin::Router(RouterPreference::High)) => 2,
-            (Some(_), Origin::Router(RouterPreference::Medium)) => 3,
-            (Some(_), Origin::Router(RouterPreference::Low)) => 4,
+            (Some(_), Origin::Lease(Primacy::Primary)) => 2,
+            (Some(_), Origin::Lease(Primacy::Other)) => 3,
+            (Some(_), Origin::Router(RouterPreference::High)) => 4,
+            (Some(_), Origin::Router(RouterPreference::Medium)) => 5,
+            (Some(_), Origin::Router(RouterPreference::Low)) => 6,
             (Some(_), _) => 1,
         }
     }
@@ -543,6 +557,36 @@ mod tests {
         assert_eq!(text, ["fe80::9", "fe80::1", "fe80::2", "fe80::3"]);
         let liked = table.best(dst, |route| Some(route.gateway == "fe80::3".parse().ok())).unwrap();
         assert_eq!(liked.gateway, "fe80::3".parse().ok());
+    }
+
+    #[test]
+    fn the_primary_interfaces_lease_comes_before_others_and_the_operator_before_both() {
+        let mut table = routes();
+        let by =
+            |gateway: &str, link, origin| Route { origin, ..route("0.0.0.0/0", Some(gateway), Some(link)) };
+        let other = by("10.0.1.1", 1, Origin::Lease(Primacy::Other));
+        let primary = by("10.0.2.1", 2, Origin::Lease(Primacy::Primary));
+        let operator = by("10.0.3.1", 3, Origin::Operator);
+        let dst: IpAddr = "192.0.2.1".parse().unwrap();
+        let of_flow = |table: &Routes, flow: u32| {
+            table
+                .best_for_flow(dst, flow, |_| Some(0))
+                .and_then(|route| route.gateway)
+                .map(|it| it.to_string())
+        };
+        let all = |table: &Routes| {
+            (0..64).map(|flow| of_flow(table, flow).unwrap()).collect::<std::collections::BTreeSet<_>>()
+        };
+        table.add(other).unwrap();
+        table.add(by("10.0.4.1", 4, Origin::Lease(Primacy::Other))).unwrap();
+        assert_eq!(all(&table).len(), 2, "those of no primary interface are shared");
+        table.add(primary).unwrap();
+        assert_eq!(Vec::from_iter(all(&table)), ["10.0.2.1"]);
+        table.add(operator).unwrap();
+        assert_eq!(Vec::from_iter(all(&table)), ["10.0.3.1"]);
+        table.remove(operator).unwrap();
+        table.remove(primary).unwrap();
+        assert_eq!(all(&table).len(), 2);
     }
 
     #[test]

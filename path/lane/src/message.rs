@@ -15,7 +15,7 @@ use firelane_filter::{FilterConfig, PoolChange};
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
 use firelane_ip::{
-    AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IfRouting, IidKind, RouteKind,
+    AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IfRouting, IidKind, Primacy, RouteKind,
     SourceFilter, TransportError,
 };
 use firelane_nat::NatConfig;
@@ -426,6 +426,8 @@ pub struct RouteConfig {
     pub kind: RouteKind,
     /// Which congestion control connections over it use, if not the netstack's; what a socket asks for counts more.
     pub congestion: Option<Algorithm>,
+    /// Whose lease it comes from, if not from the operator, whose routes come before those of leases.
+    pub lease: Option<Primacy>,
 }
 
 impl RouteConfig {
@@ -438,6 +440,7 @@ impl RouteConfig {
             source: None,
             kind: RouteKind::Unicast,
             congestion: None,
+            lease: None,
         }
     }
 
@@ -450,12 +453,13 @@ impl RouteConfig {
             source: None,
             kind: RouteKind::Unicast,
             congestion: None,
+            lease: None,
         }
     }
 
     /// A route on which packets end.
     pub const fn ending(destination: IpPrefix, kind: RouteKind) -> Self {
-        Self { destination, gateway: None, link: None, source: None, kind, congestion: None }
+        Self { destination, gateway: None, link: None, source: None, kind, congestion: None, lease: None }
     }
 
     /// What a route of the tables says of congestion control.

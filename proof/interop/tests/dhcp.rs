@@ -1,5 +1,7 @@
 //! Addresses from a real server: Debian's dnsmasq in a tenant's namespace, the client in the daemon.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -339,4 +341,91 @@ fn without_a_server_an_address_of_the_link_is_used_until_there_is_one() {
     let _server = Server::start(&sandbox, RANGE);
     until("a lease", || (row(&daemon, "web0/v4")["lease"]["state"] == "BOUND").then_some(()));
     assert!(!ping(&sandbox, other.trim_end_matches("/16")), "a host has one or the other (RFC 3927 §1.9)");
+}
+
+#[test]
+fn a_static_address_hears_from_a_server_what_its_network_is_like() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "[netstack.default.addresses]\n\"web0/v4\" = \"10.7.0.9/24\"\n");
+    let server = Server::start(&sandbox, RANGE);
+    daemon.firelane(&["ipadm", "refresh-addr", "-i", "web0/v4"]).expect_success();
+    let got = row(&daemon, "web0/v4");
+    assert_eq!((&got["type"], &got["addr"]), (&"static".into(), &"10.7.0.9/24".into()), "{got}");
+    let lease = &got["lease"];
+    assert_eq!((&lease["state"], &lease["server"]), (&"INFORMED".into(), &"10.7.0.1".into()), "{got}");
+    assert_eq!(got["resolvers"]["name_servers"], serde_json::json!(["10.7.0.53"]), "{got}");
+    assert_eq!(got["resolvers"]["domains"], serde_json::json!(["lab.example"]), "{got}");
+    let log = log_of(&sandbox);
+    assert!(log.contains("DHCPINFORM(srv0) 10.7.0.9") && !log.contains("DHCPDISCOVER"), "{log}");
+    assert!(!routes(&daemon).contains("default "), "its routes are the operator's: {}", routes(&daemon));
+    let status = daemon.firelane(&["netstat", "-D"]).expect_success();
+    assert!(status.contains("web0       INFORMED         1     1         0  [V4]"), "{status}");
+    // The port is free again, for another question as for a client.
+    daemon.firelane(&["ipadm", "refresh-addr", "-i", "web0/v4"]).expect_success();
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-w", "20", "web0/more"]).expect_success();
+    let refused = daemon.firelane(&["ipadm", "refresh-addr", "-i", "web0/v4"]);
+    assert!(refused.stderr.contains("its lease says what the network is like"), "{}", refused.stderr);
+    daemon.firelane(&["ipadm", "delete-addr", "web0/more"]).expect_success();
+    drop(server);
+    daemon.firelane(&["ipadm", "down-addr", "web0/v4"]).expect_success();
+    assert_eq!(row(&daemon, "web0/v4")["lease"], Value::Null, "a question goes with its address");
+}
+
+/// What the interface answers at `path`.
+fn ask(daemon: &Daemon<'_>, path: &str) -> Value {
+    let socket = UnixStream::connect(daemon.runtime().join("api.sock"));
+    let mut socket = socket.expect("the daemon listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).expect("the daemon reads");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("text");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    serde_json::from_str(body).expect("JSON")
+}
+
+/// Another switch with a server of its own, and a second interface of the netstack.
+const SECOND: &str = "[etherstub.vswitch2]\n\
+    [vnic.srv1]\nover = \"vswitch2\"\n\
+    tap = { namespace = \"srv\", addresses = [\"10.8.0.1/24\"] }\n\
+    [vnic.web1]\nover = \"vswitch2\"\nnetstack = \"default\"\n";
+
+#[test]
+fn the_primary_interfaces_lease_comes_first() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, SECOND);
+    let both = [
+        "--interface=srv1",
+        "--dhcp-range=10.7.0.100,10.7.0.110,255.255.255.0,1h",
+        "--dhcp-range=10.8.0.100,10.8.0.110,255.255.255.0,1h",
+        "--dhcp-option=tag:srv0,option:dns-server,10.7.0.53",
+        "--dhcp-option=tag:srv1,option:dns-server,10.8.0.53",
+    ];
+    let _server = Server::start(&sandbox, &both);
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-w", "20", "web0/v4"]).expect_success();
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-1", "-w", "20", "web1/v4"]).expect_success();
+    let defaults = |daemon: &Daemon<'_>| {
+        let table = routes(daemon);
+        let gateways = table.lines().filter(|line| line.starts_with("default "));
+        gateways.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(defaults(&daemon).len(), 2, "{}", routes(&daemon));
+    let is_primary = |daemon: &Daemon<'_>, name: &str| row(daemon, name)["lease"]["primary"] == true;
+    assert_eq!((is_primary(&daemon, "web0/v4"), is_primary(&daemon, "web1/v4")), (false, true));
+    let first_servers =
+        |daemon: &Daemon<'_>| ask(daemon, "/v1/netstacks")[0]["resolvers"]["name_servers"].clone();
+    assert_eq!(first_servers(&daemon), serde_json::json!(["10.8.0.53", "10.7.0.53"]));
+    let status = daemon.firelane(&["netstat", "-D", "-I", "web1"]).expect_success();
+    assert!(status.contains("[V4] [PRIMARY]") && status.contains("(Began, Expires, Renew) = ("), "{status}");
+    // Another one takes over, and stays it over a restart.
+    daemon.firelane(&["ipadm", "delete-addr", "-r", "web0/v4"]).expect_success();
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-1", "-w", "20", "web0/v4"]).expect_success();
+    assert_eq!((is_primary(&daemon, "web0/v4"), is_primary(&daemon, "web1/v4")), (true, false));
+    assert_eq!(first_servers(&daemon), serde_json::json!(["10.7.0.53", "10.8.0.53"]));
+    daemon.kill();
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    until("both leases", || {
+        let is_bound = |name| row(&daemon, name)["lease"]["state"] == "BOUND";
+        (is_bound("web0/v4") && is_bound("web1/v4")).then_some(())
+    });
+    assert_eq!((is_primary(&daemon, "web0/v4"), is_primary(&daemon, "web1/v4")), (true, false));
 }

@@ -8,7 +8,8 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use firelane_dhcp::v4::{Action, Client, ClientConfig, Lease};
+use firelane_dhcp::Counters;
+use firelane_dhcp::v4::{Action, Client, ClientConfig, Inform, InformConfig, InformPhase, Lease};
 use firelane_units::{Instant, MacAddr};
 
 use crate::lease::{self, Did, Kinds, Line, exact, expect_counter, kind_of, lost, message, number};
@@ -91,9 +92,45 @@ impl fmt::Display for Sent {
     }
 }
 
+/// Who asks: a client that wants a lease, or one that has an address.
+enum Asker {
+    Client(Box<Client>),
+    Inform(Box<Inform>),
+}
+
+impl Asker {
+    fn poll_at(&self) -> Option<Instant> {
+        match self {
+            Self::Client(it) => it.poll_at(),
+            Self::Inform(it) => it.poll_at(),
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Action> {
+        match self {
+            Self::Client(it) => it.poll(now),
+            Self::Inform(it) => it.poll(now).map(Action::Broadcast),
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, bytes: &[u8]) {
+        match self {
+            Self::Client(it) => it.on_message(now, bytes),
+            Self::Inform(it) => it.on_message(bytes),
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        match self {
+            Self::Client(it) => it.counters(),
+            Self::Inform(it) => it.counters(),
+        }
+    }
+}
+
 /// Everything around the client.
 struct Servers {
-    client: Client,
+    client: Asker,
     /// The number of the last message.
     xid: [u8; 4],
 }
@@ -103,24 +140,34 @@ impl Played for Servers {
     const TOLERANCE: Duration = Duration::from_millis(1);
 
     fn new(settings: &[&str]) -> Result<(Self, Instant), String> {
-        let (mut before, mut host_name) = (None, None);
+        let (mut before, mut host_name, mut inform) = (None, None, None);
         for setting in settings {
             match setting.split_whitespace().collect::<Vec<_>>().as_slice() {
                 ["before", addr, "left", seconds] => {
                     before = Some((lease_of_before(number(addr)?), Duration::from_secs(number(seconds)?)));
                 }
                 ["name", name] => host_name = Some((*name).to_owned()),
+                ["inform", addr] => inform = Some(number(addr)?),
                 _ => {
                     return Err(format!(
-                        "`{setting}`: the settings are `before ADDRESS left SECONDS` and `name NAME`"
+                        "`{setting}`: the settings are `before ADDRESS left SECONDS`, `name NAME` and `inform ADDRESS`"
                     ));
                 }
             }
         }
         let start = Instant::from_secs(1000);
-        let config =
-            ClientConfig { mac: MacAddr(MAC), id: ID.to_vec(), host_name, link_local: false, seed: 1 };
-        Ok((Self { client: Client::new(start, config, before), xid: [0; 4] }, start))
+        let (mac, id, seed) = (MacAddr(MAC), ID.to_vec(), 1);
+        let client = match inform {
+            Some(addr) => {
+                let config = InformConfig { mac, id, addr, seed };
+                Asker::Inform(Box::new(Inform::new(start, config)))
+            }
+            None => {
+                let config = ClientConfig { mac, id, host_name, link_local: false, seed };
+                Asker::Client(Box::new(Client::new(start, config, before)))
+            }
+        };
+        Ok((Self { client, xid: [0; 4] }, start))
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -147,15 +194,22 @@ impl Played for Servers {
     }
 
     fn call(&mut self, now: Instant, words: &str) -> Result<(), String> {
-        match words.split_whitespace().collect::<Vec<_>>().as_slice() {
-            ["free", addr] => self.client.on_tested(now, number(addr)?, true),
-            ["taken", addr] => self.client.on_tested(now, number(addr)?, false),
-            ["release"] => self.client.release(),
-            ["refresh"] => self.client.refresh(now),
-            ["name", name] => self.client.rename(Some((*name).to_owned())),
-            ["counter", name, count] => expect_counter(&self.client.counters(), name, count)?,
+        let words_of = words.split_whitespace().collect::<Vec<_>>();
+        if let ["counter", name, count] = words_of.as_slice() {
+            return expect_counter(&self.client.counters(), name, count);
+        }
+        let client = match &mut self.client {
+            Asker::Client(client) => client,
+            Asker::Inform(inform) => return expect_informed(inform, &words_of),
+        };
+        match words_of.as_slice() {
+            ["free", addr] => client.on_tested(now, number(addr)?, true),
+            ["taken", addr] => client.on_tested(now, number(addr)?, false),
+            ["release"] => client.release(),
+            ["refresh"] => client.refresh(now),
+            ["name", name] => client.rename(Some((*name).to_owned())),
             ["holds", what @ ..] => {
-                let held = self.client.held().ok_or("no lease is in force")?;
+                let held = client.held().ok_or("no lease is in force")?;
                 let is = network(&held.lease);
                 if is != what.join(" ") {
                     return Err(format!("expected `{}`, got `{is}`", what.join(" ")));
@@ -188,7 +242,7 @@ impl Servers {
             return Err(format!("{kind}: a field is not as RFC 2131 §2 has it, or nobody is named"));
         }
         let has = Some(addr(12)).filter(|addr| !addr.is_unspecified());
-        let is_asking = matches!(kind, "discover" | "request");
+        let is_asking = matches!(kind, "discover" | "request" | "inform");
         // Table 5: what a client wants to know stands in each of these, and in no other message.
         let tells = [option::PARAMETERS, option::LONGEST].map(|code| value(code).is_some());
         // §4.1: who has no address yet cannot hear what is for it alone.
@@ -210,6 +264,21 @@ impl Servers {
         self.xid = xid;
         Ok(sent)
     }
+}
+
+/// `unanswered`, or `informed` by a server, of name servers and domains.
+fn expect_informed(inform: &Inform, words: &[&str]) -> Result<(), String> {
+    let is = match (inform.phase(), inform.network()) {
+        (InformPhase::Informed, Some(it)) => {
+            let servers: String = it.name_servers.iter().map(|server| format!(" dns {server}")).collect();
+            let domains: String = it.domains.iter().map(|domain| format!(" domain {domain}")).collect();
+            format!("informed by {}{servers}{domains}", it.server)
+        }
+        (InformPhase::Unanswered, None) => "unanswered".to_owned(),
+        (InformPhase::Informing, None) => "informing".to_owned(),
+        other => return Err(format!("{other:?}")),
+    };
+    if is == words.join(" ") { Ok(()) } else { Err(format!("expected `{}`, got `{is}`", words.join(" "))) }
 }
 
 /// Where options stand: behind the fields, in `file`, in `sname`; read in this order (RFC 3396 §5).

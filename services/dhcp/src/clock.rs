@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use firelane_units::Instant;
 
+use crate::outcome::Times;
+
 /// The time since a task began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(tokio::time::Instant);
@@ -19,6 +21,18 @@ impl Clock {
     /// How long it runs.
     pub(crate) fn now(self) -> Instant {
         Instant::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The times of a lease that lasts for `time` until `until`, and is renewed at `renew_at`.
+    pub(crate) fn times(self, time: Option<Duration>, until: Instant, renew_at: Instant) -> Times {
+        let (now, wall) = (self.now(), seconds_of(SystemTime::now()));
+        let ahead = |at: Instant| wall + at.saturating_since(now).as_secs();
+        match time {
+            None => Times { began: wall, renews: None },
+            Some(time) => {
+                Times { began: ahead(until).saturating_sub(time.as_secs()), renews: Some(ahead(renew_at)) }
+            }
+        }
     }
 
     /// Sleeps until `at`, or for ever.

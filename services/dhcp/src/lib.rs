@@ -7,6 +7,7 @@
 //! - [`v6`]: the same for IPv6, with its task: the state machine of RFC 8415, begun by what routers say.
 //! - `clock.rs`: the tasks' time.
 //! - `task.rs`: [`Running`], a client with its socket and its interface, which gives the lease to the netstack.
+//! - `informer.rs`: [`Informer`], a question of who has an address already ([`v4::Inform`]), with its socket.
 //! - `identity.rs`: who a client says it is.
 //! - `link_local.rs`: an IPv4 address of the link alone while there is no server (RFC 3927).
 //! - `names.rs`: domain names, of which only what is harmless passes.
@@ -16,6 +17,7 @@
 
 mod clock;
 mod identity;
+mod informer;
 mod link_local;
 mod names;
 mod outcome;
@@ -25,6 +27,7 @@ pub mod v4;
 pub mod v6;
 
 pub use identity::{Duid, iaid};
+pub use informer::{Informed, Informer};
 pub use link_local::{LinkLocal, Step};
-pub use outcome::{Counters, Loss};
+pub use outcome::{Counters, Loss, Times};
 pub use task::{Keep, Remembered, Report, Running};

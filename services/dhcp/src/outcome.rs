@@ -17,6 +17,15 @@ pub enum Loss {
     Replaced,
 }
 
+/// When a lease began and when more time is asked for, in seconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// When it was asked for last.
+    pub began: u64,
+    /// `None` if it does not end.
+    pub renews: Option<u64>,
+}
+
 /// What a client has seen, by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
@@ -34,4 +43,25 @@ pub struct Counters {
     pub refused: u64,
     /// Addresses that another station had.
     pub declined: u64,
+}
+
+impl Counters {
+    /// Messages that were for the client, whatever it made of them.
+    pub const fn received(&self) -> u64 {
+        self.used + self.unusable + self.refused
+    }
+
+    /// What both have seen.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            used: self.used + other.used,
+            malformed: self.malformed + other.malformed,
+            unasked: self.unasked + other.unasked,
+            unusable: self.unusable + other.unusable,
+            refused: self.refused + other.refused,
+            declined: self.declined + other.declined,
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use firelane::{Engine, RouteConfig, Stack, UdpSocket};
+use firelane::{Engine, Primacy, RouteConfig, Stack, UdpSocket};
 use firelane_units::{Instant, IpPrefix, LinkId};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -18,18 +18,18 @@ use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, seconds_of};
 use crate::link_local::{LinkLocal, Step};
-use crate::outcome::{Counters, Loss};
+use crate::outcome::{Counters, Loss, Times};
 use crate::v4::{Action, Client, ClientConfig, Lease, Phase};
 
 /// RFC 2131 §4.1.
-const SERVER_PORT: u16 = 67;
-const CLIENT_PORT: u16 = 68;
+pub(crate) const SERVER_PORT: u16 = 67;
+pub(crate) const CLIENT_PORT: u16 = 68;
 /// More than a message that fits an Ethernet packet.
-const MESSAGE_MAX: usize = 2048;
+pub(crate) const MESSAGE_MAX: usize = 2048;
 /// A released address stays for so long: what gives it back may wait for its server's Ethernet address.
 const RELEASE_WAIT: Duration = Duration::from_millis(100);
 /// A socket that fails is asked again after this time.
-const SOCKET_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const SOCKET_WAIT: Duration = Duration::from_secs(1);
 
 /// A lease as it is kept over a restart.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -52,6 +52,8 @@ pub struct Report {
     pub lease: Option<Remembered>,
     /// The address of the link alone that is used meanwhile (RFC 3927).
     pub link_local: Option<IpPrefix>,
+    /// The times of that lease.
+    pub times: Option<Times>,
     /// What it has seen.
     pub counters: Counters,
 }
@@ -69,6 +71,13 @@ struct Given {
     address: Option<IpPrefix>,
     link_local: Option<IpPrefix>,
     routes: Vec<RouteConfig>,
+    primacy: Primacy,
+}
+
+impl Default for Given {
+    fn default() -> Self {
+        Self { address: None, link_local: None, routes: Vec::new(), primacy: Primacy::Other }
+    }
 }
 
 /// An interface with what its lease gave it.
@@ -111,12 +120,17 @@ impl Running {
         });
         let link_local = config.link_local.then(|| LinkLocal::new(config.mac));
         let client = Client::new(clock.now(), config, before);
-        let report =
-            Report { phase: client.phase(), lease: None, link_local: None, counters: client.counters() };
+        let report = Report {
+            phase: client.phase(),
+            lease: None,
+            link_local: None,
+            times: None,
+            counters: client.counters(),
+        };
         let interface = Arc::new(Interface {
             stack: stack.clone(),
             link,
-            given: Mutex::new(Given { address: None, link_local: None, routes: Vec::new() }),
+            given: Mutex::new(Given::default()),
             report: Mutex::new(report),
         });
         let (commands, orders) = mpsc::unbounded_channel();
@@ -142,6 +156,11 @@ impl Running {
     /// Asks for another host name from the next message on.
     pub fn rename(&self, host_name: Option<String>) {
         self.order(Command::Rename(host_name));
+    }
+
+    /// Whether the routes of its lease come before those of others. It holds at once.
+    pub fn set_primary(&self, is_primary: bool) {
+        self.interface.set_primacy(if is_primary { Primacy::Primary } else { Primacy::Other });
     }
 
     /// Asks for more time at once.
@@ -194,19 +213,32 @@ impl Interface {
 
     /// Gives the routes of a lease, and takes those away that it has no more.
     fn give_routes(&self, lease: &Lease) {
+        let mut given = self.given();
         let route = |it: &crate::v4::Route| {
             let through = RouteConfig::via(it.destination()?, IpAddr::V4(it.via));
-            Some(RouteConfig { link: Some(self.link), ..through })
+            Some(RouteConfig { link: Some(self.link), lease: Some(given.primacy), ..through })
         };
-        let wanted: Vec<_> = lease.routes.iter().filter_map(route).collect();
+        let wanted = lease.routes.iter().filter_map(route).collect();
+        self.replace_routes(&mut given, wanted);
+    }
+
+    fn set_primacy(&self, primacy: Primacy) {
         let mut given = self.given();
+        given.primacy = primacy;
+        let again = |it: &RouteConfig| RouteConfig { lease: Some(primacy), ..*it };
+        let wanted = given.routes.iter().map(again).collect();
+        self.replace_routes(&mut given, wanted);
+    }
+
+    /// The new ones come before the old ones go, so that there is a way all the time.
+    fn replace_routes(&self, given: &mut Given, wanted: Vec<RouteConfig>) {
         let old = std::mem::take(&mut given.routes);
-        old.iter().filter(|it| !wanted.contains(it)).for_each(|it| self.remove_route(*it));
         for route in wanted.iter().filter(|it| !old.contains(it)) {
             if let Err(error) = self.engine().add_route(self.stack.id(), *route) {
                 tracing::error!("leased route {}: {error}", route.destination);
             }
         }
+        old.iter().filter(|it| !wanted.contains(it)).for_each(|it| self.remove_route(*it));
         given.routes = wanted;
     }
 
@@ -326,11 +358,13 @@ impl AtWork {
                 let lease = &held.lease;
                 tracing::info!("lease of {}/{} from {}", lease.addr, lease.prefix_len, lease.server);
                 self.interface.give_routes(lease);
+                let times = self.clock.times(lease.time, held.until, held.renew_at());
                 let left = held.until.saturating_since(self.clock.now());
                 let until = lease.time.map(|_| seconds_of(SystemTime::now() + left));
                 let remembered = Remembered { lease: held.lease, until };
                 (self.keep)(Some(&remembered));
-                self.interface.report().lease = Some(remembered);
+                let mut report = self.interface.report();
+                (report.lease, report.times) = (Some(remembered), Some(times));
             }
             Action::Lost(lease, why) => {
                 tracing::warn!("lease of {}/{} ends: {why:?}", lease.addr, lease.prefix_len);
@@ -339,7 +373,8 @@ impl AtWork {
                 }
                 self.interface.take_back();
                 (self.keep)(None);
-                self.interface.report().lease = None;
+                let mut report = self.interface.report();
+                (report.lease, report.times) = (None, None);
             }
         }
     }

@@ -51,11 +51,6 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
             die(format!("Error in creating address object: {} ({text}: {error})", Status::BadName.text()))
         })
     };
-    if call.args.has('1') {
-        // There is no choice of one interface whose name servers and host name are the netstack's.
-        let error = ApiError::new(Status::IpNotSupported, "-1", "", "");
-        return Err(die_status("Could not create address", &error));
-    }
     let wait = read_wait(call).map_err(with_usage)?;
     let (name, address) = if kind == "addrconf" {
         (name()?, Address::Addrconf(read_addrconf(call).map_err(with_usage)?))
@@ -93,12 +88,12 @@ fn read_wait(call: &Call<'_>) -> Result<Option<Duration>, String> {
     }
 }
 
-/// What `-h` and `-p` say about an address that a server gives.
+/// What `-1`, `-h` and `-p` say about an address that a server gives.
 fn read_dhcp(call: &Call<'_>) -> Result<Dhcp, String> {
     let refused = |name: &str| format!("Invalid host name provided ({name}: {})", HostName::ALLOWED);
     let host_name =
         call.args.value('h').map(|name| HostName::new(name).ok_or_else(|| refused(name))).transpose()?;
-    let mut conf = Dhcp { host_name, ..Dhcp::default() };
+    let mut conf = Dhcp { host_name, primary: call.args.has('1'), ..Dhcp::default() };
     for word in call.args.values('p').flat_map(|words| words.split(',')) {
         conf.link_local = match word {
             "linklocal=yes" => true,
@@ -239,10 +234,27 @@ fn change(
 pub(super) fn refresh(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let text = call.operand()?;
     let refused = |error: ApiError| die_status("could not refresh address", &error);
-    if call.args.has('i') {
-        return Err(refused(ApiError::new(Status::IpNotSupported, "-i", "", "")));
+    if !call.args.has('i') {
+        return session.api.tell_client(text, LeaseAction::Refresh).map_err(refused);
     }
-    session.api.tell_client(text, LeaseAction::Refresh).map_err(refused)
+    session.api.tell_client(text, LeaseAction::Inform).map_err(refused)?;
+    await_answer(session, text)
+}
+
+/// Waits until a server has said what the network is like, or the question is given up, after a minute (RFC 2131 §4.4.3).
+fn await_answer(session: &mut Session<'_>, name: &str) -> Result<(), Failure> {
+    let refused = |error: ApiError| die_status("could not refresh address", &error);
+    loop {
+        let addrs = session.api.addrs(Which::Active).map_err(refused)?;
+        let found = addrs.iter().find(|it| it.name.as_str() == name);
+        let lease = found.ok_or_else(|| refused(Status::NoAddrObj.into()))?.lease.as_ref();
+        let over = || refused(ApiError::new(Status::DhcpTimedOut, "", name, "no server answers"));
+        match lease.map(|it| it.state.as_str()) {
+            Some("INFORMED") => return Ok(()),
+            Some("INFORMING") if (session.sleep)(LEASE_POLL) => {}
+            _ => return Err(over()),
+        }
+    }
 }
 
 /// show-addr

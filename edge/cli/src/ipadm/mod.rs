@@ -95,7 +95,7 @@ const VERBS: &[Verb] = &[
         names: &["create-addr"],
         usage: "create-addr\t[-t] -T static [-d] -a [local=]addr[/prefixlen] <addrobj>\n    \
             create-addr\t[-t] -T addrconf [-i interface-id] [-p <prop>={yes|no}]... <addrobj>\n    \
-            create-addr\t[-t] -T dhcp [-h <hostname>] [-p linklocal={yes|no}] [-w <seconds> | forever] <addrobj>",
+            create-addr\t[-t] -T dhcp [-1] [-h <hostname>] [-p linklocal={yes|no}] [-w <seconds> | forever] <addrobj>",
         options: CREATE_ADDR,
         run: addr::create,
     },

@@ -541,9 +541,10 @@ fn ip_config(config: &NetstackConfig, secrets: &Secrets) -> IpConfig {
 }
 
 fn ip_route(route: RouteConfig) -> Route {
-    let RouteConfig { destination, gateway, link, source, kind, congestion } = route;
+    let RouteConfig { destination, gateway, link, source, kind, congestion, lease } = route;
+    let origin = lease.map_or(Origin::Operator, Origin::Lease);
     let hint = congestion.map_or(0, open::hint_of);
-    Route { gateway, link, source, hint, ..Route::ending(destination, kind) }
+    Route { gateway, link, source, hint, origin, ..Route::ending(destination, kind) }
 }
 
 const fn route_error(error: RouteError) -> SocketError {

@@ -37,6 +37,15 @@ const DECLINE_WAIT: Duration = Duration::from_secs(10);
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
 const REFUSED_WAIT_LONGEST: Duration = Duration::from_secs(64);
 
+/// The longest message that is taken: what one Ethernet packet carries.
+pub(super) const LONGEST_MESSAGE: u16 = 1472;
+
+/// §4.1: how long an answer to a message is waited for that was sent so often before.
+pub(super) fn wait_for_answer(random: &mut Random, sent: u32) -> Duration {
+    let wait = (RETRY_FIRST * 2_u32.saturating_pow(sent.min(8))).min(RETRY_LONGEST);
+    random.around(wait, RETRY_SPREAD)
+}
+
 /// What a client is told at the start.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -61,6 +70,13 @@ pub struct Held {
     pub until: Instant,
     renew_at: Instant,
     rebind_at: Instant,
+}
+
+impl Held {
+    /// When its server is asked for more time.
+    pub const fn renew_at(&self) -> Instant {
+        self.renew_at
+    }
 }
 
 /// Where the client stands (RFC 2131 figure 5).
@@ -558,8 +574,7 @@ impl Client {
     }
 
     fn sent(&mut self, now: Instant, it: Exchange) -> Exchange {
-        let wait = (RETRY_FIRST * 2_u32.saturating_pow(it.sent.min(8))).min(RETRY_LONGEST);
-        Exchange { sent: it.sent + 1, next: now + self.random.around(wait, RETRY_SPREAD), ..it }
+        Exchange { sent: it.sent + 1, next: now + wait_for_answer(&mut self.random, it.sent), ..it }
     }
 
     fn message(&self, kind: MessageType, xid: u32) -> Message {
@@ -585,7 +600,6 @@ impl Client {
             option::RENEWAL_TIME,
             option::REBINDING_TIME,
         ];
-        const LONGEST_MESSAGE: u16 = 1472;
         message.options.insert(option::PARAMETERS, WISHES.to_vec());
         message.options.insert(option::LONGEST_MESSAGE, LONGEST_MESSAGE.to_be_bytes().to_vec());
         if let Some(name) = &self.config.host_name {

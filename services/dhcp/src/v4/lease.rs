@@ -15,7 +15,7 @@ use crate::names;
 use crate::v4::message::{Message, option};
 
 /// Routers, name servers and domains that are kept of one server: more serve nobody.
-const LIST_MAX: usize = 8;
+pub(super) const LIST_MAX: usize = 8;
 /// Routes that are kept of one server.
 const ROUTES_MAX: usize = 64;
 /// RFC 2132 §9.2: a lease that does not end.
@@ -159,7 +159,7 @@ fn read_routes(value: &[u8]) -> Option<Vec<Route>> {
     rest.is_empty().then_some(list)
 }
 
-fn domains(message: &Message) -> Vec<String> {
+pub(super) fn domains(message: &Message) -> Vec<String> {
     let search = message.options.get(&option::DOMAIN_SEARCH).and_then(|value| names::read_list(value));
     let own = || {
         let value = message.options.get(&option::DOMAIN_NAME)?;

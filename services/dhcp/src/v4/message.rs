@@ -66,10 +66,12 @@ pub enum MessageType {
     Nak,
     /// I do not need it any more.
     Release,
+    /// I have an address; what is the network like?
+    Inform,
 }
 
 impl MessageType {
-    const ALL: [(u8, Self); 7] = [
+    const ALL: [(u8, Self); 8] = [
         (1, Self::Discover),
         (2, Self::Offer),
         (3, Self::Request),
@@ -77,6 +79,7 @@ impl MessageType {
         (5, Self::Ack),
         (6, Self::Nak),
         (7, Self::Release),
+        (8, Self::Inform),
     ];
 
     fn of(number: u8) -> Option<Self> {

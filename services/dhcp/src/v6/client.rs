@@ -68,6 +68,13 @@ pub struct Held {
     is_retired: bool,
 }
 
+impl Held {
+    /// When its server is asked for more time.
+    pub const fn renew_at(&self) -> Instant {
+        self.renew_at
+    }
+}
+
 /// Where the client stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, seconds_of};
-use crate::outcome::Counters;
+use crate::outcome::{Counters, Times};
 use crate::v6::{Action, Client, ClientConfig, Lease, Network, Phase, Wanted};
 
 /// RFC 8415 §7.1 and §7.2.
@@ -54,6 +54,8 @@ pub struct Report {
     pub server: Option<Ipv6Addr>,
     /// What the network is like.
     pub network: Network,
+    /// The times of that lease.
+    pub times: Option<Times>,
     /// What it has seen.
     pub counters: Counters,
 }
@@ -109,6 +111,7 @@ impl Running {
             is_retired: false,
             server: None,
             network: Network::default(),
+            times: None,
             counters: client.counters(),
         };
         let interface = Arc::new(Interface {
@@ -276,13 +279,14 @@ impl AtWork {
             Action::Bound(held) => {
                 tracing::info!("lease of {}", held.lease.addr);
                 self.interface.retire(held.lease.prefix(), false);
+                let times = self.clock.times(held.lease.valid, held.until, held.renew_at());
                 let left = held.until.saturating_since(self.clock.now());
                 let until = held.lease.valid.map(|_| seconds_of(SystemTime::now() + left));
                 let remembered = Remembered { lease: held.lease, until };
                 (self.keep)(Some(&remembered));
                 let mut report = self.interface.report();
                 report.network = remembered.lease.network.clone();
-                report.lease = Some(remembered);
+                (report.lease, report.times) = (Some(remembered), Some(times));
             }
             Action::Retire(lease) => self.interface.retire(lease.prefix(), true),
             Action::Lost(lease, why) => {
@@ -290,7 +294,7 @@ impl AtWork {
                 self.interface.take_back();
                 (self.keep)(None);
                 let mut report = self.interface.report();
-                (report.lease, report.network) = (None, Network::default());
+                (report.lease, report.times, report.network) = (None, None, Network::default());
             }
             Action::Informed(network) => self.interface.report().network = network,
         }
