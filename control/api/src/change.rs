@@ -178,7 +178,7 @@ impl ChangeRequest {
 /// A property and its new value; without one it is reset to its default.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PropChange {
-    /// The property's name.
+    /// The property's name; a `+` or `-` behind it adds the value to those that it has, or takes it from them.
     pub name: String,
     /// The value as commands spell it.
     pub value: Option<String>,
@@ -235,7 +235,8 @@ pub struct AddFlow {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetProps {
-    /// The properties' new values as commands spell them (`"maxbw": "50M"`); null resets.
+    /// The properties' new values as commands spell them (`"maxbw": "50M"`); null resets. A `+` or `-` behind the name of one
+    /// that has several values adds to them, or takes from them.
     pub props: BTreeMap<String, Option<String>>,
     /// Whether the values are gone after the next start.
     #[serde(default)]

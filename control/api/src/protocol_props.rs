@@ -16,15 +16,21 @@ impl From<PropertyError> for ApiError {
     }
 }
 
-/// Sets or resets one property, named as `tcp.send_buf`.
+/// Sets or resets one property, named as `tcp.send_buf`; `tcp.extra_priv_ports+` adds to several values, `-` takes from them.
 pub(crate) fn set(tunables: &mut Tunables, change: &PropChange) -> Result<(), ApiError> {
     let (protocol, name) = change.name.split_once('.').unwrap_or_default();
     let unknown = || {
         let allowed = "a protocol and a property, such as tcp.send_buf";
         ApiError::new(Status::PropUnknown, "property", &change.name, allowed)
     };
+    let (name, sign) = match name.strip_suffix(['+', '-']) {
+        Some(rest) => (rest, name.chars().next_back()),
+        None => (name, None),
+    };
     let prop = Prop::find(Protocol::from_word(protocol).ok_or_else(unknown)?, name)?;
     match &change.value {
+        Some(text) if sign == Some('+') => tunables.add(prop, text)?,
+        Some(text) if sign == Some('-') => tunables.take(prop, text)?,
         Some(text) => tunables.set(prop, text)?,
         None => tunables.reset(prop),
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use firelane::{
     Algorithm, DadConfig, FastOpenPolicy, FlowMatch, Forwarding, FuseWith, FusionTuning, HopLimits,
-    IpProtocol, Keepalive, MtuProbing, NetstackConfig, Profile, ProtectionRules, RouteConfig, RouteKind,
-    RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
+    IpProtocol, Keepalive, MtuProbing, NetstackConfig, PrivilegedPorts, Profile, ProtectionRules,
+    RouteConfig, RouteKind, RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
 };
 use firelane_model::{ClientId, Fusing, Guard, Polling, Prop, Route, RouteEnd, Tunables, Way};
 use firelane_units::Mss;
@@ -73,6 +73,10 @@ pub(crate) fn netstack(tunables: &Tunables) -> NetstackConfig {
         udp_ports: port(Prop::UdpSmallestPort)..=port(Prop::UdpLargestPort),
         time_wait: millis(tunables, Prop::TimeWaitInterval),
         resets_per_second: if limited { number(Prop::RstSentRate) } else { u32::MAX },
+        privileged: PrivilegedPorts {
+            tcp: tunables.ports(Prop::TcpPrivilegedPorts).as_slice().to_vec(),
+            udp: tunables.ports(Prop::UdpPrivilegedPorts).as_slice().to_vec(),
+        },
         fusion: FusionTuning { is_on: is_on(Prop::Fusion), unread_min: number(Prop::FusionUnread) },
         sockets: SocketDefaults {
             stream: StreamConfig {
@@ -172,6 +176,7 @@ mod tests {
                 (Allowed::Words(words), Setting::Word(default)) => {
                     (*words.iter().find(|word| **word != default).unwrap()).to_owned()
                 }
+                (Allowed::Ports, _) => "2049,4045".to_owned(),
                 (Allowed::Number(min, _), Setting::Number(default)) if default > min => {
                     (default - 1).to_string()
                 }

@@ -64,7 +64,7 @@ pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
 pub use firelane_lane::Snapshot as LaneSnapshot;
 pub use invented::{BadPacket, InventedPacket};
-pub use netstack_config::{NetstackConfig, SocketDefaults};
+pub use netstack_config::{NetstackConfig, PrivilegedPorts, SocketDefaults};
 pub use poller::{Event, Poller, Source};
 pub use programs::{
     Closer, ExplainedSocket, Foreign, Hub, Limits, Owner, ProgramSocket, Reply, send as send_reply,

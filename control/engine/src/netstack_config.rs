@@ -34,6 +34,8 @@ pub struct NetstackConfig {
     pub resets_per_second: u32,
     /// Whether connections between its own sockets are fused.
     pub fusion: FusionTuning,
+    /// Ports that only privileged programs get.
+    pub privileged: PrivilegedPorts,
     /// What sockets begin with.
     pub sockets: SocketDefaults,
 }
@@ -51,6 +53,7 @@ impl Default for NetstackConfig {
             time_wait: lane.time_wait,
             resets_per_second: lane.resets_per_second,
             fusion: lane.fusion,
+            privileged: PrivilegedPorts::default(),
             sockets: SocketDefaults::default(),
         }
     }
@@ -71,6 +74,15 @@ impl NetstackConfig {
             ..base
         }
     }
+}
+
+/// Ports that a program gets only if its user is root or the user of this process. Sockets of this process itself are not asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PrivilegedPorts {
+    /// Of TCP.
+    pub tcp: Vec<u16>,
+    /// Of UDP.
+    pub udp: Vec<u16>,
 }
 
 /// What sockets begin with unless their program says otherwise.

@@ -8,6 +8,7 @@
 use core::fmt;
 
 use crate::FieldError;
+use crate::port_set::PortSet;
 
 /// A protocol of `ipadm set-prop`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -55,6 +56,8 @@ pub enum Allowed {
     Number(u32, u32),
     /// One of these words.
     Words(&'static [&'static str]),
+    /// Any ports, several of them or none.
+    Ports,
 }
 
 impl fmt::Display for Allowed {
@@ -63,6 +66,7 @@ impl fmt::Display for Allowed {
         match self {
             Self::Number(min, max) => write!(f, "{min}-{max}"),
             Self::Words(words) => f.write_str(&words.join(",")),
+            Self::Ports => f.write_str("1-65535"),
         }
     }
 }
@@ -74,6 +78,8 @@ pub enum Setting {
     Number(u32),
     /// A word.
     Word(&'static str),
+    /// Ports.
+    Ports(PortSet),
 }
 
 impl fmt::Display for Setting {
@@ -81,6 +87,7 @@ impl fmt::Display for Setting {
         match self {
             Self::Number(number) => number.fmt(f),
             Self::Word(word) => word.fmt(f),
+            Self::Ports(ports) => ports.fmt(f),
         }
     }
 }
@@ -147,8 +154,8 @@ macro_rules! properties {
     };
 }
 
-use Allowed::{Number, Words};
-use Setting::{Number as N, Word as W};
+use Allowed::{Number, Ports, Words};
+use Setting::{Number as N, Ports as P, Word as W};
 
 const SWITCH: Allowed = Words(&["on", "off"]);
 const WILLING: Allowed = Words(&["never", "passive", "active"]);
@@ -168,6 +175,8 @@ properties! {
     CongestionControl = Tcp "congestion_control", Words(&["cubic", "newreno", "dctcp", "bbr"]), W("cubic");
     /// Explicit congestion notification.
     TcpEcn = Tcp "ecn", WILLING, W("passive");
+    /// Ports that only privileged programs get.
+    TcpPrivilegedPorts = Tcp "extra_priv_ports", Ports, P(PortSet::NONE);
     /// The largest local port that is chosen.
     TcpLargestPort = Tcp "largest_anon_port", Number(1024, 65_535), N(65_535);
     /// What buffers may grow to, in bytes; the window scale is chosen for it.
@@ -242,6 +251,8 @@ properties! {
     TstampAlways = Tcp "_tstamp_always", Number(0, 1), N(1);
     /// Window scaling is offered and accepted.
     WscaleAlways = Tcp "_wscale_always", Number(0, 1), N(1);
+    /// Ports that only privileged programs get.
+    UdpPrivilegedPorts = Udp "extra_priv_ports", Ports, P(PortSet::NONE);
     /// The largest local port that is chosen.
     UdpLargestPort = Udp "largest_anon_port", Number(1024, 65_535), N(65_535);
     /// What buffers may be set to, in bytes.
@@ -299,6 +310,7 @@ impl Prop {
                     number.map(N).ok_or_else(|| PropertyError::OutOfRange(field()))
                 }
             },
+            Ports => PortSet::read(name, text).map(P),
         }
     }
 }
@@ -329,13 +341,23 @@ const ABSENT: &[(Protocol, &[&str], &str)] = &[
     ),
     (
         Protocol::Tcp,
-        &["smallest_nonpriv_port", "extra_priv_ports", "_extra_priv_ports_add", "_extra_priv_ports_del"],
-        "no port is privileged: who may use a netstack may use its ports",
+        &["smallest_nonpriv_port"],
+        "low ports are not privileged as such: who may use a netstack may use its ports, but those in extra_priv_ports",
+    ),
+    (
+        Protocol::Tcp,
+        &["_extra_priv_ports_add", "_extra_priv_ports_del"],
+        "extra_priv_ports += and -= add and take ports",
     ),
     (
         Protocol::Udp,
-        &["smallest_nonpriv_port", "extra_priv_ports", "_extra_priv_ports_add", "_extra_priv_ports_del"],
-        "no port is privileged: who may use a netstack may use its ports",
+        &["smallest_nonpriv_port"],
+        "low ports are not privileged as such: who may use a netstack may use its ports, but those in extra_priv_ports",
+    ),
+    (
+        Protocol::Udp,
+        &["_extra_priv_ports_add", "_extra_priv_ports_del"],
+        "extra_priv_ports += and -= add and take ports",
     ),
     (Protocol::Tcp, &["_ipv4_ttl"], "it is the property ttl of ipv4"),
     (Protocol::Tcp, &["_ipv6_hoplimit"], "it is the property hoplimit of ipv6"),
@@ -444,6 +466,9 @@ mod tests {
             (Prop::Ttl, "many", "malformed"),
             (Prop::Sack, "passive", "fine"),
             (Prop::Sack, "1", "malformed"),
+            (Prop::TcpPrivilegedPorts, "2049,4045", "fine"),
+            (Prop::TcpPrivilegedPorts, "nfs", "malformed"),
+            (Prop::UdpPrivilegedPorts, "0", "out of range"),
         ] {
             assert_eq!(kind(prop, text), wanted, "{prop} {text:?}");
         }

@@ -5,11 +5,12 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::FieldError;
+use crate::port_set::PortSet;
 use crate::property::{Prop, PropertyError, Protocol, Setting};
 use crate::value::refusal;
 
@@ -28,25 +29,61 @@ impl Tunables {
         self.get(prop).unwrap_or(prop.line().default)
     }
 
-    /// The number that holds; zero for a property that is a word.
+    /// The number that holds; zero for a property that is none.
     pub fn number(&self, prop: Prop) -> u32 {
         match self.effective(prop) {
             Setting::Number(number) => number,
-            Setting::Word(_) => 0,
+            Setting::Word(_) | Setting::Ports(_) => 0,
         }
     }
 
-    /// The word that holds; empty for a property that is a number.
+    /// The word that holds; empty for a property that is none.
     pub fn word(&self, prop: Prop) -> &'static str {
         match self.effective(prop) {
             Setting::Word(word) => word,
-            Setting::Number(_) => "",
+            Setting::Number(_) | Setting::Ports(_) => "",
+        }
+    }
+
+    /// The ports that hold; none for a property that is no set of them.
+    pub fn ports(&self, prop: Prop) -> PortSet {
+        match self.effective(prop) {
+            Setting::Ports(ports) => ports,
+            Setting::Number(_) | Setting::Word(_) => PortSet::NONE,
         }
     }
 
     /// Sets a property.
     pub fn set(&mut self, prop: Prop, text: &str) -> Result<(), PropertyError> {
         self.0.insert(prop, prop.read(text)?);
+        Ok(())
+    }
+
+    /// Adds to a property that has several values.
+    pub fn add(&mut self, prop: Prop, text: &str) -> Result<(), PropertyError> {
+        self.change(prop, text, PortSet::with)
+    }
+
+    /// Takes from a property that has several values.
+    pub fn take(&mut self, prop: Prop, text: &str) -> Result<(), PropertyError> {
+        self.change(prop, text, PortSet::without)
+    }
+
+    fn change(
+        &mut self,
+        prop: Prop,
+        text: &str,
+        made: impl FnOnce(PortSet, &str, &PortSet) -> Result<PortSet, PropertyError>,
+    ) -> Result<(), PropertyError> {
+        let name = prop.line().name;
+        let (Setting::Ports(there), Setting::Ports(said)) = (self.effective(prop), prop.read(text)?) else {
+            let error = FieldError::new(name, text, "it has one value, which = sets");
+            return Err(PropertyError::Malformed(error));
+        };
+        match Setting::Ports(made(there, name, &said)?) {
+            default if default == prop.line().default => self.reset(prop),
+            other => drop(self.0.insert(prop, other)),
+        }
         Ok(())
     }
 
@@ -79,7 +116,23 @@ impl Tunables {
             (Prop::RexmitInitial, Prop::RexmitMax),
         ];
         let wrong = ORDER.iter().filter(|(less, more)| self.number(*less) > self.number(*more));
-        wrong.map(|&(less, more)| self.contradiction(less, more)).collect()
+        let wrong = wrong.map(|&(less, more)| self.contradiction(less, more));
+        wrong.chain(self.privileged_and_chosen()).collect()
+    }
+
+    /// A port that is chosen for whoever asks for none cannot be kept for the privileged.
+    fn privileged_and_chosen(&self) -> impl Iterator<Item = FieldError> {
+        const CHOSEN: [(Prop, Prop, Prop); 2] = [
+            (Prop::TcpPrivilegedPorts, Prop::TcpSmallestPort, Prop::TcpLargestPort),
+            (Prop::UdpPrivilegedPorts, Prop::UdpSmallestPort, Prop::UdpLargestPort),
+        ];
+        CHOSEN.into_iter().filter_map(|(prop, smallest, largest)| {
+            let (ports, range) = (self.ports(prop), self.number(smallest)..=self.number(largest));
+            let port = ports.as_slice().iter().copied().find(|port| range.contains(&u32::from(*port)))?;
+            let allowed =
+                format!("none of {}-{}, of which local ports are chosen", range.start(), range.end());
+            Some(FieldError::new(prop, port, allowed))
+        })
     }
 
     fn contradiction(&self, less: Prop, more: Prop) -> FieldError {
@@ -114,6 +167,7 @@ impl Serialize for Settings {
             match setting {
                 Setting::Number(number) => map.serialize_entry(prop.line().name, number)?,
                 Setting::Word(word) => map.serialize_entry(prop.line().name, word)?,
+                Setting::Ports(ports) => map.serialize_entry(prop.line().name, ports.as_slice())?,
             }
         }
         map.end()
@@ -203,7 +257,7 @@ impl Value {
     }
 }
 
-impl Visitor<'_> for Value {
+impl<'de> Visitor<'de> for Value {
     type Value = Setting;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,6 +266,14 @@ impl Visitor<'_> for Value {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Setting, E> {
         self.read(text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Setting, A::Error> {
+        let mut words = Vec::new();
+        while let Some(number) = seq.next_element::<i64>()? {
+            words.push(number.to_string());
+        }
+        self.read(&words.join(","))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Setting, E> {
@@ -248,6 +310,23 @@ mod tests {
     }
 
     #[test]
+    fn only_a_property_with_several_values_is_added_to() {
+        let mut tunables = Tunables::default();
+        let ports = Prop::TcpPrivilegedPorts;
+        tunables.add(ports, "4045,2049").unwrap();
+        tunables.add(ports, "99").unwrap();
+        tunables.take(ports, "4045").unwrap();
+        assert_eq!(tunables.ports(ports).as_slice(), [99, 2049]);
+        tunables.take(ports, "99,2049").unwrap();
+        assert!(tunables.is_default(), "without any it is as it began");
+        let refused = tunables.add(Prop::TcpSendBuf, "262144").unwrap_err();
+        assert!(matches!(refused, PropertyError::Malformed(_)), "{refused:?}");
+        assert_eq!(refused.into_field().allowed, "it has one value, which = sets");
+        let text = "[netstack.web.tunables.tcp]\nextra_priv_ports = [2049, 4045]\n";
+        assert_eq!(Model::from_toml("f", text).unwrap().to_toml(), text);
+    }
+
+    #[test]
     fn a_fault_is_named_by_its_path() {
         for (text, wanted) in [
             ("tcp = { send_buf = 1 }", "netstack.web.tunables.tcp.send_buf: \"1\": 4096-1073741824"),
@@ -255,6 +334,14 @@ mod tests {
             (
                 "tcp = { _ipv4_ttl = 9 }",
                 "netstack.web.tunables.tcp: \"_ipv4_ttl\": it is the property ttl of ipv4",
+            ),
+            (
+                "tcp = { extra_priv_ports = [2049, 0] }",
+                "netstack.web.tunables.tcp.extra_priv_ports: \"2049,0\": 1-65535",
+            ),
+            (
+                "udp = { extra_priv_ports = [2049, 40000] }",
+                "netstack.web.tunables.udp.extra_priv_ports: \"40000\": none of 32768-65535, of which local ports are chosen",
             ),
             ("ipv4 = { tttl = 9 }", "netstack.web.tunables.ipv4: \"tttl\": ipv4 has forwarding, ttl"),
             ("sctp = {}", "netstack.web.tunables: sctp: a protocol is ip, ipv4, ipv6, icmp, tcp or udp"),

@@ -193,6 +193,7 @@ impl Socket {
         if !fits(self.family, address) {
             return Err(Errno::AFNOSUPPORT);
         }
+        self.may_have(address.port())?;
         if matches!(self.role, Role::Datagrams(..)) {
             return self.bind_datagrams(address);
         }
@@ -209,6 +210,19 @@ impl Socket {
         let take = if leaves_port { Reserved::address } else { Reserved::take };
         self.role = Role::Fresh(Some(Box::new(take(&self.stack, claim).map_err(errno)?)));
         Ok(Answer::Done)
+    }
+
+    /// EACCES, as Linux has it of low ports, if the netstack keeps the port for programs of other users.
+    fn may_have(&self, port: u16) -> Result<(), Errno> {
+        let config = self.stack.config().map_err(errno)?;
+        let kept = if matches!(self.role, Role::Datagrams(..)) {
+            &config.privileged.udp
+        } else {
+            &config.privileged.tcp
+        };
+        let user = self.owner.user;
+        let is_privileged = || user == 0 || user == rustix::process::geteuid().as_raw();
+        if kept.contains(&port) && !is_privileged() { Err(Errno::ACCESS) } else { Ok(()) }
     }
 
     /// Whether it has no port as yet, and is nothing else.

@@ -101,7 +101,11 @@ impl<'a> Program<'a> {
     }
 
     pub(crate) fn within(world: &'a World, limits: Limits) -> Self {
-        let owner = Owner { pid: std::process::id(), user: 0, command: "driver".to_owned() };
+        Self::of_user(world, 0, limits)
+    }
+
+    pub(crate) fn of_user(world: &'a World, user: u32, limits: Limits) -> Self {
+        let owner = Owner { pid: std::process::id(), user, command: "driver".to_owned() };
         let (session, reply) =
             world.hub.lock().unwrap().begin(owner, (world.stack.id(), "test"), limits, Vec::new()).unwrap();
         let mut fds = reply.fds.into_iter();

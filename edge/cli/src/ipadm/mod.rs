@@ -164,7 +164,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["set-prop"],
-        usage: "set-prop\t[-t] [-N <netstack>] -p <prop>=<value> <protocol>",
+        usage: "set-prop\t[-t] [-N <netstack>] -p <prop>[+|-]=<value>,... <protocol>",
         options: SET_PROP,
         run: protocol::set,
     },

@@ -22,22 +22,29 @@ const PROPERTY: &[Column] = &[
 
 /// set-prop
 pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
-    let (name, value) = assignment(call, "set-prop")?;
+    let (name, value) = assigned(call)?;
     change(session, call, "set-prop", name, Some(value))
 }
 
-/// The property and its new value in `-p`, which the verbs of protocols, interfaces and addresses share.
+/// The property and its new value in `-p`, which the verbs of interfaces and addresses share. None of theirs has several values.
 pub(super) fn assignment<'a>(call: &'a Call<'_>, verb: &str) -> Result<(&'a str, &'a str), Failure> {
-    let text = call.args.value('p').ok_or_else(|| call.misused())?;
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => (name, value),
-        _ => return Err(die(format!("Invalid prop=val specified\nusage: {}", call.usage))),
-    };
-    if let Some(name) = name.strip_suffix(['+', '-']) {
-        let error = ApiError::new(Status::IpNotSupported, "", "", "no property has several values");
+    let (name, value) = assigned(call)?;
+    if let Some(name) = name.strip_suffix(SIGNS) {
+        let error = ApiError::new(Status::InvalidArgument, "", value, "it has one value, which = sets");
         return Err(die_status(&format!("{verb}: {name}"), &error));
     }
     Ok((name, value))
+}
+
+/// What stands behind a property's name if the value is added to those that it has, or taken from them.
+const SIGNS: [char; 2] = ['+', '-'];
+
+/// What stands before and behind the `=` of `-p`.
+fn assigned<'a>(call: &'a Call<'_>) -> Result<(&'a str, &'a str), Failure> {
+    let text = call.args.value('p').ok_or_else(|| call.misused())?;
+    let is_name = |name: &str| !name.trim_end_matches(SIGNS).is_empty();
+    let assigned = text.split_once('=').filter(|(name, value)| is_name(name) && !value.is_empty());
+    assigned.ok_or_else(|| die(format!("Invalid prop=val specified\nusage: {}", call.usage)))
 }
 
 /// The one property of `-p` that is reset.
@@ -79,6 +86,7 @@ fn change(
         PropChange { name: format!("{}.{name}", protocol.word()), value: value.map(str::to_owned) };
     let change = Change::SetNetstackProps(netstack, vec![property]);
     let result = session.api.change(&ChangeRequest { temporary: call.args.has('t'), change });
+    let name = name.strip_suffix(SIGNS).unwrap_or(name);
     result.map_err(|error| die_status(&format!("{verb}: {name}"), &said_of(name, error)))
 }
 
