@@ -61,6 +61,32 @@ struct Class {
     kept: AtomicUsize,
     /// Where the next one is looked for that has to give its pages back.
     cooled: AtomicUsize,
+    /// How often none could be had.
+    failures: AtomicU64,
+}
+
+/// How the extents of one size stand, in the whole process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ExtentUsage {
+    /// Bytes of each.
+    pub bytes: usize,
+    /// How many somebody has.
+    pub taken: usize,
+    /// How many nobody has, and keep the memory that they have touched.
+    pub kept: usize,
+    /// How often one was asked for and there was no memory.
+    pub failures: u64,
+}
+
+/// How the storage of large rings stands, by size.
+pub fn extent_usage() -> Vec<ExtentUsage> {
+    let usage = |(nth, class): (usize, &Class)| ExtentUsage {
+        bytes: 1 << (SHIFT_MIN as usize + nth),
+        taken: class.taken.load(Ordering::Relaxed),
+        kept: class.kept.load(Ordering::Relaxed),
+        failures: class.failures.load(Ordering::Relaxed),
+    };
+    CLASS.iter().enumerate().map(usage).collect()
 }
 
 static CLASS: [Class; CLASSES] = [const { Class::new() }; CLASSES];
@@ -83,6 +109,10 @@ pub(crate) fn take(len: usize) -> Option<NonNull<u8>> {
         .or_else(|| {
             class.grow(len)?;
             class.take_from(0)
+        })
+        .or_else(|| {
+            class.failures.fetch_add(1, Ordering::Relaxed);
+            None
         })
         .map(|(region, at)| {
             class.taken.fetch_add(1, Ordering::Relaxed);
@@ -139,6 +169,7 @@ impl Class {
             taken: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
             cooled: AtomicUsize::new(0),
+            failures: AtomicU64::new(0),
         }
     }
 

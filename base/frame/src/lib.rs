@@ -50,11 +50,13 @@ pub use byte_ring::{FusedReader, FusedWriter, Halves, Terms, Visit, fuse, is_cra
 pub use chain::Chain;
 pub use driver::{Capabilities, Driver};
 pub use envelope::{Envelope, RECORD_BYTES, SEGMENTS_MAX};
+#[cfg(not(loom))]
+pub use extents::{ExtentUsage, extent_usage};
 pub use frame::{Frame, Weight};
 pub use large_pages::prefer_large_pages;
 pub use meta::{Arrival, Checksum, FlowTag, FrameMeta, SegmentKind, Segmentation};
 pub use mpsc::MpscRing;
 pub use parcel::{ParcelConsumer, ParcelProducer, parcel_ring};
-pub use pool::{HEADROOM, Pool, PoolConfig};
+pub use pool::{HEADROOM, Pool, PoolConfig, PoolUsage};
 pub use pools::{Pools, PoolsConfig};
 pub use ring::{Consumer, FrameConsumer, FrameProducer, Producer, frame_ring, spsc_ring};

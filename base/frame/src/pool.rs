@@ -46,6 +46,19 @@ pub struct PoolConfig {
     pub slot_bytes: u32,
 }
 
+/// How a pool stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolUsage {
+    /// Bytes of each slot, headroom included.
+    pub slot_bytes: u32,
+    /// How many slots there are.
+    pub slots: usize,
+    /// How many of them are free.
+    pub free: usize,
+    /// How often a frame was asked for and none was free.
+    pub failures: u64,
+}
+
 /// A fixed number of equal slots.
 pub struct Pool {
     shared: NonNull<Shared>,
@@ -53,6 +66,7 @@ pub struct Pool {
     /// Frames that are taken before the next look at what came home.
     until_look: u32,
     look_every: u32,
+    failures: u64,
 }
 
 // SAFETY: the pool's parts are plain memory and atomics; nothing depends on the thread.
@@ -101,6 +115,7 @@ impl Pool {
             free: (0..config.slots).rev().collect(),
             until_look: 0,
             look_every: if slot_bytes > SMALL_BYTES { 0 } else { LOOK_EVERY },
+            failures: 0,
         }
     }
 
@@ -142,7 +157,9 @@ impl Pool {
     #[cold]
     fn collect_one(&mut self) -> Option<u32> {
         self.collect();
-        self.free.pop()
+        let index = self.free.pop();
+        self.failures += u64::from(index.is_none());
+        index
     }
 
     fn collect(&mut self) {
@@ -172,6 +189,12 @@ impl Pool {
     pub fn free(&mut self) -> usize {
         self.collect();
         self.free.len()
+    }
+
+    /// How it stands, with what came home meanwhile.
+    pub fn usage(&mut self) -> PoolUsage {
+        let (free, slots) = (self.free(), self.slots());
+        PoolUsage { slot_bytes: self.shared().slot_bytes, slots, free, failures: self.failures }
     }
 
     /// How many slots there are.

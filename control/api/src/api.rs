@@ -3,11 +3,12 @@
 use firelane_model::Model;
 
 use crate::{
-    AccountingInfo, AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo,
-    FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo,
-    LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PoolsInfo, ProgramReport,
-    Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport,
-    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats,
+    AccountingInfo, AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DestinationInfo,
+    DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo,
+    LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo,
+    PlanReply, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage,
+    StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, WireInfo,
+    WireStats,
 };
 
 /// Which of the two configurations is meant.
@@ -68,6 +69,10 @@ pub trait Api: Send + Sync {
     fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError>;
     /// The neighbours of the netstack `name`, and its own addresses beside them.
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError>;
+    /// The destinations of the netstack `name` whose paths carry less than their links.
+    fn destinations(&self, name: &str) -> Result<Vec<DestinationInfo>, ApiError>;
+    /// The memory of lanes.
+    fn memory(&self) -> Result<MemoryInfo, ApiError>;
     /// What the netstack `name` has counted, protocol by protocol.
     fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError>;
     /// The packet filter of the netstack `name`.

@@ -79,6 +79,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Patch, "/v1/netstacks/{name}/props", set_netstack_props),
     route(Method::Get, "/v1/netstacks/{name}/routes", routes),
     route(Method::Get, "/v1/netstacks/{name}/neighbours", neighbours),
+    route(Method::Get, "/v1/netstacks/{name}/destinations", ip::destinations),
     route(Method::Get, "/v1/netstacks/{name}/counters", counters),
     route(Method::Get, "/v1/netstacks/{name}/groups", groups),
     route(Method::Get, "/v1/netstacks/{name}/filter", rules::filter),
@@ -107,6 +108,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Post, paths::TRACE, trace),
     route(Method::Get, paths::STEPS, steps),
     route(Method::Get, paths::FPM, fpm),
+    route(Method::Get, paths::MEMORY, ip::memory),
 ];
 
 /// The interface as OpenAPI.
@@ -124,7 +126,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, iptuns, create_iptun, modify_iptun, delete_iptun,
         flow_props, set_flow_props, ifs, create_if, ip::enable_if, delete_if, if_props, set_if_props, addrs, create_addr, ip::modify_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
-        netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, accounting::accounting, accounting::change_accounting, drops, doctor, capture, trace, steps, history::link_usage, history::link_samples, history::flow_usage, history::flow_samples, rules::filter, rules::change_filter, rules::pools, rules::change_pools, rules::nat, rules::change_nat, rules::set_nat_limits, rules::nat_sessions, rules::flush_nat, fpm
+        netstack_props, set_netstack_props, routes, neighbours, ip::destinations, ip::memory, counters, groups, sockets, program, link_stats, flow_stats, accounting::accounting, accounting::change_accounting, drops, doctor, capture, trace, steps, history::link_usage, history::link_samples, history::flow_usage, history::flow_samples, rules::filter, rules::change_filter, rules::pools, rules::change_pools, rules::nat, rules::change_nat, rules::set_nat_limits, rules::nat_sessions, rules::flush_nat, fpm
     )
 )]
 pub(crate) struct Document;

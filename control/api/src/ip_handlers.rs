@@ -1,12 +1,12 @@
-//! The routes of what is in force of interfaces and addresses.
+//! The routes of what is in force of interfaces and addresses, of narrow paths and of memory.
 //!
 //! `handlers.rs` has the table of routes.
 
-use crate::dispatch::Call;
+use crate::dispatch::{Call, body};
 use crate::enabling::{EnableIf, ModifyAddr};
 use crate::error::Problem;
 use crate::handlers::{Reply, change};
-use crate::{Api, Change};
+use crate::{Api, Change, DestinationInfo, MemoryInfo};
 
 /// Takes an interface out of what is in force until the next start, or takes it from what that begins with.
 #[utoipa::path(patch, path = "/v1/ifs/{name}", request_body = EnableIf,
@@ -32,4 +32,20 @@ pub(crate) fn modify_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
         ModifyAddr::Up(up) => change(api, false, Change::MarkAddr(name, up)),
         ModifyAddr::UpTemporarily(up) => change(api, true, Change::MarkAddr(name, up)),
     }
+}
+
+/// The destinations of a netstack whose paths carry less than their links.
+#[utoipa::path(get, path = "/v1/netstacks/{name}/destinations",
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200, body = Vec<DestinationInfo>), (status = "4XX", body = Problem)))]
+pub(crate) fn destinations(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.destinations(call.name)?)
+}
+
+/// The memory of lanes: pools of frames, the storage of rings, tables.
+#[utoipa::path(get, path = "/v1/memory", responses((status = 200, body = MemoryInfo), (status = "4XX", body = Problem)))]
+pub(crate) fn memory(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.memory()?)
 }

@@ -37,6 +37,7 @@ mod if_props;
 mod ip_handlers;
 mod iptun;
 mod lease;
+mod memory;
 mod nat;
 mod openapi;
 pub mod paths;
@@ -75,6 +76,7 @@ pub use fpm::{FpmInfo, RefusedInfo};
 pub use lease::{
     Informed, LeaseAction, LeaseInfo, Leased, ResolverInfo, TellClient, informed_object, leased_object,
 };
+pub use memory::{MemoryInfo, PoolInfo, RingStorage, TableInfo};
 pub use nat::{ChangeNat, Flushed, NatChange, NatInfo, NatLimitInfo, NatRuleInfo, NatSession, NatTotals};
 pub use openapi::openapi_text;
 pub use pools::{ChangePools, PoolChange, PoolsInfo, forget_ended};
@@ -95,5 +97,5 @@ pub use view::{
     NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic,
     VnicInfo, device_speed,
 };
-pub use ways::{NeighbourInfo, RouteInfo};
+pub use ways::{DestinationInfo, NeighbourInfo, RouteInfo};
 pub use wires::{CreateWire, ModifyWire, WireCounts, WireInfo, WireStats, set_wire_prop};

@@ -57,6 +57,8 @@ pub const CAPTURE: &str = "/v1/capture";
 pub const TRACE: &str = "/v1/trace";
 /// What steps cost.
 pub const STEPS: &str = "/v1/steps";
+/// The memory of lanes.
+pub const MEMORY: &str = "/v1/memory";
 /// The routing daemons of netstacks.
 pub const FPM: &str = "/v1/fpm";
 /// This interface as OpenAPI 3.1.

@@ -11,8 +11,8 @@ use firelane_units::MacAddr;
 
 use crate::{
     AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest,
-    DeviceInfo, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats,
-    FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats,
+    DestinationInfo, DeviceInfo, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats,
+    FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats, MemoryInfo,
     NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport,
     Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status,
     StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample,
@@ -55,6 +55,10 @@ pub struct Stub {
     pub routes: Vec<RouteInfo>,
     /// What `neighbours` answers of every netstack.
     pub neighbours: Vec<NeighbourInfo>,
+    /// What `destinations` answers of every netstack.
+    pub destinations: Vec<DestinationInfo>,
+    /// What `memory` answers.
+    pub memory: MemoryInfo,
     /// What `counters` answers of every netstack.
     pub counters: Vec<ProtocolCounters>,
     /// What `groups` answers of every netstack.
@@ -93,6 +97,8 @@ impl Stub {
             devices: BTreeMap::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),
+            destinations: Vec::new(),
+            memory: MemoryInfo::default(),
             counters: Vec::new(),
             groups: Vec::new(),
             fpm: Vec::new(),
@@ -263,6 +269,15 @@ impl Api for Stub {
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
         self.snapshot(Which::Active, |it| it.netstack_props(name))?;
         Ok(self.neighbours.clone())
+    }
+
+    fn destinations(&self, name: &str) -> Result<Vec<DestinationInfo>, ApiError> {
+        self.snapshot(Which::Active, |it| it.netstack_props(name))?;
+        Ok(self.destinations.clone())
+    }
+
+    fn memory(&self) -> Result<MemoryInfo, ApiError> {
+        Ok(self.memory.clone())
     }
 
     fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError> {

@@ -1,4 +1,4 @@
-//! Routes and neighbours of a netstack, as its lanes have them.
+//! Routes, neighbours and narrow paths of a netstack, as its lanes have them.
 
 use std::net::IpAddr;
 
@@ -46,4 +46,16 @@ pub struct NeighbourInfo {
     pub mac: Option<String>,
     /// `incomplete`, `reachable`, `stale`, `delay` or `probe` (RFC 4861 §7.3.2); `local` of an address of our own.
     pub state: String,
+}
+
+/// A destination whose path carries less than its link.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DestinationInfo {
+    /// Which.
+    #[schema(value_type = String)]
+    pub address: IpAddr,
+    /// The longest packet that its path carries.
+    pub mtu: u16,
+    /// For how many seconds that is known.
+    pub age: u64,
 }

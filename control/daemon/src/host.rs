@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use firelane::{Engine, IpTables, SocketCursor};
 use firelane_api::{
     AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, Change,
-    ChangeRequest, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats,
-    FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession,
+    ChangeRequest, DestinationInfo, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats,
+    FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession,
     NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
     ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
     TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended,
@@ -35,7 +35,7 @@ use crate::resources::Returns;
 use crate::state::State;
 use crate::works::{Works, refused};
 use crate::{
-    calendar, capture, counted, doctor, filter, nat, netns, rebuild, resources, sockets, stats,
+    calendar, capture, counted, doctor, filter, memory, nat, netns, rebuild, resources, sockets, stats,
     trace, ways,
 };
 
@@ -664,6 +664,15 @@ impl Api for Host {
 
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
         self.ways(name).map(|(tables, names)| ways::neighbours(&tables, &names))
+    }
+
+    fn destinations(&self, name: &str) -> Result<Vec<DestinationInfo>, ApiError> {
+        self.ways(name).map(|(tables, _)| ways::destinations(&tables))
+    }
+
+    fn memory(&self) -> Result<MemoryInfo, ApiError> {
+        let engine = self.lock().works.engine.clone();
+        Ok(memory::info(&engine.memory()))
     }
 
     fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError> {

@@ -31,6 +31,7 @@ mod host;
 mod kernel;
 mod mac;
 mod memif;
+mod memory;
 mod nat;
 mod netlink;
 mod netns;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use firelane::{IpTables, Origin, Route, RouteConfig, RouteKind};
-use firelane_api::{NeighbourInfo, RouteInfo};
+use firelane_api::{DestinationInfo, NeighbourInfo, RouteInfo};
 use firelane_fpm::Whence;
 use firelane_units::{IpPrefix, LinkId, MacAddr};
 
@@ -69,6 +69,18 @@ fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
         metric: None,
         congestion_control: RouteConfig::congestion_of(it).map(|control| control.word().to_owned()),
     }
+}
+
+/// The destinations whose paths carry less than their links.
+pub(crate) fn destinations(tables: &IpTables) -> Vec<DestinationInfo> {
+    let info = |it: &firelane::KnownPath| DestinationInfo {
+        address: it.dst,
+        mtu: it.mtu.bytes(),
+        age: it.age.as_secs(),
+    };
+    let mut all: Vec<_> = tables.paths.iter().map(info).collect();
+    all.sort_by_key(|it| it.address);
+    all
 }
 
 /// Our own addresses and the neighbours, by interface and address.

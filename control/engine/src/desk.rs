@@ -4,6 +4,7 @@
 //! the lane answers between its other items and gives it back through its outlet, which finds the asker here.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use firelane_classify::Steering;
 use firelane_ip::{Address, Neighbour, Route};
 use firelane_lane::{Cursor, LaneMessage, Look, Question, SocketRow};
-use firelane_units::{LaneId, NetstackId};
+use firelane_units::{LaneId, Mtu, NetstackId};
 
 use crate::engine::Engine;
 use crate::error::ChangeError;
@@ -140,10 +141,23 @@ pub struct IpTables {
     pub routes: Vec<Route>,
     /// Its neighbours, in no order.
     pub neighbours: Vec<Neighbour>,
+    /// Destinations whose paths carry less than their link, in no order.
+    pub paths: Vec<KnownPath>,
+}
+
+/// A destination whose path carries less than its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnownPath {
+    /// Where to.
+    pub dst: IpAddr,
+    /// What the path carries.
+    pub mtu: Mtu,
+    /// For how long that is known.
+    pub age: Duration,
 }
 
 impl Engine {
-    /// A netstack's addresses, routes and neighbours, read from its home lane a few hundred at a time.
+    /// A netstack's addresses, routes, neighbours and narrow paths, read from its home lane a few hundred at a time.
     ///
     /// # Errors
     /// It does not exist, or its lane is out of service.
@@ -161,6 +175,12 @@ impl Engine {
                     tables.addresses.append(&mut look.addresses);
                     tables.routes.append(&mut look.routes);
                     tables.neighbours.append(&mut look.neighbours);
+                    let now = fabric.now();
+                    tables.paths.extend(look.paths.iter().map(|it| KnownPath {
+                        dst: it.dst,
+                        mtu: it.mtu,
+                        age: now.saturating_since(it.since),
+                    }));
                     told = (!look.is_done).then_some(look.told);
                 }
                 Err(error) => outcome = Err(error),

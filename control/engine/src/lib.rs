@@ -5,7 +5,7 @@
 //! netstacks, all changeable while traffic runs. The daemon is one user of it, any program another.
 //!
 //! What lives here is what lanes must not have: threads, CPU binding, the clock and waiting.
-//! - `engine.rs`, `registry.rs`, `snapshot.rs`: changes, checked and sent to every lane; counters read.
+//! - `engine.rs`, `registry.rs`, `snapshot.rs`, `memory.rs`: changes, checked and sent to every lane; counters and memory read.
 //! - `fabric.rs`, `worker.rs`, `bell.rs`: the lanes' squeues, their threads, how they sleep and are woken.
 //! - `sleepers.rs`: who waits for which socket; `poller.rs`: one who waits for many. `tcp_*.rs`, `udp_socket.rs`:
 //!   the sockets.
@@ -28,6 +28,7 @@ mod fabric;
 mod filter;
 mod interfaces;
 mod invented;
+mod memory;
 mod nat;
 mod netstack_config;
 mod netstacks;
@@ -58,12 +59,13 @@ mod worker;
 
 pub use capture::{Capture, CaptureOf};
 pub use cpus::CpuNews;
-pub use desk::{IpTables, SocketCursor, SocketPage};
+pub use desk::{IpTables, KnownPath, SocketCursor, SocketPage};
 pub use echo_socket::{Echo, EchoSocket};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
 pub use firelane_lane::Snapshot as LaneSnapshot;
 pub use invented::{BadPacket, InventedPacket};
+pub use memory::{EngineMemory, LaneMemory};
 pub use netstack_config::{NetstackConfig, PrivilegedPorts, SocketDefaults};
 pub use poller::{Event, Poller, Source};
 pub use programs::{

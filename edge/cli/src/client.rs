@@ -11,12 +11,12 @@ use std::time::Duration;
 use firelane_api::{
     AccountingInfo, AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeAccounting,
     ChangeFilter, ChangeNat, ChangePools, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun,
-    CreateVnic, CreateWire, DropInfo, EnableIf, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats,
-    Flushed, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyAddr,
-    ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply,
-    PoolsInfo, ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink,
-    RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest,
-    Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
+    CreateVnic, CreateWire, DestinationInfo, DropInfo, EnableIf, EtherstubInfo, FilterInfo, Finding,
+    FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats,
+    MemoryInfo, Method, ModifyAddr, ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession, NeighbourInfo,
+    NetstackInfo, PlanReply, PoolsInfo, ProgramReport, PropChange, Property, ProtocolCounters,
+    ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient,
+    TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
 };
 use firelane_model::{AddrObjName, LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
 use serde::Serialize;
@@ -464,6 +464,14 @@ impl Api for Client {
 
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
         self.get(&format!("{}/{name}/neighbours", paths::NETSTACKS), Which::Active)
+    }
+
+    fn destinations(&self, name: &str) -> Result<Vec<DestinationInfo>, ApiError> {
+        self.get(&format!("{}/{name}/destinations", paths::NETSTACKS), Which::Active)
+    }
+
+    fn memory(&self) -> Result<MemoryInfo, ApiError> {
+        self.get(paths::MEMORY, Which::Active)
     }
 
     fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError> {

@@ -6,17 +6,19 @@
 //! `FIRELANE_BLESS=1 cargo test -p firelane-cli` rewrites the expectations; the diff is then the review.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use firelane_api::{
-    ConnectionInfo, Counter, DeviceInfo, DeviceModes, DropInfo, FilterInfo, FlowStats, FpmInfo, GroupInfo,
-    Judged, LaneReceived, LinkStats, NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep,
-    ProgramInfo, ProgramReport, ProtocolCounters, RefusedInfo, RingStats, RouteInfo, RuleInfo, SeenInfo,
-    SocketInfo, SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample,
+    AddressState, ConnectionInfo, Counter, DestinationInfo, DeviceInfo, DeviceModes, DropInfo, FilterInfo,
+    FlowStats, FpmInfo, GroupInfo, Judged, LaneReceived, LeaseInfo, Leased, LinkStats, MemoryInfo, NatInfo,
+    NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep, PoolInfo, ProgramInfo, ProgramReport,
+    ProtocolCounters, RefusedInfo, ResolverInfo, RingStats, RingStorage, RouteInfo, RuleInfo, SeenInfo,
+    SocketInfo, SocketReport, StateInfo, StepInfo, Stub, TableInfo, TraceReport, Traffic, Usage, UsageSample,
     WireCounts, WireStats,
 };
 use firelane_cli::{Session, run};
-use firelane_model::Model;
+use firelane_model::{AddrObjName, Model};
 use proptest::prelude::*;
 
 const TWO_TENANTS: &str = include_str!("../../../examples/two-tenants.toml");
@@ -211,6 +213,11 @@ fn host(name: &str) -> Stub {
             members,
         };
         stub.groups = vec![group("239.1.2.3", 2), group("ff02::1:ff00:10", 1)];
+        let destination =
+            |address: &str, mtu, age| DestinationInfo { address: address.parse().unwrap(), mtu, age };
+        stub.destinations = vec![destination("192.0.2.7", 1400, 61), destination("2001:db8::7", 1280, 599)];
+        stub.memory = memory();
+        stub.leased = leased();
     }
     let met = |packets| RuleInfo { rule: "count in all".parse().unwrap(), packets, bytes: 64 * packets };
     stub.filtered = FilterInfo {
@@ -253,6 +260,69 @@ fn host(name: &str) -> Stub {
         .map(|(station, reason, frames)| DropInfo { station: station.into(), reason: reason.into(), frames })
         .into();
     stub
+}
+
+/// Two lanes, of which one has run out of large frames.
+fn memory() -> MemoryInfo {
+    let pool = |lane, pool: &str, [bytes, slots, used]: [u32; 3], failures| PoolInfo {
+        lane,
+        pool: pool.into(),
+        bytes,
+        slots: slots.into(),
+        used: used.into(),
+        free: (slots - used).into(),
+        failures,
+    };
+    let tables = |lane| TableInfo { lane, connections: 65_536, index: 16_384, timers: 8192, time_wait: 512 };
+    MemoryInfo {
+        pools: vec![
+            pool(0, "small", [2048, 8192, 12], 0),
+            pool(0, "large", [66_560, 1024, 1024], 31),
+            pool(1, "small", [2048, 8192, 0], 0),
+            pool(1, "large", [66_560, 1024, 0], 0),
+        ],
+        rings: [(15, 3), (20, 1)]
+            .map(|(shift, used)| RingStorage { bytes: 1 << shift, used, kept: 2, failures: 0 })
+            .to_vec(),
+        tables: vec![tables(0), tables(1)],
+    }
+}
+
+/// What clients have, once there are such address objects.
+fn leased() -> BTreeMap<AddrObjName, Leased> {
+    let leased = |prefix: Option<&str>, state, info: LeaseInfo| Leased {
+        state,
+        prefix: prefix.map(|it| it.parse().unwrap()),
+        deprecated: false,
+        resolvers: ResolverInfo {
+            name_servers: vec!["10.0.0.53".parse().unwrap()],
+            domains: vec!["lab.example".into()],
+        },
+        info,
+    };
+    let info = |state: &str, [sent, received, declined]: [u64; 3]| LeaseInfo {
+        state: state.into(),
+        sent,
+        received,
+        declined,
+        ..LeaseInfo::default()
+    };
+    let bound = LeaseInfo {
+        server: "10.0.0.1".parse().ok(),
+        began: Some(1_763_757_662),
+        renews: Some(1_763_759_462),
+        expires: Some(1_763_761_262),
+        ..info("BOUND", [4, 4, 1])
+    };
+    let forever = LeaseInfo { began: Some(1_763_757_662), ..info("BOUND", [2, 2, 0]) };
+    let asked = LeaseInfo { server: "10.0.0.1".parse().ok(), ..info("INFORMED", [1, 1, 0]) };
+    let all = [
+        ("web0/leased", leased(Some("10.0.0.77/24"), AddressState::Ok, bound)),
+        ("web1/leased", leased(Some("10.0.0.78/24"), AddressState::Ok, forever)),
+        ("web0/asked", leased(None, AddressState::Ok, asked)),
+        ("web0/mute", leased(None, AddressState::Ok, info("UNANSWERED", [4, 0, 0]))),
+    ];
+    all.map(|(name, it)| (name.parse().unwrap(), it)).into()
 }
 
 /// A frame that was followed to its end, and steps.

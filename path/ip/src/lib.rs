@@ -90,6 +90,7 @@ pub use iid::IidKind;
 pub use input::{Delivered, Input};
 pub use neighbour::{Neighbour, NeighbourState};
 pub use output::{Sent, Upper};
+pub use pmtu::NarrowPath;
 pub use refused::Refused;
 pub use resolvers::Resolvers;
 pub use route::{Origin, Primacy, Route, RouteKind, RouteTableError};

@@ -22,6 +22,17 @@ const PATHS_MAX: usize = 4096;
 /// RFC 1191 §7.1, table 7-1: what links have, for routers that do not say.
 const PLATEAUS: [u16; 9] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 576, 552];
 
+/// A destination with a lower MTU than its link's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NarrowPath {
+    /// Where to.
+    pub dst: IpAddr,
+    /// What its path carries.
+    pub mtu: Mtu,
+    /// Since when that is known.
+    pub since: Instant,
+}
+
 /// Paths with a lower MTU than their link's.
 #[derive(Debug)]
 pub(crate) struct Paths {
@@ -59,6 +70,15 @@ impl Paths {
         self.table.insert(dst, (mtu, until));
         self.ages.insert((until, dst));
         true
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NarrowPath> {
+        let path = |(dst, (mtu, until)): (&IpAddr, &(Mtu, Instant))| {
+            let since = Instant::ZERO + until.saturating_since(Instant::ZERO).saturating_sub(LIFETIME);
+            NarrowPath { dst: *dst, mtu: *mtu, since }
+        };
+        self.table.iter().map(path)
     }
 
     pub(crate) fn poll_at(&self) -> Option<Instant> {
@@ -134,6 +154,8 @@ mod tests {
         assert!(!paths.lower(Instant::ZERO, dst, mtu(1450), link));
         assert!(paths.lower(Instant::from_secs(60), dst, mtu(1300), link));
         assert_eq!(paths.mtu(dst, link), mtu(1300));
+        let known = NarrowPath { dst, mtu: mtu(1300), since: Instant::from_secs(60) };
+        assert_eq!(Vec::from_iter(paths.iter()), [known]);
         assert!(!paths.on_timer(Instant::from_secs(659)));
         assert!(paths.on_timer(Instant::from_secs(660)));
         assert_eq!((paths.mtu(dst, link), paths.poll_at()), (link, None));

@@ -23,7 +23,7 @@ use crate::icmp_limit::{Bucket, IcmpLimit};
 use crate::ident::Identifications;
 use crate::interface::Interfaces;
 use crate::neighbour::{Due, Evidence, Neighbour, Neighbours};
-use crate::pmtu::Paths;
+use crate::pmtu::{NarrowPath, Paths};
 use crate::random::{Keyed, Random};
 use crate::reassembly::Reassembly;
 use crate::recent_ways::RecentWays;
@@ -474,6 +474,11 @@ impl Ip {
     /// The routes, in no order.
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
         self.routes.iter().chain(self.sourced.iter())
+    }
+
+    /// The destinations whose paths carry less than their link does, in no order.
+    pub fn narrow_paths(&self) -> impl Iterator<Item = NarrowPath> {
+        self.paths.iter()
     }
 
     /// The neighbours, in no order.

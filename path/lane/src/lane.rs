@@ -6,7 +6,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use firelane_filter::FilterCounts;
-use firelane_frame::{Arrival, Chain, Driver};
+use firelane_frame::{Arrival, Chain, Driver, PoolUsage, Pools};
 use firelane_ip::Membership;
 use firelane_nat::{NatCounts, NatRow};
 use firelane_socket::ConnRef;
@@ -15,7 +15,7 @@ use firelane_units::{DropReason, Instant, LaneId, LinkId, Mtu, NetstackId, Socke
 use crate::common::Common;
 use crate::config::LaneConfig;
 use crate::control::Refusal;
-use crate::counters::Snapshot;
+use crate::counters::{Snapshot, TableMemory};
 use crate::links::Links;
 use crate::message::{Control, Frames, LaneMessage, PortUser, Stage, StreamOptions};
 use crate::netstack_counters::NetstackCounters;
@@ -463,6 +463,17 @@ impl<D: Driver> Lane<D> {
     /// The groups that a netstack listens to; every lane knows all of them.
     pub fn memberships(&self, id: NetstackId) -> Vec<Membership> {
         self.stacks.memberships(id)
+    }
+
+    /// How its pools of frames stand, the small one first.
+    pub fn pool_usage(&mut self) -> [PoolUsage; 2] {
+        let Pools { small, large } = &mut self.common.pools;
+        [small.usage(), large.usage()]
+    }
+
+    /// What its tables take.
+    pub fn table_memory(&self) -> TableMemory {
+        self.stacks.memory()
     }
 
     /// Everything that can be read, at this moment.

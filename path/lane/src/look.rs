@@ -3,7 +3,7 @@
 //! Routes, addresses and neighbours are the same in every lane of a netstack, so one lane is asked: the home lane, which
 //! speaks ARP and neighbour discovery. It copies a bounded number of each at a time into storage that the asker brought.
 
-use firelane_ip::{Address, Neighbour, Route};
+use firelane_ip::{Address, NarrowPath, Neighbour, Route};
 use firelane_units::NetstackId;
 
 /// How many of each one answer holds.
@@ -26,14 +26,16 @@ pub struct Look {
     pub routes: Vec<Route>,
     /// Neighbours.
     pub neighbours: Vec<Neighbour>,
+    /// Destinations whose paths carry less than their link.
+    pub paths: Vec<NarrowPath>,
 }
 
 impl Look {
     /// A question that begins after `told` of each.
     pub fn new(ticket: u64, netstack: NetstackId, told: usize) -> Self {
         let (addresses, routes) = (Vec::with_capacity(EACH), Vec::with_capacity(EACH));
-        let neighbours = Vec::with_capacity(EACH);
-        Self { ticket, netstack, told, is_done: false, addresses, routes, neighbours }
+        let (neighbours, paths) = (Vec::with_capacity(EACH), Vec::new());
+        Self { ticket, netstack, told, is_done: false, addresses, routes, neighbours, paths }
     }
 
     /// Takes the next of each, and notes whether more are left.
@@ -41,7 +43,9 @@ impl Look {
         self.addresses.extend(ip.addresses().skip(self.told).take(EACH).cloned());
         self.routes.extend(ip.routes().skip(self.told).take(EACH).copied());
         self.neighbours.extend(ip.neighbours().skip(self.told).take(EACH));
-        let most = self.addresses.len().max(self.routes.len()).max(self.neighbours.len());
+        self.paths.extend(ip.narrow_paths().skip(self.told).take(EACH));
+        let lens = [self.addresses.len(), self.routes.len(), self.neighbours.len(), self.paths.len()];
+        let most = lens.into_iter().max().unwrap_or(0);
         self.is_done = most < EACH;
         self.told += EACH;
     }

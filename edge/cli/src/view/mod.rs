@@ -5,6 +5,8 @@
 
 pub(crate) mod connstat;
 mod counters;
+mod dhcp;
+mod memory;
 pub(crate) mod netstat;
 mod stamp;
 mod tables;

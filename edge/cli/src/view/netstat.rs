@@ -10,7 +10,7 @@ use firelane_model::NetstackName;
 
 use super::counters::{Shown, Watched};
 use super::stamp::Stamp;
-use super::{JsonList, counters, each_page, tables};
+use super::{JsonList, counters, dhcp, each_page, memory, tables};
 use crate::common::Call;
 use crate::getopt::{self, Opt, OptError, flag, value};
 use crate::session::{Failure, Session, die};
@@ -18,7 +18,10 @@ use crate::session::{Failure, Session, die};
 const USAGE: &str = "netstat [-anuv] [-f inet|inet6] [-P tcp|udp] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
                      \x20      netstat -r|-p|-g|-i [-n] [-f inet|inet6] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
                      \x20      netstat -s [-f inet|inet6] [-P protocol] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
-                     \x20      netstat -I link [-T d|u] [-j] [interval [count]]";
+                     \x20      netstat -d|-M [-f inet|inet6] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
+                     \x20      netstat -D [-I interface] [-f inet|inet6] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
+                     \x20      netstat -I link [-T d|u] [-j] [interval [count]]\n\
+                     \x20      netstat -m [-T d|u] [-j] [interval [count]]";
 
 const OPTIONS: &[Opt] = &[
     flag('a', "all"),
@@ -30,6 +33,11 @@ const OPTIONS: &[Opt] = &[
     flag('g', "groups"),
     flag('s', "statistics"),
     flag('i', "interfaces"),
+    flag('d', "destinations"),
+    flag('m', "memory"),
+    flag('D', "dhcp"),
+    flag('M', "multicast"),
+    flag('R', "labels"),
     value('I', "link"),
     value('f', "family"),
     value('P', "protocol"),
@@ -64,13 +72,31 @@ enum Report {
     Table(Other),
     Counters(Shown),
     Link(Watched),
+    /// Of one interface, or of all.
+    Dhcp(Option<String>),
+    Memory,
 }
 
 impl Report {
     fn of(call: &Call<'_>) -> Result<Self, Failure> {
-        let others = ['r', 'p', 'g', 'i', 's', 'I'];
-        if others.into_iter().filter(|letter| call.args.has(*letter)).count() > 1 {
+        if call.args.has('R') {
+            return Err(die(
+                "-R: there are no labels here (Trusted Extensions): who may use a netstack is said of its programs",
+            ));
+        }
+        let others = ['r', 'p', 'g', 'i', 's', 'd', 'm', 'D', 'M'];
+        // -I names the interface of -D, and is a report of its own without it.
+        let is_link = call.args.has('I') && !call.args.has('D');
+        let reports = others.into_iter().filter(|letter| call.args.has(*letter)).count();
+        if reports + usize::from(is_link) > 1 {
             return Err(call.misused());
+        }
+        if call.args.has('m') {
+            return Ok(Self::Memory);
+        }
+        if call.args.has('D') {
+            families(call)?;
+            return Ok(Self::Dhcp(call.args.value('I').map(str::to_owned)));
         }
         if let Some(link) = call.args.value('I') {
             return Ok(Self::Link(Watched::new(link)));
@@ -88,6 +114,11 @@ impl Report {
             Self::Sockets(filter) if is_json => json(session, filter),
             Self::Sockets(filter) => sockets(session, filter),
             Self::Link(watched) => watched.show(session, is_json),
+            Self::Memory => memory::show(session, is_json),
+            Self::Dhcp(interface) => {
+                let names = tables::netstacks(session, call.args.value('N'))?;
+                dhcp::show(session, &names, families(call)?, interface.as_deref(), is_json)
+            }
             Self::Table(table) => {
                 let names = tables::netstacks(session, call.args.value('N'))?;
                 table(session, &names, families(call)?, is_json)
@@ -114,8 +145,14 @@ fn families(call: &Call<'_>) -> Result<&'static [bool], Failure> {
 type Other = fn(&mut Session<'_>, &[NetstackName], &[bool], bool) -> Result<(), Failure>;
 
 fn other_table(call: &Call<'_>) -> Option<Other> {
-    let all: [(char, Other); 4] =
-        [('r', tables::routes), ('p', tables::neighbours), ('g', tables::groups), ('i', tables::interfaces)];
+    let all: [(char, Other); 6] = [
+        ('r', tables::routes),
+        ('p', tables::neighbours),
+        ('g', tables::groups),
+        ('i', tables::interfaces),
+        ('d', tables::destinations),
+        ('M', tables::multicast),
+    ];
     all.into_iter().find(|(letter, _)| call.args.has(*letter)).map(|(_, table)| table)
 }
 

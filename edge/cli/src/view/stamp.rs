@@ -45,7 +45,7 @@ impl Stamp {
 }
 
 /// `2026-11-21T20:41:02Z`: date(1)'s words depend on the language, and programs read this.
-fn utc(seconds: u64) -> String {
+pub(super) fn utc(seconds: u64) -> String {
     let (days, clock) = (seconds / 86_400, seconds % 86_400);
     // Howard Hinnant's civil_from_days: years begin in March, so a leap day ends one.
     let days = days + 719_468;

@@ -1,6 +1,7 @@
-//! The other tables of `netstat`: routes (`-r`), neighbours (`-p`), groups (`-g`) and interfaces (`-i`).
+//! The other tables of `netstat`: routes (`-r`), neighbours (`-p`), groups (`-g`), interfaces (`-i`), destinations (`-d`) and
+//! multicast forwarding (`-M`).
 
-use firelane_api::{GroupInfo, IfInfo, NeighbourInfo, RouteInfo, Traffic, Which};
+use firelane_api::{DestinationInfo, GroupInfo, IfInfo, NeighbourInfo, RouteInfo, Traffic, Which};
 use firelane_model::NetstackName;
 use serde::Serialize;
 
@@ -180,6 +181,51 @@ fn groups_head(is_v6: bool) -> String {
 fn group(GroupInfo { interface, group, members }: &GroupInfo) -> String {
     let width = if group.is_ipv6() { 27 } else { 20 };
     format!("{interface:<9} {:<width$} {members:>6}", group.to_string())
+}
+
+/// `-d`
+pub(super) fn destinations(
+    session: &mut Session<'_>,
+    netstacks: &[NetstackName],
+    families: &[bool],
+    json: bool,
+) -> Result<(), Failure> {
+    let is_v6 = |it: &DestinationInfo| it.address.is_ipv6();
+    let table = Listing { name: "destinations", is_v6, head: destinations_head, line: destination_line };
+    table.show(session, netstacks, families, json, |session, name| Ok(session.api.destinations(name)?))
+}
+
+fn destinations_head(is_v6: bool) -> String {
+    let (version, width) = if is_v6 { (6, 27) } else { (4, 20) };
+    let names = format!("{:<width$} {:>6} {:>5} Flags", "Address", "PMTU", "Age");
+    format!("\nDestination Cache Entries: IPv{version}\n{names}\n{}", rules(&[width, 6, 5, 5]))
+}
+
+/// Flags: P its path's MTU is known, which is why it is here.
+fn destination_line(DestinationInfo { address, mtu, age }: &DestinationInfo) -> String {
+    let width = if address.is_ipv6() { 27 } else { 20 };
+    format!("{:<width$} {mtu:>6} {age:>5} P", address.to_string())
+}
+
+/// The tables of a router of multicast: a netstack forwards none, so that they are as the original's are without a routing
+/// daemon.
+#[derive(Serialize)]
+struct Multicast {
+    interfaces: [(); 0],
+    cache: [(); 0],
+}
+
+/// `-M`
+pub(super) fn multicast(
+    session: &mut Session<'_>,
+    _: &[NetstackName],
+    _: &[bool],
+    json: bool,
+) -> Result<(), Failure> {
+    if json {
+        return session.json("multicast", &Multicast { interfaces: [], cache: [] }, false);
+    }
+    Ok(writeln!(session.out, "\nVirtual Interface Table is empty\n\nMulticast Forwarding Cache is empty")?)
 }
 
 /// An interface with its addresses and its link's counters.
