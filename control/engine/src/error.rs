@@ -129,7 +129,7 @@ impl fmt::Display for ChangeError {
                 write!(f, "its device sends by all its {all} rings, and cannot be told otherwise")
             }
             Self::Spread(error) => {
-                write!(f, "no program could be loaded that tells its device by which rings to send: {error}")
+                write!(f, "its device could not be told by which rings to send: {error}")
             }
             Self::NoLane(cpu) => write!(f, "no lane is left for CPU {cpu}"),
             Self::FixedLanes { own, asked } => write!(

@@ -8,7 +8,7 @@ use firelane_driver_afxdp::AfXdpQueue;
 use firelane_driver_memif::MemifQueue;
 use firelane_driver_memory::End;
 use firelane_driver_packet::PacketSocket;
-use firelane_driver_tap::{Spreader, TapQueue};
+use firelane_driver_tap::TapQueue;
 use firelane_frame::{Capabilities, Chain, Driver, Pools, Weight};
 use firelane_units::{DropCounters, FlowId, Instant};
 
@@ -29,12 +29,32 @@ pub enum Queue {
     AfXdp(Box<AfXdpQueue>),
 }
 
+/// What tells a device by how many of its rings it is to send.
+#[derive(Debug)]
+pub(crate) enum Spreader {
+    /// A TAP, by a program.
+    Tap(firelane_driver_tap::Spreader),
+    /// A NIC, by its own table.
+    AfXdp(firelane_driver_afxdp::Spreader),
+}
+
+impl Spreader {
+    /// By the first `rings` from now on; without a number by all.
+    pub(crate) fn spread(&self, rings: Option<u16>) -> io::Result<()> {
+        match self {
+            Self::Tap(it) => it.spread(rings),
+            Self::AfXdp(it) => it.spread(rings),
+        }
+    }
+}
+
 impl Queue {
     /// What tells the device by how many of its rings it is to send, if it can be told.
     pub(crate) fn spreader(&self) -> Option<io::Result<Spreader>> {
         match self {
-            Self::Tap(queue) => Some(queue.device().spreader()),
-            Self::Memory(_) | Self::Packet(_) | Self::Memif(_) | Self::AfXdp(_) => None,
+            Self::Tap(queue) => Some(queue.device().spreader().map(Spreader::Tap)),
+            Self::AfXdp(queue) => queue.spreader().map(|it| it.map(Spreader::AfXdp)),
+            Self::Memory(_) | Self::Packet(_) | Self::Memif(_) => None,
         }
     }
 

@@ -6,6 +6,7 @@
 //!
 //! - `program.rs`: instructions as values, and the program. `bpf.rs`: maps, loading, attaching.
 //! - `socket.rs`: one socket with its four rings. `queue.rs`: sockets as a [`firelane_frame::Driver`].
+//! - `spread.rs`: by how many of its rings a NIC sends.
 //! - `partial.rs`: checksums that a sender on this host left open. `interface.rs`: what is known of an interface.
 //!   `settings.rs`: what it and the other end of its cable could do.
 //! - `sys.rs`: system calls and shared rings, the only unsafe code.
@@ -19,6 +20,7 @@ mod program;
 mod queue;
 mod settings;
 mod socket;
+mod spread;
 mod sys;
 
 pub use error::{AfXdpError, Refused};
@@ -26,3 +28,4 @@ pub use interface::{Probe, probe};
 pub use open::{AfXdpConfig, Attached, Claim, Mode, Wish, open};
 pub use queue::AfXdpQueue;
 pub use settings::{LinkModes, LinkSettings, LinkSpeed, PauseFrames, link_settings};
+pub use spread::Spreader;

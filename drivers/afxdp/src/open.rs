@@ -146,7 +146,12 @@ pub fn open(name: &str, config: &AfXdpConfig) -> Result<(Vec<AfXdpQueue>, Attach
             Ok((attachment, sockets)) => {
                 let queues = interface.queues;
                 let notes = interface.keep_tags().into_iter().collect();
-                let made = AfXdpQueue::share_out(sockets, Arc::new(attachment), config, interface.is_virtual);
+                let made = AfXdpQueue::share_out(
+                    sockets,
+                    Arc::new(attachment),
+                    config,
+                    (interface.index, interface.is_virtual),
+                );
                 let made =
                     made.map_err(|error| AfXdpError::Refused(name.to_owned(), vec![(mode.word(), error)]))?;
                 return Ok((made, Attached { mode, queues, refused, notes }));

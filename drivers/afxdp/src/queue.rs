@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::error::Refused;
 use crate::open::{AfXdpConfig, Attachment};
 use crate::socket::{Limits, Socket};
+use crate::spread::{Dealing, Nic, Spreader};
 
 /// A chain from which on it is worth two system calls to be woken for none of its frames.
 const UNWATCHED_CHAIN: usize = 8;
@@ -37,6 +38,8 @@ pub struct AfXdpQueue {
     /// Whose turn it is.
     next: usize,
     _attachment: Arc<Attachment>,
+    /// By which queues of the NIC frames come.
+    dealing: Arc<Dealing<Nic>>,
 }
 
 impl AfXdpQueue {
@@ -45,10 +48,13 @@ impl AfXdpQueue {
         sockets: Vec<Socket>,
         attachment: Arc<Attachment>,
         config: &AfXdpConfig,
-        is_virtual: bool,
+        (index, is_virtual): (u32, bool),
     ) -> Result<Vec<Self>, Refused> {
         let failed = |error| Refused::of("epoll", error);
         let count = usize::from(config.queues).min(sockets.len());
+        let nic =
+            Nic::of(index).map_err(|error| Refused::System("a socket to ask the interface by", error))?;
+        let dealing = Arc::new(Dealing::new(nic, sockets.len() as u32, count as u16));
         let mut dealt: Vec<Vec<Socket>> = (0..count).map(|_| Vec::new()).collect();
         for (nth, socket) in sockets.into_iter().enumerate() {
             dealt[nth % count].push(socket);
@@ -66,12 +72,18 @@ impl AfXdpQueue {
                 busy_poll: config.busy_poll,
                 next: 0,
                 _attachment: Arc::clone(&attachment),
+                dealing: Arc::clone(&dealing),
             };
             // A set that takes them now takes them ever after.
             queue.watch().map_err(failed)?;
             Ok(queue)
         };
         dealt.into_iter().zip(0..).map(make).collect()
+    }
+
+    /// What tells the NIC by how many of its rings to send, if it can be told; an error if it could not be asked.
+    pub fn spreader(&self) -> Option<std::io::Result<Spreader>> {
+        Spreader::of(&self.dealing)
     }
 
     /// Puts the sockets into the set.

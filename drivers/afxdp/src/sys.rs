@@ -319,13 +319,36 @@ pub(crate) fn ethtool(
     name: &str,
     words: &mut [u32; ETHTOOL_WORDS],
 ) -> Result<(), Errno> {
+    // SAFETY: these commands' structures are no longer than the words.
+    unsafe { ask_ethtool(socket, name, words) }
+}
+
+/// Asks for the table of queues by which an interface deals out what it receives, or sets it: `ETHTOOL_GRXFHINDIR` and
+/// `ETHTOOL_SRXFHINDIR`. Answers how many places the interface's has; a question without any asks for that alone.
+pub(crate) fn queue_table(
+    socket: BorrowedFd<'_>,
+    name: &str,
+    command: u32,
+    table: &mut [u32],
+) -> Result<u32, Errno> {
+    let mut words = vec![command, table.len() as u32];
+    words.extend_from_slice(table);
+    // SAFETY: both commands read and write as many places as the second word says, and two words before them.
+    unsafe { ask_ethtool(socket, name, &mut words)? };
+    table.copy_from_slice(&words[2..]);
+    Ok(words[1])
+}
+
+/// # Safety
+/// The command, which is the first word, reads and writes no more than the words.
+unsafe fn ask_ethtool(socket: BorrowedFd<'_>, name: &str, words: &mut [u32]) -> Result<(), Errno> {
     // SAFETY: `ifreq` is plain old data for which all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
         *to = from.cast_signed();
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    // SAFETY: SIOCETHTOOL reads the request and, for these commands, reads or writes at most the words that it points to.
+    // SAFETY: SIOCETHTOOL reads the request and reads or writes at most the words that it points to, as the caller says.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, ptr::from_mut(&mut request)) };
     if result < 0 { Err(last_error()) } else { Ok(()) }
 }

@@ -340,6 +340,8 @@ fn several_queues_share_one_memory() {
     drop(port);
     let (queues, attached) = open("near", &config).unwrap();
     assert_eq!((queues.len(), attached.queues), (2, 3));
+    // The sender's end of a veth chooses the queue, and no program may choose another.
+    assert!(queues.iter().all(|queue| queue.spreader().is_none()));
     let mut ports: Vec<_> = queues.into_iter().map(|queue| Port::new(queue, attached.mode)).collect();
     let socket = UdpSocket::bind("10.9.0.2:9").unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
