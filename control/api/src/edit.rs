@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use firelane_model::{
-    AddrObjName, Address, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE, NetstackName,
-    Over, Transport, Vnic, VnicUser,
+    AddrObjName, Address, FactorySlot, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE,
+    NetstackName, Over, Transport, Vnic, VnicUser,
 };
 
 use firelane_units::VlanId;
@@ -154,6 +154,9 @@ fn create_vnic(model: &mut Model, name: &LinkName, vnic: &Vnic) -> Result<(), Ap
         return Err(ApiError::new(Status::BadMtu, "mtu", mtu, allowed));
     }
     let taken = |(_, other): (&LinkName, &Vnic)| other.mac == vnic.mac && other.vlan == vnic.vlan;
+    if let Mac::Factory(slot) = vnic.mac {
+        has_slot(model, over, slot)?;
+    }
     if let Mac::Fixed(mac) = vnic.mac
         && model.vnics_over(over.as_str()).any(taken)
     {
@@ -161,6 +164,18 @@ fn create_vnic(model: &mut Model, name: &LinkName, vnic: &Vnic) -> Result<(), Ap
     }
     model.vnics.insert(name.clone(), vnic.clone());
     has_device(&model.validate())
+}
+
+/// What the device offers is known to the host alone; whether there is one that could, and who has the slot, to the model.
+fn has_slot(model: &Model, over: &LinkName, slot: Option<FactorySlot>) -> Result<(), ApiError> {
+    if !model.has_factory(over.as_str()) {
+        return Err(Status::NoFactoryMac.into());
+    }
+    let is_same = |(_, other): (&LinkName, &Vnic)| other.mac == Mac::Factory(slot);
+    match slot.is_some() && model.vnics_over(over.as_str()).any(is_same) {
+        true => Err(Status::FactoryMacUsed.into()),
+        false => Ok(()),
+    }
 }
 
 /// The VNIC is taken out and made again with what changes, so that it is checked as a new one is.
@@ -251,6 +266,15 @@ fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) ->
     }
     // An MTU is bounded from below by what rests on the link, and from above by what it rests on.
     let faults = model.validate();
+    if let Some(Mac::Factory(slot)) = model.vnics.get(name).map(|vnic| vnic.mac)
+        && faults.iter().any(|fault| fault.field.ends_with(".mac"))
+    {
+        let over = model.vnics[name].over.link();
+        let has_factory = over.is_some_and(|over| model.has_factory(over.as_str()));
+        let status = if has_factory { Status::FactoryMacUsed } else { Status::NoFactoryMac };
+        let value = slot.map_or_else(|| "factory".to_owned(), |it| format!("factory/{it}"));
+        return Err(ApiError::new(status, "mac-address", value, ""));
+    }
     if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".mac")) {
         return Err(ApiError::new(Status::MacInUse, "mac-address", &fault.value, ""));
     }

@@ -29,6 +29,7 @@ mod dispatch;
 mod edit;
 mod enabling;
 mod error;
+mod factory;
 mod filter;
 mod fpm;
 mod handlers;
@@ -71,6 +72,7 @@ pub use counters::{Counter, GroupInfo, ProtocolCounters};
 pub use dispatch::{Method, Request, Response, dispatch};
 pub use enabling::{EnableIf, ModifyAddr};
 pub use error::ApiError;
+pub use factory::{FactorySlotInfo, slot_of};
 pub use filter::{ChangeFilter, FilterChange, FilterInfo, Judged, RuleDirection, RuleInfo, StateInfo};
 pub use fpm::{FpmInfo, RefusedInfo};
 pub use lease::{

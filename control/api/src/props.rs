@@ -325,7 +325,7 @@ fn of_vnic(
     let Guard { kinds, allowed_ips, allowed_cids } = &vnic.guard;
     let mac = match vnic.mac {
         Mac::Fixed(mac) => Some(mac),
-        Mac::Auto | Mac::Random | Mac::Prefixed(_) => mac,
+        Mac::Auto | Mac::Random | Mac::Prefixed(_) | Mac::Factory(_) => mac,
     };
     let vid = vnic.vlan.map_or(0, VlanId::id).to_string();
     let has_device = vnic.tap().is_some() || vnic.memif().is_some();

@@ -69,6 +69,14 @@ statuses! {
     TryAgain = "try again later", 503;
     /// Another link has the address.
     MacInUse = "MAC address is already in use", 409;
+    /// A virtual function of the link's device has the address.
+    MacReserved = "MAC address reserved for use by underlying data-link", 409;
+    /// The link's device has no such slot.
+    FactorySlotInvalid = "invalid factory MAC address slot", 400;
+    /// Somebody has the address of the slot.
+    FactoryMacUsed = "factory MAC address slot already used", 409;
+    /// And of all others.
+    AllFactoryMacsUsed = "all factory MAC address slots are in use", 409;
     /// The link has no factory addresses to choose from.
     NoFactoryMac = "factory MAC address slots not supported", 501;
     /// The system has no such CPU.

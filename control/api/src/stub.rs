@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use firelane_model::{AddrObjName, LinkName, Model, automatic_mac};
+use firelane_model::{AddrObjName, FactoryMac, LinkName, Mac, Model, automatic_mac};
 use firelane_units::MacAddr;
 
 use crate::{
     AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest,
-    DestinationInfo, DeviceInfo, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats,
-    FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats, MemoryInfo,
-    NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport,
-    Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status,
-    StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample,
-    VnicInfo, Which, WireInfo, WireStats, informed_object, leased_object,
+    DestinationInfo, DeviceInfo, DropInfo, EtherstubInfo, FactorySlotInfo, Facts, FilterInfo, Finding,
+    FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo, LinkState,
+    LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo,
+    ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage,
+    Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest,
+    UsageSample, VnicInfo, Which, WireInfo, WireStats, informed_object, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -120,10 +120,25 @@ impl Stub {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What a link's device has from its factory.
+    fn slots(&self, name: &LinkName) -> Vec<FactoryMac> {
+        let known = self.devices.get(name).map(|it| it.factory.as_slice()).unwrap_or_default();
+        known.iter().filter_map(FactorySlotInfo::mac).collect()
+    }
+
+    /// The address of a VNIC: a factory's, or as the model chooses.
+    fn mac_of(&self, model: &Model, name: &LinkName) -> MacAddr {
+        let vnic = model.vnics.get(name);
+        let over = vnic.and_then(|vnic| vnic.over.link());
+        let slots = over.map(|over| self.slots(over)).unwrap_or_default();
+        let its = slots.iter().find(|it| vnic.is_some_and(|vnic| vnic.mac == Mac::Factory(Some(it.slot))));
+        its.map_or_else(|| automatic_mac(name, 0, 0), |it| it.mac)
+    }
+
     fn snapshot<T>(&self, which: Which, view: impl FnOnce(Snapshot<'_>) -> T) -> T {
         let store = self.lock();
         let facts: &dyn Facts = match which {
-            Which::Active => &Running { leased: &self.leased, devices: &self.devices },
+            Which::Active => &Running { stub: self, model: &store.active },
             Which::Persistent => &Stored,
         };
         view(Snapshot { model: store.model(which), persistent: &store.persistent, facts })
@@ -131,8 +146,8 @@ impl Stub {
 }
 
 struct Running<'a> {
-    leased: &'a BTreeMap<AddrObjName, Leased>,
-    devices: &'a BTreeMap<LinkName, DeviceInfo>,
+    stub: &'a Stub,
+    model: &'a Model,
 }
 
 impl Facts for Running<'_> {
@@ -141,11 +156,11 @@ impl Facts for Running<'_> {
     }
 
     fn mac(&self, name: &LinkName) -> Option<MacAddr> {
-        Some(automatic_mac(name, 0, 0))
+        Some(self.stub.mac_of(self.model, name))
     }
 
     fn device(&self, name: &LinkName) -> Option<DeviceInfo> {
-        self.devices.get(name).cloned()
+        self.stub.devices.get(name).cloned()
     }
 
     fn address_state(&self, _: &AddrObjName) -> AddressState {
@@ -153,7 +168,7 @@ impl Facts for Running<'_> {
     }
 
     fn leased(&self, name: &AddrObjName) -> Option<Leased> {
-        self.leased.get(name).cloned()
+        self.stub.leased.get(name).cloned()
     }
 }
 
@@ -179,13 +194,15 @@ impl Api for Stub {
     }
 
     fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
-        let next = self.lock().replaced(wanted, true)?;
+        let mut next = self.lock().replaced(wanted, true)?;
+        next.settle(&self.lock().active, &|name, _| self.slots(name))?;
         Ok(PlanReply { steps: (self.planner)(&next.active, &self.lock().active) })
     }
 
     fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
         let mut store = self.lock();
-        let next = store.replaced(wanted, temporary)?;
+        let mut next = store.replaced(wanted, temporary)?;
+        next.settle(&store.active, &|name, _| self.slots(name))?;
         let steps = (self.planner)(&next.active, &store.active);
         *store = next;
         Ok(PlanReply { steps })
@@ -193,7 +210,9 @@ impl Api for Stub {
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
         let mut store = self.lock();
-        *store = store.changed(&request.clone().at(NOW))?;
+        let mut next = store.changed(&request.clone().at(NOW))?;
+        next.settle(&store.active, &|name, _| self.slots(name))?;
+        *store = next;
         Ok(())
     }
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    AddrProperty, ApiError, LeaseInfo, Leased, ResolverInfo, Status, WireInfo, addr_props, if_props, props,
-    protocol_props,
+    AddrProperty, ApiError, FactorySlotInfo, LeaseInfo, Leased, ResolverInfo, Status, WireInfo, addr_props,
+    if_props, props, protocol_props,
 };
 use crate::{LaneReceived, RingStats};
 
@@ -116,6 +116,9 @@ pub struct DeviceInfo {
     /// Its own Ethernet address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub macaddress: Option<String>,
+    /// The addresses that it has from its factory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub factory: Vec<FactorySlotInfo>,
     /// How many rings it has.
     pub rings: u16,
     /// Those by which frames are received.
@@ -175,7 +178,7 @@ pub struct VnicInfo {
     /// Its Ethernet address; absent if it is not active and Firelane chooses the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub macaddress: Option<String>,
-    /// `random` or `fixed`.
+    /// `random`, `fixed`, or `factory, slot` with its number.
     pub macaddrtype: String,
     /// Its VLAN; 0 if none.
     pub vid: u16,
@@ -617,6 +620,16 @@ pub struct Snapshot<'a> {
     pub facts: &'a dyn Facts,
 }
 
+/// How a VNIC came by its address, in the original's words.
+fn type_of(mac: Mac) -> String {
+    match mac {
+        Mac::Fixed(_) => "fixed".to_owned(),
+        Mac::Factory(None) => "factory".to_owned(),
+        Mac::Factory(Some(slot)) => format!("factory, slot {slot}"),
+        Mac::Auto | Mac::Random | Mac::Prefixed(_) => "random".to_owned(),
+    }
+}
+
 impl Snapshot<'_> {
     /// Links of every class.
     pub fn links(&self) -> Vec<LinkInfo> {
@@ -662,7 +675,7 @@ impl Snapshot<'_> {
             let over = vnic.over.link()?.clone();
             let fixed = match vnic.mac {
                 Mac::Fixed(mac) => Some(mac),
-                Mac::Auto | Mac::Random | Mac::Prefixed(_) => None,
+                Mac::Auto | Mac::Random | Mac::Prefixed(_) | Mac::Factory(_) => None,
             };
             let (netstack, tap) = match &vnic.user {
                 VnicUser::Netstack(netstack) => (Some(netstack.clone()), None),
@@ -674,7 +687,7 @@ impl Snapshot<'_> {
                 over,
                 speed: self.speed(name),
                 macaddress: fixed.or_else(|| self.facts.mac(name)).map(|mac| mac.to_string()),
-                macaddrtype: if fixed.is_some() { "fixed" } else { "random" }.to_owned(),
+                macaddrtype: type_of(vnic.mac),
                 vid: vnic.vlan.map_or(0, firelane_units::VlanId::id),
                 is_vlan: vnic.is_vlan,
                 netstack,

@@ -355,8 +355,5 @@ fn the_interface_that_is_called_primary_last_is_it() {
     let two = "[etherstub.s0]\n[vnic.a0]\nover = \"s0\"\nnetstack = \"n\"\n[vnic.a1]\nover = \"s0\"\nnetstack = \"n\"\n\
         [netstack.n.addresses]\n\"a0/d\" = \"dhcp,primary=yes\"\n\"a1/d\" = \"dhcp,primary=yes\"\n";
     let fault = Model::from_toml("f", two).unwrap_err()[0].to_string();
-    assert!(
-        fault.contains("a1/d") && fault.ends_with("a0/d is the primary one already"),
-        "{fault}"
-    );
+    assert!(fault.contains("a1/d") && fault.ends_with("a0/d is the primary one already"), "{fault}");
 }

@@ -35,7 +35,7 @@ use crate::resources::Returns;
 use crate::state::State;
 use crate::works::{Works, refused};
 use crate::{
-    calendar, capture, counted, doctor, filter, memory, nat, netns, rebuild, resources, sockets, stats,
+    calendar, capture, counted, doctor, filter, memory, nat, netns, nic, rebuild, resources, sockets, stats,
     trace, ways,
 };
 
@@ -92,6 +92,10 @@ impl Host {
     /// Carries out `wanted` as far as possible: what fails is logged and shown in status, the rest runs.
     pub(crate) fn start(parts: Parts, wanted: &Model) -> Self {
         let Parts { instance, lanes_given, works, state, early } = parts;
+        // What a device has not is told when its VNIC is made.
+        let mut wanted = Store::new(wanted.clone());
+        let _ = wanted.settle(&Model::default(), &|_, link| nic::factory_of_link(link));
+        let wanted = wanted.active;
         // Lanes run already.
         // As many lanes as are wanted run; on which CPUs, and how long at a time, is the first thing that is carried out.
         let lanes = wanted.daemon.lanes;
@@ -102,7 +106,7 @@ impl Host {
         let (failed, returns, history_fault, accounting_fault) = (Vec::new(), Returns::default(), None, None);
         let mut inner =
             Inner { store, works, state, addresses, early, failed, returns, history_fault, accounting_fault };
-        inner.begin(wanted);
+        inner.begin(&wanted);
         inner.await_addresses();
         let (programs, history) = (Mutex::default(), Mutex::default());
         Self { started: Instant::now(), instance, lanes_given, inner: Mutex::new(inner), programs, history }
@@ -374,7 +378,10 @@ impl Inner {
             for vnic in
                 [&mut next.active, &mut next.persistent].into_iter().filter_map(|it| it.vnics.get_mut(to))
             {
-                vnic.mac = Mac::Fixed(upper.mac);
+                // A factory's address is had by its slot, whatever the name.
+                if !matches!(vnic.mac, Mac::Factory(_)) {
+                    vnic.mac = Mac::Fixed(upper.mac);
+                }
             }
         }
         let state = self.state.clone();
@@ -549,7 +556,8 @@ impl Api for Host {
 
     fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
         let inner = self.lock();
-        let next = inner.store.replaced(wanted, true)?;
+        let mut next = inner.store.replaced(wanted, true)?;
+        next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         let present = &inner.store.active;
         let steps = plan(&next.active, present);
         steps.iter().try_for_each(|step| resources::check(&inner.works, step, present))?;
@@ -558,7 +566,8 @@ impl Api for Host {
 
     fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
         let mut inner = self.lock();
-        let next = inner.store.replaced(wanted, temporary)?;
+        let mut next = inner.store.replaced(wanted, temporary)?;
+        next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         let before = inner.store.active.clone();
         inner.move_to(next).map(|steps| shown(&steps, &before))
     }
@@ -571,7 +580,8 @@ impl Api for Host {
             forget_ended(&mut inner.store.active, now);
             forget_ended(&mut inner.store.persistent, now);
         }
-        let next = inner.store.changed(&request.clone().at(now))?;
+        let mut next = inner.store.changed(&request.clone().at(now))?;
+        next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         match &request.change {
             Change::RenameLink(from, to) => inner.rename_link(next, from, to),
             Change::SetLinkProps(..) => {

@@ -21,11 +21,11 @@ impl Macs {
         Self { seed: digest(&[machine.trim(), &instance.to_string()]) }
     }
 
-    /// The address of the VNIC or link `name`, which none of `taken` has.
+    /// The address of the VNIC or link `name`, which none of `taken` has. A factory's is not chosen, but had.
     pub(crate) fn choose(self, name: &LinkName, wanted: Mac, taken: &[MacAddr]) -> MacAddr {
         match wanted {
             Mac::Fixed(mac) => mac,
-            Mac::Auto | Mac::Random => self.free(AUTOMATIC_MAC_PREFIX, name, taken),
+            Mac::Auto | Mac::Random | Mac::Factory(_) => self.free(AUTOMATIC_MAC_PREFIX, name, taken),
             Mac::Prefixed(prefix) => self.free(prefix, name, taken),
         }
     }

@@ -9,8 +9,12 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use firelane_units::{IpPrefix, MacAddr, Mtu};
+use rtnetlink::packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::AddressMessage;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage, LinkVfInfo, VfInfo};
 use rtnetlink::{AddressMessageBuilder, Handle, LinkUnspec, LinkVeth};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
 
 /// Whether there is an interface `name`.
 pub(crate) fn exists(name: &str) -> io::Result<bool> {
@@ -25,6 +29,66 @@ pub(crate) fn exists(name: &str) -> io::Result<bool> {
 pub(crate) fn set_up(name: &str) -> io::Result<()> {
     let index = index_of(name)?;
     request(async |it| it.link().set(LinkUnspec::new_with_index(index).up().build()).execute().await)
+}
+
+/// Room for what is said of one interface: a list of its virtual functions takes at most 64 KiB.
+const ANSWER_BYTES: usize = 128 * 1024;
+
+/// What the driver of an interface says of the addresses that the device has for good: its own, and those of its virtual functions,
+/// each with its number.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Permanent {
+    pub(crate) own: Option<MacAddr>,
+    pub(crate) functions: Vec<(u32, MacAddr)>,
+}
+
+/// Asks for them.
+pub(crate) fn permanent(name: &str) -> io::Result<Permanent> {
+    let index = index_of(name)?;
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf]));
+    let mut question = NetlinkMessage::from(RouteNetlinkMessage::GetLink(message));
+    question.header.flags = NLM_F_REQUEST;
+    question.finalize();
+    let mut bytes = vec![0; question.buffer_len()];
+    question.serialize(&mut bytes);
+    // Netlink's protocol 0 is rtnetlink.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    rustix::net::send(&socket, &bytes, SendFlags::empty())?;
+    let mut answer = vec![0; ANSWER_BYTES];
+    let (count, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer[..count]);
+    match answer.map(|answer| answer.payload).map_err(io::Error::other)? {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(told)) => {
+            Ok(addresses_of(&told.attributes))
+        }
+        NetlinkPayload::Error(error) => Err(error.to_io()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "rtnetlink's answer cannot be read")),
+    }
+}
+
+fn addresses_of(attributes: &[LinkAttribute]) -> Permanent {
+    // Where no address was set, a function has none.
+    let station = |bytes: &[u8]| {
+        let mac = MacAddr(*bytes.first_chunk()?);
+        mac.is_unicast().then_some(mac)
+    };
+    let mut found = Permanent::default();
+    for attribute in attributes {
+        match attribute {
+            LinkAttribute::PermAddress(bytes) if bytes.len() == 6 => found.own = station(bytes),
+            LinkAttribute::VfInfoList(functions) => {
+                let said = functions.iter().flat_map(|LinkVfInfo(said)| said);
+                found.functions.extend(said.filter_map(|it| match it {
+                    VfInfo::Mac(it) => Some((it.vf_id, station(&it.mac)?)),
+                    _ => None,
+                }));
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Gives an interface, which is down, another name, its Ethernet address and its MTU.
@@ -106,4 +170,34 @@ where
             other => io::Error::other(other.to_string()),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rtnetlink::packet_route::link::VfInfoMac;
+
+    #[test]
+    fn permanent_addresses_are_those_that_are_said() {
+        let of =
+            |function, last| LinkVfInfo(vec![VfInfo::Mac(VfInfoMac::new(function, &[0, 1, 2, 3, 4, last]))]);
+        let unset = LinkVfInfo(vec![VfInfo::Mac(VfInfoMac::new(1, &[0; 6]))]);
+        let said = [
+            LinkAttribute::Address(vec![2, 0, 0, 0, 0, 9]),
+            LinkAttribute::PermAddress(vec![0, 1, 2, 3, 4, 5]),
+            LinkAttribute::VfInfoList(vec![of(0, 6), unset, of(2, 7)]),
+        ];
+        let mac = |last| MacAddr([0, 1, 2, 3, 4, last]);
+        let want = Permanent { own: Some(mac(5)), functions: vec![(0, mac(6)), (2, mac(7))] };
+        assert_eq!(addresses_of(&said), want);
+        // The address that an interface has now is not one that it has for good, and other media have longer ones.
+        let other = [said[0].clone(), LinkAttribute::PermAddress(vec![0; 20])];
+        assert_eq!(addresses_of(&other), Permanent::default());
+    }
+
+    #[test]
+    fn a_loopback_has_no_address_for_good_and_who_is_not_there_says_so() {
+        assert_eq!(permanent("lo").unwrap(), Permanent::default());
+        assert!(permanent("nosuch0").is_err());
+    }
 }

@@ -13,10 +13,10 @@ use firelane::{
     Promiscuity, Queue, link_settings, open_afxdp,
 };
 use firelane_api::{ApiError, DeviceInfo, DeviceModes, LinkState, Status, device_speed};
-use firelane_model::{Nic, NicDriver};
+use firelane_model::{FactoryMac, FactorySlot, Link, LinkKind, Nic, NicDriver};
 use firelane_units::{MacAddr, Mtu};
 
-use crate::netlink;
+use crate::netlink::{self, Permanent};
 use crate::text::plain;
 
 /// How long an interface may stay taken: a link's program ends when the lanes have let its queues go.
@@ -80,7 +80,26 @@ pub(crate) fn known_of(name: &str) -> DeviceInfo {
         // Minus one is nobody's.
         speed: said("speed").and_then(|it| it.parse().ok()),
         duplex: said("duplex"),
+        factory: factory_of(name).into_iter().map(Into::into).collect(),
         ..settings_of(name)
+    }
+}
+
+/// The addresses that a device has for good, in their slots. One that is gone has none.
+pub(crate) fn factory_of(name: &str) -> Vec<FactoryMac> {
+    let Permanent { own, functions } = netlink::permanent(name).unwrap_or_default();
+    let own = own.map(|mac| FactoryMac { slot: FactorySlot::OWN, mac, function: None });
+    let functions = functions.into_iter().filter_map(|(function, mac)| {
+        Some(FactoryMac { slot: FactorySlot::of_function(function)?, mac, function: Some(function) })
+    });
+    own.into_iter().chain(functions).collect()
+}
+
+/// The same of what a link is made of.
+pub(crate) fn factory_of_link(link: &Link) -> Vec<FactoryMac> {
+    match &link.kind {
+        LinkKind::Nic(nic) => factory_of(nic.ifname.as_str()),
+        LinkKind::Tap(_) | LinkKind::Memif(_) | LinkKind::Memory => Vec::new(),
     }
 }
 

@@ -19,6 +19,7 @@ mod daemon;
 mod dhcp;
 mod error;
 mod etherstub;
+mod factory;
 mod filter;
 mod flow;
 mod fpm;
@@ -58,6 +59,7 @@ pub use daemon::{Daemon, Lanes, Slice};
 pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
+pub use factory::{FactoryError, FactoryMac, FactorySlot, choose_slot};
 pub use filter::{
     Filter, IpfFile, IpfRule, IpnatFile, IpnatRule, PlacedRule, Pool, PoolEntry, PoolFile, PoolMember,
     PoolNumber, RuleError, RuleFile, RuleLine, SocketFilter, read_pools,

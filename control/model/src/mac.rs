@@ -4,8 +4,8 @@ use core::str::FromStr;
 
 use firelane_units::MacAddr;
 
-use crate::LinkName;
 use crate::value::{TextValue, serde_as_text};
+use crate::{FactorySlot, LinkName};
 
 /// Where a VNIC's address comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,24 +13,28 @@ pub enum Mac {
     /// Firelane chooses: the same address again after a restart.
     #[default]
     Auto,
-    /// As `Auto`. The words differ because on hardware with factory addresses `auto` takes one of those.
+    /// As `Auto`. The original's `auto` takes a factory address where there is one.
     Random,
     /// As `Auto`, with these first three bytes in place of [`AUTOMATIC_MAC_PREFIX`].
     Prefixed([u8; 3]),
+    /// One that the NIC below has from its factory: the one in this slot, or in the lowest that is free.
+    Factory(Option<FactorySlot>),
     /// This one.
     Fixed(MacAddr),
 }
 
 impl TextValue for Mac {
-    const ALLOWED: &'static str = "auto, random, random/prefix with a prefix of three bytes such as 2:8:20, or a unicast MAC address of six hexadecimal bytes with colons, such as 2:8:20:1:a:b";
+    const ALLOWED: &'static str = "auto, random, factory, factory/slot, random/prefix with a prefix of three bytes such as 2:8:20, or a unicast MAC address of six hexadecimal bytes with colons, such as 2:8:20:1:a:b";
 
     fn read(text: &str) -> Option<Self> {
         match text {
             "auto" => Some(Self::Auto),
             "random" => Some(Self::Random),
-            _ => match text.strip_prefix("random/") {
-                Some(prefix) => read_prefix(prefix).map(Self::Prefixed),
-                None => text.parse().ok().filter(|mac: &MacAddr| mac.is_unicast()).map(Self::Fixed),
+            "factory" => Some(Self::Factory(None)),
+            _ => match (text.strip_prefix("random/"), text.strip_prefix("factory/")) {
+                (Some(prefix), _) => read_prefix(prefix).map(Self::Prefixed),
+                (_, Some(slot)) => slot.parse().ok().map(|slot| Self::Factory(Some(slot))),
+                (None, None) => text.parse().ok().filter(|mac: &MacAddr| mac.is_unicast()).map(Self::Fixed),
             },
         }
     }
@@ -40,6 +44,8 @@ impl TextValue for Mac {
             Self::Auto => "auto".to_owned(),
             Self::Random => "random".to_owned(),
             Self::Prefixed([a, b, c]) => format!("random/{a:02x}:{b:02x}:{c:02x}"),
+            Self::Factory(None) => "factory".to_owned(),
+            Self::Factory(Some(slot)) => format!("factory/{slot}"),
             Self::Fixed(mac) => mac.to_string(),
         }
     }
@@ -106,6 +112,10 @@ mod tests {
     fn words_and_addresses() {
         assert_eq!("auto".parse(), Ok(Mac::Auto));
         assert_eq!("random/aa:0:1".parse(), Ok(Mac::Prefixed([0xaa, 0, 1])));
+        for text in ["factory", "factory/3"] {
+            let mac: Mac = text.parse().unwrap();
+            assert_eq!((mac.write().as_str(), matches!(mac, Mac::Factory(_))), (text, true));
+        }
         assert_eq!("2:8:20:0:0:1".parse(), Ok(Mac::Fixed(MacAddr([2, 8, 0x20, 0, 0, 1]))));
         for bad in [
             "",
@@ -117,6 +127,9 @@ mod tests {
             "random/2:8",
             "random/1:0:0",
             "random/",
+            "factory/",
+            "factory/0",
+            "factory/01x",
         ] {
             assert_eq!(bad.parse::<Mac>(), Err(Mac::ALLOWED), "{bad:?}");
         }

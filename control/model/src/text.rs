@@ -150,7 +150,8 @@ mod tests {
             ("maxbw = true", "vnic.a0.maxbw: invalid type: boolean `true`, expected a rate is"),
             ("vlan = 4095", "vnic.a0.vlan: 4095: a VLAN identifier is a number from 1 to 4094"),
             ("mtu = 575", "vnic.a0.mtu: 575: an mtu is a number"),
-            ("mac = \"1:0:0:0:0:0\"", "vnic.a0.mac: \"1:0:0:0:0:0\": auto, random, random/prefix with"),
+            ("mac = \"1:0:0:0:0:0\"", "vnic.a0.mac: \"1:0:0:0:0:0\": auto, random, factory, factory/slot"),
+            ("mac = \"factory\"", "vnic.a0.mac: \"factory\": sw0 is no link of kind nic"),
             ("priority = \"urgent\"", "vnic.a0.priority: \"urgent\": a priority is low, medium or high"),
             ("colour = 1", "vnic.a0.colour: unknown field `colour`, expected one of `over`, `iptun`, `mac`"),
             ("tap = { ifname = \"../x\" }", "vnic.a0.tap.ifname: \"../x\": an interface name has"),
@@ -204,6 +205,17 @@ mod tests {
             assert!(faults.iter().any(|fault| fault == want), "{want}\n{faults:#?}");
         }
         assert_eq!(faults.len(), want.len(), "{faults:#?}");
+    }
+
+    #[test]
+    fn a_factory_address_is_had_once() {
+        let text = "[link.n0]\nkind = \"nic\"\nifname = \"eth7\"\n[vnic.a0]\nover = \"n0\"\nmac = \"factory/1\"\n\
+                    [vnic.b0]\nover = \"n0\"\nvlan = 5\nmac = \"factory/1\"\n";
+        assert_eq!(fault(text), "f.toml:10: vnic.b0.mac: \"factory/1\": vnic.a0.mac has it already");
+        for other in ["factory/2", "factory", "auto"] {
+            let text = text.replacen("factory/1", other, 1);
+            assert_eq!(Model::from_toml("f.toml", &text).map(drop), Ok(()), "{other}");
+        }
     }
 
     #[test]

@@ -10,9 +10,10 @@ use firelane_units::Mtu;
 use crate::filter::{self, FilterPart};
 use crate::interface::mtu_least;
 use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
+use crate::value::TextValue;
 use crate::{
-    FieldError, Flow, FlowName, IfName, Iptun, LinkKind, LinkName, Mac, MemifRole, Model, Netstack,
-    NetstackName, Nic, Over, Route, Tap, Vnic,
+    FactorySlot, FieldError, Flow, FlowName, IfName, Iptun, LinkKind, LinkName, Mac, MemifRole, Model,
+    Netstack, NetstackName, Nic, Over, Route, Tap, Vnic,
 };
 
 impl Model {
@@ -101,7 +102,7 @@ impl Model {
     }
 
     fn check_vnics(&self, faults: &mut Faults) {
-        let mut macs = BTreeMap::new();
+        let (mut macs, mut slots) = (BTreeMap::new(), BTreeMap::new());
         for (name, vnic) in &self.vnics {
             let over = match &vnic.over {
                 Over::Link(over) => over,
@@ -124,6 +125,9 @@ impl Model {
             if let Mac::Fixed(mac) = vnic.mac {
                 faults.unique(&mut macs, (over, vnic.vlan, mac), format!("vnic.{name}.mac"), mac);
             }
+            if let Mac::Factory(slot) = vnic.mac {
+                self.check_slot(name, over, slot, &mut slots, faults);
+            }
             if vnic.is_vlan && vnic.vlan.is_none() {
                 faults.add(
                     format!("vnic.{name}.vlan"),
@@ -140,6 +144,29 @@ impl Model {
             }
             self.check_vnic_user(name, vnic, faults);
         }
+    }
+
+    /// NICs alone have factory addresses, and each is had once, whatever the VLAN.
+    fn check_slot<'a>(
+        &self,
+        name: &LinkName,
+        over: &'a LinkName,
+        slot: Option<FactorySlot>,
+        taken: &mut BTreeMap<(&'a LinkName, FactorySlot), String>,
+        faults: &mut Faults,
+    ) {
+        let (field, value) = (format!("vnic.{name}.mac"), Mac::Factory(slot).write());
+        if !self.has_factory(over.as_str()) {
+            let allowed = format!("{over} is no link of kind nic, which alone has addresses from a factory");
+            faults.add(field, value, allowed);
+        } else if let Some(slot) = slot {
+            faults.unique(taken, (over, slot), field, value);
+        }
+    }
+
+    /// Whether what is below the link `name` may have factory addresses.
+    pub fn has_factory(&self, name: &str) -> bool {
+        self.links.get(name).is_some_and(|link| matches!(link.kind, LinkKind::Nic(_)))
     }
 
     /// What arrives at a netstack can be of one of its tunnels only.

@@ -59,6 +59,11 @@ fn host(name: &str) -> Stub {
                         seed = 7\nforth = { rate = \"10M\", delay = \"20ms\" }\n";
             Model::from_toml("wired.toml", text).unwrap()
         }
+        "nic" => {
+            let text = "[link.net0]\nkind = \"nic\"\nifname = \"eth7\"\n[link.net1]\nkind = \"nic\"\nifname = \"veth7\"\n\
+                        [etherstub.stub0]\n";
+            Model::from_toml("nic.toml", text).unwrap()
+        }
         "uplink" => {
             let text = "[link.net0]\nkind = \"tap\"\nifname = \"tap0\"\n[vnic.vnic1]\nover = \"net0\"\nvlan = 7\n\
                         mac = \"2:8:20:0:a:1\"\n";
@@ -135,10 +140,28 @@ fn host(name: &str) -> Stub {
             held: 3,
         })
         .collect();
+    if name == "nic" {
+        let slot = |slot: u16, function| firelane_api::FactorySlotInfo {
+            slot,
+            macaddress: format!("00:1b:21:00:00:{slot:02x}"),
+            function,
+        };
+        let device = DeviceInfo {
+            is_interface: true,
+            macaddress: Some("02:00:00:00:00:77".into()),
+            factory: vec![slot(1, None), slot(2, Some(0)), slot(4, Some(2))],
+            rings: 1,
+            ..DeviceInfo::default()
+        };
+        stub.devices.insert("net0".parse().unwrap(), device);
+        let plain = DeviceInfo { is_interface: true, rings: 1, ..DeviceInfo::default() };
+        stub.devices.insert("net1".parse().unwrap(), plain);
+    }
     if name == "uplink" {
         let device = DeviceInfo {
             is_interface: true,
             macaddress: Some("02:08:20:00:0a:01".into()),
+            factory: Vec::new(),
             rings: 3,
             rxrings: vec![0],
             txrings: vec![0, 1, 2],

@@ -1,7 +1,7 @@
 //! `dladm` verbs that make and remove links.
 
 use firelane_api::{ApiError, Change, ChangeRequest, LinkInfo, Status, VnicChange, Which, set_vnic_prop};
-use firelane_model::{Etherstub, LinkClass, LinkName, Mac, Vnic};
+use firelane_model::{Etherstub, FactorySlot, LinkClass, LinkName, Mac, Vnic};
 use firelane_units::VlanId;
 
 use super::temporary;
@@ -38,12 +38,6 @@ pub(super) fn create_vnic(session: &mut Session<'_>, call: &Call<'_>) -> Result<
     let name = link_name(call.operand()?, "link")?;
     let what = format!("vnic creation over {over} failed");
     let mut vnic = Vnic::new(link_name(over, "link")?);
-    // Which addresses a link offers is asked of one that is there.
-    if call.args.value('m') == Some("factory")
-        && !known(session)?.iter().any(|link| vnic.over.is(link.name.as_str()))
-    {
-        return Err(no_link(over));
-    }
     vnic.mac = mac(call).map_err(|error| die_status(&what, &error))?;
     if let Some(text) = call.args.value('v') {
         vnic.vlan = Some(vlan_id(text)?);
@@ -164,19 +158,14 @@ pub(super) fn rename(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
 /// The address that `-m`, `-n` and `-r` ask for.
 fn mac(call: &Call<'_>) -> Result<Mac, ApiError> {
     let asked = call.args.value('m');
-    if let Some(slot) = call.args.value('n') {
+    let slot = call.args.value('n').map(|slot| {
         let wrong = |allowed: &str| ApiError::new(Status::BadArg, "-n", slot, allowed);
         if asked != Some("factory") {
             return Err(wrong("only with -m factory"));
         }
-        slot.parse::<u16>()
-            .ok()
-            .filter(|&slot| slot > 0)
-            .ok_or_else(|| wrong("a slot is a number from 1"))?;
-    }
-    if asked == Some("factory") {
-        return Err(Status::NoFactoryMac.into());
-    }
+        slot.parse::<FactorySlot>().map_err(wrong)
+    });
+    let slot = slot.transpose()?;
     for (letter, option) in [('V', "-V"), ('A', "-A")] {
         if let Some(value) = call.args.value(letter) {
             return Err(ApiError::new(Status::NotSupported, option, value, ""));
@@ -189,6 +178,7 @@ fn mac(call: &Call<'_>) -> Result<Mac, ApiError> {
             format!("random/{prefix}").parse().map_err(wrong)
         }
         (_, Some(prefix)) => Err(ApiError::new(Status::BadArg, "-r", prefix, "only with -m random")),
+        (Some("factory"), None) => Ok(Mac::Factory(slot)),
         (None, None) => Ok(Mac::Auto),
         (Some("vrrp"), None) => {
             Err(ApiError::new(Status::NotSupported, "-m", "vrrp", "auto, random or an address"))

@@ -82,24 +82,31 @@ fn below(link: &LinkInfo) -> DeviceInfo {
 #[derive(Serialize)]
 struct Slot {
     link: String,
-    slot: &'static str,
+    slot: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
     inuse: bool,
     clients: Vec<String>,
 }
 
-/// -m: no device here has more addresses than its own, so each has one slot.
+/// -m: the address that a device has now, and those from its factory. What a virtual function has is that function's.
 fn addresses(session: &mut Session<'_>, call: &Call<'_>, links: &[LinkInfo]) -> Result<(), Failure> {
     let vnics = session.api.vnics(Which::Active)?;
-    let slot = |link: &LinkInfo| {
-        let address = below(link).macaddress;
-        let has_it = |mac: &Option<String>| address.is_some() && *mac == address;
-        let its = vnics.iter().filter(|vnic| vnic.over == link.name && has_it(&vnic.macaddress));
-        let clients: Vec<_> = its.map(|vnic| vnic.name.to_string()).collect();
-        Slot { link: link.name.to_string(), slot: "primary", inuse: !clients.is_empty(), address, clients }
+    let slots = |link: &LinkInfo| {
+        let slot = |slot: String, address: Option<String>, function: Option<u32>| {
+            let has_it = |mac: &Option<String>| address.is_some() && *mac == address;
+            let its = vnics.iter().filter(|vnic| vnic.over == link.name && has_it(&vnic.macaddress));
+            let its = its.map(|vnic| vnic.name.to_string());
+            let clients: Vec<_> = its.chain(function.map(|function| format!("vf{function}"))).collect();
+            Slot { link: link.name.to_string(), slot, inuse: !clients.is_empty(), address, clients }
+        };
+        let device = below(link);
+        let own = slot("primary".to_owned(), device.macaddress, None);
+        let factory = device.factory.into_iter();
+        let factory = factory.map(|it| slot(it.slot.to_string(), Some(it.macaddress), it.function));
+        std::iter::once(own).chain(factory).collect::<Vec<_>>()
     };
-    let slots: Vec<_> = links.iter().map(slot).collect();
+    let slots: Vec<_> = links.iter().flat_map(slots).collect();
     if call.args.has('j') {
         return session.json("slots", &slots, false);
     }

@@ -1,6 +1,6 @@
 //! `dladm` verbs for properties of links.
 
-use firelane_api::{Change, ChangeRequest, PropChange, Property, Status, Which};
+use firelane_api::{ApiError, Change, ChangeRequest, PropChange, Property, Status, Which};
 use firelane_model::LinkName;
 use serde::Serialize;
 
@@ -31,9 +31,17 @@ fn change(
     reset: bool,
 ) -> Result<(), Failure> {
     let name = link(call)?;
+    let mac = changes.iter().find(|it| it.name == "mac-address").cloned();
     let change = Change::SetLinkProps(name.clone(), changes);
     let result = session.api.change(&ChangeRequest { temporary: temporary(call), change });
-    result.map_err(|error| match error.status {
+    // Of an address it is said by its field of the configuration, and of a slot by its own, what the property is to the command.
+    let of_property = |error: ApiError| match mac {
+        Some(PropChange { name: field, value }) if matches!(error.field.as_str(), "" | "mac" | "slot") => {
+            ApiError { field, value: value.unwrap_or_default(), ..error }
+        }
+        _ => error,
+    };
+    result.map_err(of_property).map_err(|error| match error.status {
         Status::NotFound => die(format!("link {name} is not valid: {error}")),
         _ => prop_failure(session, PROGRAM, "link", name.as_str(), reset, &error),
     })
@@ -65,7 +73,7 @@ pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
 
 /// What `reset-linkprop` without names resets: all that can be set but address and VLAN, which say what the link is.
 fn resettable(session: &mut Session<'_>, name: &str) -> Result<Vec<String>, Failure> {
-    let invalid = |error: firelane_api::ApiError| die(format!("link {name} is not valid: {error}"));
+    let invalid = |error: ApiError| die(format!("link {name} is not valid: {error}"));
     let all = session.api.link_props(name, Which::Active).map_err(invalid)?;
     let is_setting =
         |it: &Property| it.perm == "rw" && !matches!(it.property.as_str(), "mac-address" | "vlan-id");
