@@ -86,6 +86,31 @@ pub enum FilterAction {
     Log,
     /// The next so many rules of the group are left out.
     Skip(u16),
+    /// The search goes on with the rules of the group that a map has for one of its addresses, and comes back.
+    Call(GroupCall),
+}
+
+/// A map of networks to groups of rules, and whose group is looked for in it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GroupCall {
+    /// The map's number.
+    pub map: u32,
+    /// By which address.
+    pub by: MapKey,
+}
+
+impl GroupCall {
+    /// So many calls are within each other at most.
+    pub const DEPTH_MAX: u8 = 16;
+}
+
+/// An address by which a group is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MapKey {
+    /// The packet's source.
+    Source,
+    /// Its destination.
+    Destination,
 }
 
 /// What a sender hears of a packet that ended.

@@ -27,7 +27,7 @@ pub use drop_reason::{DropCounters, DropReason, Station};
 pub use ds_field::DsField;
 pub use filter_rule::{
     BlockAnswer, FilterAction, FilterAddresses, FilterEnd, FilterLog, FilterMatch, FilterPorts,
-    FilterProtocol, FilterRule, KeepState, PacketTrait, TcpFlagsMatch,
+    FilterProtocol, FilterRule, GroupCall, KeepState, MapKey, PacketTrait, TcpFlagsMatch,
 };
 pub use ids::{
     ConnId, FlowId, LaneId, LinkId, NetstackId, Port, Priority, SocketId, StepListId, SwitchPortId,

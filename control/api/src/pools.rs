@@ -95,7 +95,7 @@ impl PoolChange {
 
     fn entry(&self, member: &PoolMember) -> PoolEntry {
         let until = member.ttl.map(|ttl| self.now.saturating_add(ttl.into()));
-        PoolEntry::new(member.network, until).excepting(member.is_exception)
+        PoolEntry::new(member.network, until).excepting(member.is_exception).leading_to(member.group)
     }
 
     fn add(&self, number: PoolNumber, pool: &mut Pool, members: &[PoolMember], left: &mut Left<String>) {
@@ -140,6 +140,7 @@ impl PoolsInfo {
             network: it.network,
             ttl: it.until.map(|until| u32::try_from(until - now).unwrap_or(u32::MAX)),
             is_exception: it.is_exception,
+            group: it.group,
         };
         let members =
             |pool: &Pool| pool.entries().iter().filter(|it| !it.has_ended(now)).map(member).collect();
@@ -200,6 +201,16 @@ mod tests {
                 r#"{"7":["10.0.0.1/32","::1/128"],"8":[]}"#,
             ),
             (r#"{"unmake": ["8", "9"]}"#, "not there: pool/9", r#"{"7":["10.0.0.1/32","::1/128"]}"#),
+            (
+                r#"{"make": ["9"], "add": {"9": ["10.0.0.1 in group 7 ttl 5"]}}"#,
+                "",
+                r#"{"7":["10.0.0.1/32","::1/128"],"9":["10.0.0.1/32 in group 7 until 1005"]}"#,
+            ),
+            (
+                r#"{"add": {"9": ["10.0.0.1 in group 8"]}}"#,
+                "",
+                r#"{"7":["10.0.0.1/32","::1/128"],"9":["10.0.0.1/32 in group 8"]}"#,
+            ),
             (r#"{"flush": true, "load": {"1": ["1.1.1.1"]}}"#, "", r#"{"1":["1.1.1.1/32"]}"#),
         ];
         for (text, refused, after) in table {

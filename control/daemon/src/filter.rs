@@ -48,11 +48,12 @@ pub(crate) fn pool_changes(
     let numbers: BTreeSet<_> = from.pools.keys().chain(to.pools.keys()).collect();
     for number in numbers {
         let [before, after] = [from, to].map(|it| it.pools.get(number).unwrap_or(&none));
-        let change = |&PoolEntry { network, is_exception, .. }: &PoolEntry, until| PoolChange {
+        let change = |&PoolEntry { network, is_exception, group, .. }: &PoolEntry, until| PoolChange {
             pool: number.0,
             network,
             until,
             is_exception,
+            group: group.map(|it| it.group),
         };
         let comes = after.entries().iter().filter(|it| before.get(it.network) != Some(it));
         // What has ended by now comes no more.
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(links, [Some(LinkId(5)), None, Some(LinkId(7))]);
         let come = |network: &str, until| {
             let (is_exception, network) = network.strip_prefix('!').map_or((false, network), |it| (true, it));
-            PoolChange { pool: 7, network: network.parse().unwrap(), until, is_exception }
+            PoolChange { pool: 7, network: network.parse().unwrap(), until, is_exception, group: None }
         };
         let moment = |until: u64| (until > 50).then(|| Instant::from_secs(until - 50));
         assert_eq!(
@@ -211,6 +212,17 @@ mod tests {
             (vec![come("10.0.0.0/8", Some(Instant::from_secs(20)))], vec![come("192.0.2.1/32", None)])
         );
         assert_eq!(pool_changes(&filter, &filter, moment), (vec![], vec![]));
+        let mut map = filter.clone();
+        map.pools = BTreeMap::from([(
+            PoolNumber(7),
+            serde_json::from_str(r#"["10.0.0.0/8 in group 9", "192.0.2.1/32 until 60"]"#).unwrap(),
+        )]);
+        let leads = PoolChange { group: std::num::NonZeroU32::new(9), ..come("10.0.0.0/8", Some(FOREVER)) };
+        assert_eq!(
+            pool_changes(&filter, &map, moment),
+            (vec![leads], vec![]),
+            "another group is another thing"
+        );
         let mut contrary = filter.clone();
         contrary.pools = BTreeMap::from([(
             PoolNumber(7),

@@ -61,8 +61,8 @@ pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
 pub use factory::{FactoryError, FactoryMac, FactorySlot, choose_slot};
 pub use filter::{
-    Filter, IpfFile, IpfRule, IpnatFile, IpnatRule, PlacedRule, Pool, PoolEntry, PoolFile, PoolMember,
-    PoolNumber, RuleError, RuleFile, RuleLine, SocketFilter, read_pools,
+    Filter, IpfFile, IpfRule, IpnatFile, IpnatRule, MapGroup, PlacedRule, Pool, PoolEntry, PoolFile,
+    PoolMember, PoolNumber, RuleError, RuleFile, RuleLine, SocketFilter, read_pools,
 };
 pub use flow::{Flow, FlowMatch, NO_WIRE, Transport};
 pub use fpm::Fpm;

@@ -32,6 +32,8 @@ fn every_form_has_one_spelling() {
         "block in from any to any with not ipopts,short,frag,frag-body,not oow,multicast",
         "pass in quick proto tcp from any to any flags S/FSRPAU keep state (limit 5,strict,no-icmp-err,age 10/20) keep frags",
         "block in on web0 all head 100",
+        "call now fr_srcgrpmap/1010 in all",
+        "call now fr_dstgrpmap/4294967295 out quick on web0 from 10.0.0.0/8 to any group 3",
         "pass in from any to any with short head 101 group 100",
     ];
     for text in same {
@@ -94,7 +96,7 @@ fn fault(text: &str) -> String {
 #[test]
 fn what_is_wrong_is_named_with_its_line_and_token() {
     let table = [
-        ("permit in all", "\"permit\": a rule begins with pass, block, count, log or skip"),
+        ("permit in all", "\"permit\": a rule begins with pass, block, count, log, skip or call"),
         ("pass", "the rule ends here: in or out"),
         ("pass all", "\"all\": in or out"),
         (
@@ -162,6 +164,13 @@ fn what_is_wrong_is_named_with_its_line_and_token() {
         ("pass in all group web", "\"web\": a group is a number"),
         ("pass in all head 5 group 5", "\"head\": a rule is not in its own group"),
         ("@0 pass in all", "\"@0\": @ and the place among the rules"),
+        ("call fr_srcgrpmap/7 in all", "\"fr_srcgrpmap/7\": now: what is called is called at once"),
+        ("call now fr_x/7 in all", "\"fr_x/7\": fr_srcgrpmap/N or fr_dstgrpmap/N, N being"),
+        ("call now fr_srcgrpmap in all", "\"fr_srcgrpmap\": fr_srcgrpmap/N"),
+        ("call now fr_srcgrpmap/x in all", "\"fr_srcgrpmap/x\": fr_srcgrpmap/N"),
+        ("call now dstgrpmap/7 in all head 3", "\"head\": the groups are those of the map"),
+        ("call now dstgrpmap/7 in log all", "\"log\": who calls logs nothing"),
+        ("call now dstgrpmap/7 in all keep state", "\"keep\": only with pass"),
         (
             "pass in all quick",
             "\"quick\": flags, icmp-type, with, keep state, keep frags, head, group, or the end",
@@ -181,7 +190,6 @@ fn what_the_original_knows_and_we_do_not_is_refused_by_name() {
     let table = [
         ("auth in all", "no program is asked about packets"),
         ("preauth in all", "no program is asked"),
-        ("call now fr_x in all", "there is no kernel"),
         ("pass in dup-to web0 all", "a capture has copies"),
         ("pass in fastroute all", "routes say where packets go"),
         ("pass in to web0 all", "routes say"),
@@ -270,6 +278,86 @@ fn what_rules_may_not_say_together() {
     assert!(pools[0].contains("a pool is a number from 0 to 4294967295"), "{pools:?}");
     let pools = model("pools = { 1 = ['10.0.0.0/40'] }").unwrap_err();
     assert!(pools[0].contains("\"10.0.0.0/40\": an IP address with a prefix length"), "{pools:?}");
+}
+
+#[test]
+fn what_calls_and_maps_may_not_say_together() {
+    let lines = |rules: &[&str], pools: &str| {
+        let said = model(&format!("filter = {rules:?}\n[netstack.web.pools]\n{pools}"));
+        said.map(drop).map_err(|faults| faults.join("\n")).err().unwrap_or_default()
+    };
+    let call = "call now fr_srcgrpmap/5 in all";
+    let table: [(&[&str], &str, &str); 13] = [
+        (&[call, "pass in all group 20"], "5 = ['10.0.0.0/8 in group 20', '::/0 in group 21']", ""),
+        // A map may be empty, and lead to rules that come later.
+        (&[call, "pass in all group 20"], "5 = []", ""),
+        (&[call], "", "there is no pool 5"),
+        (&[call], "5 = ['10.0.0.0/8']", "\"call now fr_srcgrpmap/5 in all\": pool 5 is no group map"),
+        (&[call], "5 = ['10.0.0.0/8 out group 20']", "group map 5 is about packets that go out"),
+        (
+            &["pass in from pool/5 to any"],
+            "5 = ['10.0.0.0/8 in group 20']",
+            "pool 5 is a group map, which rules call",
+        ),
+        (
+            &[],
+            "5 = ['10.0.0.0/8 in group 20', '10.0.0.1']",
+            "\"5\": networks of a group map all have a group",
+        ),
+        (&[], "5 = ['10.0.0.0/8 in group 20', '10.0.0.1 out group 20']", "of one direction"),
+        (&[call, "pass out all group 20"], "5 = []", "no rule of its direction is the head of group 20"),
+        (
+            &[call, "call now fr_dstgrpmap/5 in all group 20"],
+            "5 = ['10.0.0.0/8 in group 20']",
+            "\"call now fr_dstgrpmap/5 in all group 20\": its group is within itself",
+        ),
+        (
+            &[call, "count in all head 21 group 20", "call now fr_dstgrpmap/5 in all group 21"],
+            "5 = ['10.0.0.0/8 in group 20']",
+            "group 21\": its group is within itself",
+        ),
+        (
+            &[call, "call now fr_dstgrpmap/6 in all group 20", "call now fr_dstgrpmap/7 in all group 30"],
+            "5 = ['10.0.0.0/8 in group 20']\n6 = ['10.0.0.0/8 in group 30']\n7 = ['10.0.0.0/8 in group 40']",
+            "",
+        ),
+        (&["pass in all group 0", "call now fr_dstgrpmap/5 in quick on web0 all"], "5 = []", ""),
+    ];
+    for (rules, pools, wanted) in table {
+        let told = lines(rules, pools);
+        assert!(told.contains(wanted) && told.is_empty() == wanted.is_empty(), "{rules:?} {pools}: {told}");
+    }
+    // Sixteen calls within each other, and one more.
+    for (deep, wanted) in [(16, ""), (17, "calls are at most 16 within each other")] {
+        let rule = |n: u32| match n {
+            0 => "call now fr_srcgrpmap/0 in all".to_owned(),
+            n => format!("call now fr_srcgrpmap/{n} in all group {n}"),
+        };
+        let rules: Vec<_> = (0..deep).map(rule).collect();
+        let pools: String = (0..deep).map(|n| format!("{n} = ['10.0.0.0/8 in group {}']\n", n + 1)).collect();
+        let told = lines(&rules.iter().map(String::as_str).collect::<Vec<_>>(), &pools);
+        assert!(told.contains(wanted) && told.is_empty() == wanted.is_empty(), "{deep}: {told}");
+    }
+}
+
+#[test]
+fn without_the_links_of_its_calls_a_filter_has_no_rules_that_only_they_lead_to() {
+    let said = "filter = ['call now fr_srcgrpmap/5 in on web0 all', 'pass in all head 21 group 20', 'block in all group 21', \
+                'count in all head 3', 'count in all group 3', 'call now fr_dstgrpmap/6 out all', 'pass out all group 20']\n\
+                [netstack.web.pools]\n5 = ['10.0.0.0/8 in group 20']\n6 = []";
+    let filter = model(said).unwrap().netstacks["web"].packet_filter();
+    let left = filter.without(|link| link.as_str() == "web0");
+    let rules: Vec<_> = left.rules.iter().map(IpfRule::to_string).collect();
+    assert_eq!(
+        rules,
+        [
+            "count in all head 3",
+            "count in all group 3",
+            "call now fr_dstgrpmap/6 out all",
+            "pass out all group 20"
+        ]
+    );
+    assert_eq!(filter.without(|_| false), filter);
 }
 
 #[test]

@@ -181,10 +181,11 @@ impl Filter {
 
     /// Networks come into pools and go. A pool is there as soon as something is in it.
     pub fn change_pools(&mut self, changes: &[PoolChange]) {
-        for &PoolChange { pool, network, until, is_exception } in changes {
-            match until {
-                Some(until) => self.pools.insert(pool, network, until, is_exception),
-                None => self.pools.remove(pool, network),
+        for &PoolChange { pool, network, until, is_exception, group } in changes {
+            match (until, group) {
+                (Some(until), Some(group)) => self.pools.insert_group(pool, network, until, group),
+                (Some(until), None) => self.pools.insert(pool, network, until, is_exception),
+                (None, _) => self.pools.remove(pool, network),
             }
         }
         self.expire_at = self.pools.next_end();

@@ -1,10 +1,12 @@
-//! Pools: sets of addresses and prefixes by number, which rules name (ippool(5)).
+//! Pools: sets of addresses and prefixes by number, which rules name (ippool(5)), and maps, which have a group of rules for each
+//! prefix.
 //!
 //! One table per prefix length, so a look costs as many probes as there are lengths in the pool, whatever its size. An entry may
 //! have an end; from then on it is not in the pool. Those that have one stand in the order of their ends as well, and are
 //! forgotten some at a time: a hundred thousand that end at once hold no packet up.
 
 use core::net::IpAddr;
+use core::num::NonZeroU32;
 use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_units::{Instant, IpPrefix};
@@ -43,6 +45,7 @@ struct Pool {
 struct Node {
     until: Instant,
     is_exception: bool,
+    group: Option<NonZeroU32>,
 }
 
 /// What an entry without an end has for one.
@@ -61,6 +64,8 @@ pub struct PoolChange {
     pub until: Option<Instant>,
     /// Its addresses are not in the pool, whatever larger network they are of (`!`).
     pub is_exception: bool,
+    /// The group of rules that a map has for its addresses.
+    pub group: Option<NonZeroU32>,
 }
 
 impl Pools {
@@ -88,11 +93,21 @@ impl Pools {
 
     /// Enters a prefix until then; again to give it another end, or to say the contrary of it.
     pub(crate) fn insert(&mut self, pool: u32, prefix: IpPrefix, until: Instant, is_exception: bool) {
+        self.enter(pool, prefix, Node { until, is_exception, group: None });
+    }
+
+    /// The same of a map, which has this group for the prefix.
+    pub(crate) fn insert_group(&mut self, map: u32, prefix: IpPrefix, until: Instant, group: NonZeroU32) {
+        self.enter(map, prefix, Node { until, is_exception: false, group: Some(group) });
+    }
+
+    fn enter(&mut self, pool: u32, prefix: IpPrefix, node: Node) {
+        let until = node.until;
         let network = prefix.network();
         let length = (network.addr().is_ipv4(), network.prefix_len());
         let table = self.by_number.entry(pool).or_default().lengths.entry(length);
         let table = table.or_insert_with(|| HashMap::with_hasher(self.hasher.clone()));
-        if let Some(before) = table.insert(network.addr(), Node { until, is_exception }) {
+        if let Some(before) = table.insert(network.addr(), node) {
             self.ends.remove(&(before.until, pool, network));
         }
         if until != FOREVER {
@@ -125,6 +140,11 @@ impl Pools {
         self.by_number.get(&pool).is_some_and(|pool| pool.contains(address, now))
     }
 
+    /// The group that a map has for an address now: that of the longest network which the address is of.
+    pub(crate) fn group(&self, map: u32, address: IpAddr, now: Instant) -> Option<NonZeroU32> {
+        self.by_number.get(&map)?.node(address, now)?.group
+    }
+
     /// Forgets entries whose end has come, some at a time; when there is one to forget again.
     pub(crate) fn expire(&mut self, now: Instant) -> Option<Instant> {
         for _ in 0..FORGOTTEN_AT_ONCE {
@@ -151,12 +171,17 @@ impl Pools {
 impl Pool {
     /// The longest network that the address is of decides, as in the original's trees.
     fn contains(&self, address: IpAddr, now: Instant) -> bool {
+        self.node(address, now).is_some_and(|node| !node.is_exception)
+    }
+
+    /// What is said of that network.
+    fn node(&self, address: IpAddr, now: Instant) -> Option<Node> {
         let is_v4 = address.is_ipv4();
         let mut nodes = self.lengths.range((is_v4, 0)..=(is_v4, u8::MAX)).rev().filter_map(|(key, table)| {
             let network = IpPrefix::new(address, key.1)?.network().addr();
             table.get(&network).filter(|node| node.until > now)
         });
-        nodes.next().is_some_and(|node| !node.is_exception)
+        nodes.next().copied()
     }
 }
 
@@ -215,6 +240,41 @@ mod tests {
         pools.insert(2, prefix("192.0.2.0/24"), FOREVER, true);
         assert!(!pools.contains(2, "192.0.2.1".parse().unwrap(), at(1)));
         assert!(!pools.contains(2, "192.0.3.1".parse().unwrap(), at(1)), "exceptions alone hold nobody");
+    }
+
+    #[test]
+    fn a_map_has_the_group_of_the_longest_network() {
+        let mut pools = Pools::new((1, 2));
+        let prefix = |text: &str| text.parse().unwrap();
+        let (at, group) = (Instant::from_secs, |number| NonZeroU32::new(number));
+        let mut enter = |text: &str, until, number| {
+            pools.insert_group(1, prefix(text), until, group(number).unwrap());
+        };
+        enter("10.0.0.0/8", FOREVER, 8);
+        enter("10.1.0.0/16", at(10), 16);
+        enter("fd00::/8", FOREVER, 6);
+        pools.insert(2, prefix("10.0.0.0/8"), FOREVER, false);
+        for (map, address, now, wanted) in [
+            (1, "10.2.0.1", 1, group(8)),
+            (1, "10.1.0.1", 9, group(16)),
+            (1, "10.1.0.1", 10, group(8)),
+            (1, "fd00::1", 1, group(6)),
+            (1, "192.0.2.1", 1, None),
+            (2, "10.2.0.1", 1, None),
+            (3, "10.2.0.1", 1, None),
+        ] {
+            assert_eq!(
+                pools.group(map, address.parse().unwrap(), at(now)),
+                wanted,
+                "{address} in {map} at {now}"
+            );
+        }
+        pools.insert_group(1, prefix("10.0.0.0/8"), FOREVER, group(9).unwrap());
+        assert_eq!(
+            pools.group(1, "10.2.0.1".parse().unwrap(), at(1)),
+            group(9),
+            "another one takes its place"
+        );
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! The rules, compiled, and the search among them.
 //!
 //! As ipf(5) has it: rules are read in order, the last that matches counts, `quick` ends the search, `head` goes on with a
-//! group's rules, whose last match counts more than the head's own, and `skip` leaves some out. A match of `count` or
-//! `log` is noted and decides nothing.
+//! group's rules, whose last match counts more than the head's own, `call` goes on with the rules of the group that a map has for an
+//! address, and `skip` leaves some out. A match of `count`, `log` or `call` is noted and decides nothing by itself.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use core::num::NonZeroU32;
 use firelane_units::{
-    Direction, FilterAction, FilterAddresses, FilterEnd, FilterMatch, FilterProtocol, FilterRule, Instant,
-    LinkId, PacketTrait, Port,
+    Direction, FilterAction, FilterAddresses, FilterEnd, FilterMatch, FilterProtocol, FilterRule, GroupCall,
+    Instant, LinkId, MapKey, PacketTrait, Port,
 };
 use firelane_wire::{IpProtocol, TcpFlags};
 
@@ -30,6 +30,13 @@ impl PoolsInSight<'_> {
             _ => self.own.contains(pool, address, now),
         }
     }
+
+    fn group(self, map: u32, address: core::net::IpAddr, now: Instant) -> Option<NonZeroU32> {
+        match self.beyond {
+            Some(beyond) if !self.own.has(map) => beyond.group(map, address, now),
+            _ => self.own.group(map, address, now),
+        }
+    }
 }
 
 /// What a rule has met.
@@ -48,6 +55,8 @@ pub(crate) struct Rules {
     /// Of each direction: the main rules.
     main: [Vec<u32>; 2],
     groups: Vec<Vec<u32>>,
+    /// Of each direction: which of them has a number.
+    numbers: [BTreeMap<NonZeroU32, u32>; 2],
     counts: Vec<RuleCount>,
 }
 
@@ -72,11 +81,11 @@ pub(crate) struct Found {
 impl Rules {
     /// From the rules in their order.
     pub(crate) fn new(rules: Vec<FilterRule<LinkId>>) -> Self {
-        let mut numbers: HashMap<(Direction, NonZeroU32), u32> = HashMap::new();
+        let mut numbers = <[BTreeMap<NonZeroU32, u32>; 2]>::default();
         let mut groups: Vec<Vec<u32>> = Vec::new();
         let mut main = <[Vec<u32>; 2]>::default();
-        let mut number = |groups: &mut Vec<Vec<u32>>, direction, group| {
-            *numbers.entry((direction, group)).or_insert_with(|| {
+        let mut number = |groups: &mut Vec<Vec<u32>>, direction: Direction, group| {
+            *numbers[direction.index()].entry(group).or_insert_with(|| {
                 groups.push(Vec::new());
                 groups.len() as u32 - 1
             })
@@ -95,7 +104,7 @@ impl Rules {
             compiled.push(Rule { rule, group });
         }
         let counts = vec![RuleCount::default(); compiled.len()];
-        Self { rules: compiled, main, groups, counts }
+        Self { rules: compiled, main, groups, numbers, counts }
     }
 
     /// Takes the place of `old`: a rule that is there, too, goes on counting. Answers of each rule which one of `old` it is; of
@@ -150,10 +159,11 @@ impl Rules {
         pools: PoolsInSight<'_>,
         now: Instant,
     ) -> Found {
-        let Self { rules, main, groups, counts } = self;
+        let Self { rules, main, groups, numbers, counts } = self;
+        let numbers = &numbers[packet.direction.index()];
         let looked = Looked::at(packet, is_out_of_window);
         let mut found = Found { is_for_all: true, ..Found::default() };
-        let mut search = Search { rules, groups, counts, looked: &looked, pools, now };
+        let mut search = Search { rules, groups, numbers, counts, looked: &looked, pools, now, calls: 0 };
         search.list(&main[packet.direction.index()], &mut found);
         found
     }
@@ -183,10 +193,13 @@ impl<'a> Looked<'a> {
 struct Search<'a> {
     rules: &'a [Rule],
     groups: &'a [Vec<u32>],
+    numbers: &'a BTreeMap<NonZeroU32, u32>,
     counts: &'a mut [RuleCount],
     looked: &'a Looked<'a>,
     pools: PoolsInSight<'a>,
     now: Instant,
+    /// Calls that the search is in.
+    calls: u8,
 }
 
 impl Search<'_> {
@@ -216,6 +229,13 @@ impl Search<'_> {
                     (found.is_for_all, found.logged) = (false, Some(nth));
                     self.note(nth);
                 }
+                FilterAction::Call(call) => {
+                    (found.is_for_all, _) = (false, self.note(nth));
+                    if self.call(call, rule.quick, found) {
+                        return true;
+                    }
+                    continue;
+                }
             }
             let groups = self.groups;
             let is_over = group.is_some_and(|group| self.list(&groups[group as usize], found));
@@ -224,6 +244,25 @@ impl Search<'_> {
             }
         }
         false
+    }
+
+    /// Goes on with the group that a map has; whether the search has ended. One of `quick` ends it if a rule of the group decides.
+    fn call(&mut self, call: GroupCall, is_quick: bool, found: &mut Found) -> bool {
+        let address = match call.by {
+            MapKey::Source => self.looked.packet.src,
+            MapKey::Destination => self.looked.packet.dst,
+        };
+        let (groups, before) = (self.groups, found.rule);
+        let group = self.pools.group(call.map, address, self.now);
+        let Some(&group) = group.and_then(|group| self.numbers.get(&group)) else { return false };
+        // Groups are not within themselves; but maps change in parts while packets pass, and what is between two of them may go round.
+        if self.calls == GroupCall::DEPTH_MAX {
+            return false;
+        }
+        self.calls += 1;
+        let is_over = self.list(&groups[group as usize], found);
+        self.calls -= 1;
+        is_over || (is_quick && found.rule != before)
     }
 
     /// A rule that decides nothing has met the packet.

@@ -3,12 +3,13 @@
 mod common;
 
 use common::*;
-use firelane_filter::{Filter, FilterConfig, Verdict};
+use firelane_filter::{FOREVER, Filter, FilterConfig, PoolChange, Verdict};
 use firelane_units::{
-    BlockAnswer, FilterAction, FilterAddresses, FilterEnd, FilterPorts, FilterProtocol, Instant, IpPrefix,
-    LinkId, PacketTrait, Port, TcpFlagsMatch,
+    BlockAnswer, FilterAction, FilterAddresses, FilterEnd, FilterPorts, FilterProtocol, FilterRule,
+    GroupCall, Instant, IpPrefix, LinkId, MapKey, PacketTrait, Port, TcpFlagsMatch,
 };
 use firelane_wire::{Icmpv4Repr, IpProtocol, TcpFlags};
+use proptest::prelude::*;
 use std::num::NonZeroU32;
 
 const TCP: IpProtocol = IpProtocol::TCP;
@@ -67,6 +68,134 @@ fn quick_in_a_group_ends_the_whole_search() {
     ]);
     assert_eq!(ask(&mut filter, IN, &syn("10.0.0.1:1", "192.0.2.7:80")), Verdict::Pass);
     assert_eq!(ask(&mut filter, IN, &syn("10.0.0.1:1", "192.0.2.7:81")), BLOCKED);
+}
+
+/// A filter with these rules, and maps of networks to groups.
+fn with_maps(rules: Vec<FilterRule<LinkId>>, maps: &[(u32, &str, u32)]) -> Filter {
+    let mut filter = filter(rules);
+    filter.change_pools(
+        &maps.iter().map(|&(map, network, group)| leads(map, network, group)).collect::<Vec<_>>(),
+    );
+    filter
+}
+
+fn leads(pool: u32, network: &str, group: u32) -> PoolChange {
+    let network = network.parse().unwrap();
+    PoolChange { pool, network, until: Some(FOREVER), is_exception: false, group: NonZeroU32::new(group) }
+}
+
+fn call(map: u32, by: MapKey) -> FilterAction {
+    FilterAction::Call(GroupCall { map, by })
+}
+
+#[test]
+fn a_call_goes_on_with_the_group_that_the_map_has_and_comes_back() {
+    let group = |number| move |it: &mut FilterRule<LinkId>| it.group = NonZeroU32::new(number);
+    let mut filter = with_maps(
+        vec![
+            rule(IN, BLOCK),
+            rule(IN, call(5, MapKey::Source)),
+            rule(IN, PASS).with(group(20)),
+            rule(IN, BLOCK).to_port(25).quick().with(group(20)),
+            rule(IN, PASS).to_port(80).with(group(30)),
+            rule(IN, PASS).to_port(25),
+            rule(OUT, call(6, MapKey::Destination)),
+            rule(OUT, BLOCK).with(group(20)),
+        ],
+        &[(5, "10.0.0.0/8", 20), (5, "10.1.0.0/16", 30), (5, "10.2.0.0/16", 99), (6, "192.0.2.0/24", 20)],
+    );
+    for (from, port, want) in [
+        ("10.0.0.1", 443, Verdict::Pass),
+        // The group's quick rule ends the whole search.
+        ("10.0.0.1", 25, BLOCKED),
+        // The longest network has another group, of which no rule is about that port: what stood before counts.
+        ("10.1.0.1", 80, Verdict::Pass),
+        ("10.1.0.1", 443, BLOCKED),
+        // After the group the search goes on.
+        ("10.1.0.1", 25, Verdict::Pass),
+        // A group without rules, and no group.
+        ("10.2.0.1", 443, BLOCKED),
+        ("11.0.0.1", 443, BLOCKED),
+    ] {
+        let packet = syn(&format!("{from}:1"), &format!("192.0.2.7:{port}"));
+        assert_eq!(ask(&mut filter, IN, &packet), want, "{from} to {port}");
+    }
+    assert_eq!(ask(&mut filter, OUT, &syn("192.0.2.7:1", "10.0.0.1:2")), Verdict::Pass, "by its destination");
+    assert_eq!(
+        ask(&mut filter, OUT, &syn("10.0.0.1:1", "192.0.2.7:2")),
+        BLOCKED,
+        "the group of its direction"
+    );
+    let met: Vec<u64> = filter.counts().rules.iter().map(|count| count.packets).collect();
+    assert_eq!(met, [3, 7, 1, 1, 1, 1, 2, 1], "calls count what comes to them, rules what they decide");
+    // Maps change while rules stay.
+    filter.change_pools(&[leads(5, "10.1.0.0/16", 20)]);
+    assert_eq!(ask(&mut filter, IN, &syn("10.1.0.1:1", "192.0.2.7:443")), Verdict::Pass);
+    filter.change_pools(&[PoolChange { until: None, ..leads(5, "10.0.0.0/8", 20) }]);
+    assert_eq!(ask(&mut filter, IN, &syn("10.0.0.1:1", "192.0.2.7:443")), BLOCKED);
+}
+
+#[test]
+fn a_quick_call_ends_the_search_if_its_group_decides() {
+    let group = |number| move |it: &mut FilterRule<LinkId>| it.group = NonZeroU32::new(number);
+    let mut filter = with_maps(
+        vec![
+            rule(IN, call(5, MapKey::Source)).quick(),
+            rule(IN, BLOCK).to_port(80).with(group(20)),
+            rule(IN, PASS).to_port(80),
+            rule(IN, BLOCK).to_port(81),
+        ],
+        &[(5, "10.0.0.0/8", 20)],
+    );
+    assert_eq!(ask(&mut filter, IN, &syn("10.0.0.1:1", "192.0.2.7:80")), BLOCKED);
+    assert_eq!(ask(&mut filter, IN, &syn("11.0.0.1:1", "192.0.2.7:80")), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &syn("10.0.0.1:1", "192.0.2.7:81")), BLOCKED);
+}
+
+#[test]
+fn calls_that_go_round_for_a_moment_have_an_end() {
+    let group = |number| move |it: &mut FilterRule<LinkId>| it.group = NonZeroU32::new(number);
+    let mut filter = with_maps(
+        vec![
+            rule(IN, call(5, MapKey::Source)),
+            rule(IN, call(5, MapKey::Source)).with(group(20)),
+            rule(IN, BLOCK).with(group(20)),
+        ],
+        &[(5, "10.0.0.0/8", 20)],
+    );
+    assert_eq!(ask(&mut filter, IN, &syn("10.0.0.1:1", "192.0.2.7:80")), BLOCKED);
+    let met = filter.counts().rules[1].packets;
+    assert_eq!(met, u64::from(GroupCall::DEPTH_MAX), "each call counts");
+}
+
+proptest! {
+    /// A map says what a list of rules would that ask for each of its networks, the shortest first.
+    #[test]
+    fn a_map_does_what_rules_for_its_networks_would(
+        entries in prop::collection::btree_map((0u8..4, 0u8..4, 8u8..=32), 1u32..4, 0..12),
+        verdicts in prop::collection::vec(any::<bool>(), 3),
+        packets in prop::collection::vec((0u8..4, 0u8..4, 0u8..4), 1..20),
+    ) {
+        let network = |(a, b, length): (u8, u8, u8)| {
+            firelane_units::IpPrefix::new(core::net::Ipv4Addr::new(10, a, b, 1).into(), length).unwrap().network()
+        };
+        // Of one network the last group that is said counts, for both.
+        let maps: std::collections::BTreeMap<_, _> = entries.iter().map(|(at, group)| (network(*at), *group)).collect();
+        let verdict = |group: u32| if verdicts[group as usize - 1] { PASS } else { BLOCK };
+        let mut called = vec![rule(IN, BLOCK), rule(IN, call(5, MapKey::Source))];
+        called.extend((1..4).map(|group| rule(IN, verdict(group)).with(|it| it.group = NonZeroU32::new(group))));
+        let mut called = filter(called);
+        let texts: Vec<_> = maps.iter().map(|(network, group)| leads(5, &network.to_string(), *group)).collect();
+        called.change_pools(&texts);
+        let mut longest_last: Vec<_> = maps.iter().collect();
+        longest_last.sort_by_key(|(network, _)| network.prefix_len());
+        let plain = longest_last.iter().map(|(network, group)| rule(IN, verdict(**group)).from(&network.to_string()));
+        let mut plain = filter(core::iter::once(rule(IN, BLOCK)).chain(plain).collect());
+        for (a, b, c) in packets {
+            let packet = syn(&format!("10.{a}.{b}.{c}:1"), "192.0.2.7:80");
+            prop_assert_eq!(ask(&mut called, IN, &packet), ask(&mut plain, IN, &packet), "10.{}.{}.{}", a, b, c);
+        }
+    }
 }
 
 #[test]

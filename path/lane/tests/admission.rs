@@ -152,6 +152,7 @@ fn rules_name_the_pools_of_the_netstack_as_they_are_just_now() {
         network: network.parse().unwrap(),
         until,
         is_exception: false,
+        group: None,
     };
     for lanes in [1, 3] {
         let mut world = two_stacks(lanes, Mtu::ETHERNET);

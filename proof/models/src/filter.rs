@@ -6,7 +6,7 @@ use core::num::NonZeroU32;
 use firelane_model::{IpfRule, LinkName, Model, Netstack, Pool, PoolEntry, PoolNumber, Vnic};
 use firelane_units::{
     BlockAnswer, Direction, FilterAction, FilterAddresses, FilterEnd, FilterLog, FilterMatch, FilterPorts,
-    FilterProtocol, FilterRule, IpPrefix, KeepState, PacketTrait, Port, TcpFlagsMatch,
+    FilterProtocol, FilterRule, GroupCall, IpPrefix, KeepState, MapKey, PacketTrait, Port, TcpFlagsMatch,
 };
 
 use crate::{Dice, name};
@@ -24,13 +24,14 @@ pub fn ipf_rule(bytes: &[u8]) -> IpfRule {
     };
     let action = dice.filter_action(number(6));
     let passes = action == FilterAction::Pass;
+    let calls = matches!(action, FilterAction::Call(_));
     let log = FilterLog { first: dice.below(2) == 1, body: dice.below(2) == 1 };
     let (set, mask) = (dice.below(256) as u8, dice.below(256) as u8);
     let head = dice.maybe(|dice| NonZeroU32::new(1 + dice.below(9) as u32)).flatten();
     let rule = FilterRule {
         direction: Direction::ALL[dice.below(2)],
         action,
-        log: Some(log).filter(|_| action == FilterAction::Log || dice.below(2) == 1),
+        log: Some(log).filter(|_| action == FilterAction::Log || (dice.below(2) == 1 && !calls)),
         quick: dice.below(2) == 1,
         link: dice.maybe(|dice| name("web", dice.below(200))),
         matching: FilterMatch {
@@ -52,7 +53,7 @@ pub fn ipf_rule(bytes: &[u8]) -> IpfRule {
         },
         keep_state: dice.maybe(Dice::keep_state).filter(|_| passes),
         keep_frags: passes && dice.below(2) == 1,
-        head,
+        head: head.filter(|_| !calls),
         group: dice.maybe(|dice| NonZeroU32::new(10 + dice.below(9) as u32)).flatten(),
     };
     IpfRule::new(rule).expect("nothing in it contradicts itself")
@@ -72,12 +73,16 @@ impl Dice<'_> {
     }
 
     fn filter_action(&mut self, is_tcp: bool) -> FilterAction {
-        match self.below(8) {
+        match self.below(9) {
             0..=2 => FilterAction::Pass,
             3 => FilterAction::Count,
             4 => FilterAction::Log,
             5 => FilterAction::Skip(1 + self.below(256) as u16 * 257 % 65_535),
             6 if is_tcp => FilterAction::Block(BlockAnswer::Reset),
+            8 => FilterAction::Call(GroupCall {
+                map: self.below(256) as u32 * 16_843_009,
+                by: [MapKey::Source, MapKey::Destination][self.below(2)],
+            }),
             7 => {
                 let (code, as_dest) = (self.below(16) as u8, self.below(2) == 1);
                 FilterAction::Block(BlockAnswer::Icmp { code, as_dest })

@@ -34,6 +34,10 @@ fn action(rule: &FilterRule<LinkName>) -> Fault {
             fault(code, "a code from 0 to 15")
         }
         FilterAction::Skip(0) => fault("skip", "how many rules are left out, from 1 to 65535"),
+        FilterAction::Call(_) if rule.log.is_some() => {
+            fault("log", "who calls logs nothing: rules of the groups may")
+        }
+        FilterAction::Call(_) if rule.head.is_some() => fault("head", "the groups are those of the map"),
         FilterAction::Log if rule.log.is_none() => fault("log", "what is logged is missing"),
         _ => None,
     }

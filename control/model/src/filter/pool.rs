@@ -1,8 +1,9 @@
-//! A pool: a set of networks that rules name by number, `pool/13`.
+//! A pool: a set of networks that rules name by number, `pool/13`; or a group map: networks with a group of rules for each.
 
 use core::fmt;
+use core::num::NonZeroU32;
 
-use firelane_units::IpPrefix;
+use firelane_units::{Direction, IpPrefix};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::value::{self, TextValue, serde_as_text};
@@ -40,18 +41,71 @@ pub struct PoolEntry {
     pub until: Option<u64>,
     /// Its addresses are not in the pool, whatever larger network they are of.
     pub is_exception: bool,
+    /// The group of rules for its addresses; then the pool is a group map.
+    pub group: Option<MapGroup>,
+}
+
+/// A group that a map leads to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MapGroup {
+    /// Whose packets its rules are about.
+    pub direction: Direction,
+    /// Its number.
+    pub group: NonZeroU32,
+}
+
+impl MapGroup {
+    /// `in` or `out`.
+    pub fn word(self) -> &'static str {
+        match self.direction {
+            Direction::In => "in",
+            Direction::Out => "out",
+        }
+    }
+
+    /// Reads `in group 7`.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let (way, group) = text.split_once(" group ")?;
+        let direction = match way {
+            "in" => Direction::In,
+            "out" => Direction::Out,
+            _ => return None,
+        };
+        Some(Self { direction, group: super::read::decimal(group)? })
+    }
+}
+
+impl fmt::Display for MapGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} group {}", self.word(), self.group)
+    }
+}
+
+/// A network, and behind a space its group if it is a map's. An exception has none.
+pub(super) fn network_and_group(text: &str, is_exception: bool) -> Option<(&str, Option<MapGroup>)> {
+    match text.split_once(' ') {
+        Some(_) if is_exception => None,
+        Some((network, group)) => Some((network, Some(MapGroup::read(group)?))),
+        None => Some((text, None)),
+    }
 }
 
 impl PoolEntry {
     /// A network, without host bits, and when it ends.
     pub fn new(network: IpPrefix, until: Option<u64>) -> Self {
-        Self { network: network.network(), until, is_exception: false }
+        Self { network: network.network(), until, is_exception: false, group: None }
     }
 
     /// The same, or the same as an exception.
     #[must_use]
     pub fn excepting(self, is_exception: bool) -> Self {
         Self { is_exception, ..self }
+    }
+
+    /// The same of a map that has this group for it.
+    #[must_use]
+    pub fn leading_to(self, group: Option<MapGroup>) -> Self {
+        Self { group, ..self }
     }
 
     /// Whether it has ended.
@@ -64,13 +118,14 @@ impl fmt::Display for PoolEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_exception { "!" } else { "" })?;
         self.network.fmt(f)?;
+        self.group.map_or(Ok(()), |group| write!(f, " {group}"))?;
         self.until.map_or(Ok(()), |until| write!(f, " until {until}"))
     }
 }
 
 impl TextValue for PoolEntry {
     const ALLOWED: &'static str = "an IP address with a prefix length or without, ! before \
-         it if it is an exception, and \"until SECONDS-SINCE-1970\" if it ends";
+         it if it is an exception, \"in group N\" or \"out group N\" behind it in a group map, and \"until SECONDS-SINCE-1970\" if it ends";
 
     fn read(text: &str) -> Option<Self> {
         let (is_exception, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
@@ -81,7 +136,8 @@ impl TextValue for PoolEntry {
         let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let until = until.map(|text| Some(text).filter(is_number)?.parse().ok());
         let until = until.map_or(Some(None), |it: Option<u64>| it.map(Some))?;
-        Some(Self::new(IpPrefix::read(network)?, until).excepting(is_exception))
+        let (network, group) = network_and_group(network, is_exception)?;
+        Some(Self::new(IpPrefix::read(network)?, until).excepting(is_exception).leading_to(group))
     }
 
     fn write(&self) -> String {
@@ -171,6 +227,8 @@ mod tests {
             ("fd00::1/64 until 1795400000", "fd00::/64 until 1795400000"),
             ("!10.1.2.3/16", "!10.1.0.0/16"),
             ("!192.0.2.7 until 7", "!192.0.2.7/32 until 7"),
+            ("10.1.2.3/16 in group 20", "10.1.0.0/16 in group 20"),
+            ("fd00::1/64 out group 4294967295 until 7", "fd00::/64 out group 4294967295 until 7"),
         ] {
             assert_eq!(entry(text).write(), written);
             assert_eq!(entry(written), entry(text));
@@ -184,6 +242,12 @@ mod tests {
             "10.0.0.1  until 1",
             "!",
             "!!10.0.0.1",
+            "10.0.0.1 group 7",
+            "10.0.0.1 in group 0",
+            "10.0.0.1 in group +7",
+            "10.0.0.1 by group 7",
+            "10.0.0.1 until 7 in group 7",
+            "!10.0.0.1 in group 7",
         ] {
             assert_eq!(PoolEntry::read(bad), None, "{bad:?}");
         }

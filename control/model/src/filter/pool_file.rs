@@ -3,20 +3,24 @@
 //! ```text
 //! table role = ipf type = tree number = 13
 //!     { 10.0.0.0/8; !10.1.0.0/16; 192.0.2.0/255.255.255.0; 192.0.2.9 ttl 300; };
+//! group-map in role = ipf number = 1010 group = 1020
+//!     { 198.51.100.1/32; 203.0.113.0/24, group = 1030; };
 //! ```
 //!
 //! White space and ends of lines mean nothing, `#` begins a comment. Trees and hash tables are the same here, so `size` and `seed`
 //! are read and have no effect. `ttl` is ours. The longest network of an address decides: with `!` it is not in the
-//! pool. What the original knows and we do not follow (`group-map`, other roles) is refused.
+//! pool. A group map has a group of rules for each of its networks: the one that is said with it, or the map's. What the original knows
+//! and we do not follow (other roles) is refused.
 
 use core::fmt;
 use core::net::Ipv4Addr;
+use core::num::NonZeroU32;
 use std::collections::BTreeMap;
 
-use firelane_units::IpPrefix;
+use firelane_units::{Direction, IpPrefix};
 
 use super::error::RuleError;
-use super::pool::PoolNumber;
+use super::pool::{MapGroup, PoolNumber, network_and_group};
 use super::read::decimal;
 use super::tokens::Token;
 use crate::FileError;
@@ -35,6 +39,8 @@ pub struct PoolMember {
     pub ttl: Option<u32>,
     /// Its addresses are not in the pool, whatever larger network they are of.
     pub is_exception: bool,
+    /// The group of rules that a map has for its addresses.
+    pub group: Option<MapGroup>,
 }
 
 impl PoolMember {
@@ -61,12 +67,13 @@ impl fmt::Display for PoolMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_exception { "!" } else { "" })?;
         self.network.fmt(f)?;
+        self.group.map_or(Ok(()), |group| write!(f, " {group}"))?;
         self.ttl.map_or(Ok(()), |ttl| write!(f, " ttl {ttl}"))
     }
 }
 
 impl TextValue for PoolMember {
-    const ALLOWED: &'static str = "[!]ADDRESS[/LENGTH or MASK] [ttl SECONDS]";
+    const ALLOWED: &'static str = "[!]ADDRESS[/LENGTH or MASK] [in|out group N] [ttl SECONDS]";
 
     fn read(text: &str) -> Option<Self> {
         let (is_exception, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
@@ -74,7 +81,8 @@ impl TextValue for PoolMember {
             Some((network, ttl)) => (network, Some(Self::ttl(ttl)?)),
             None => (text, None),
         };
-        Some(Self { network: Self::network(network)?, ttl, is_exception })
+        let (network, group) = network_and_group(network, is_exception)?;
+        Some(Self { network: Self::network(network)?, ttl, is_exception, group })
     }
 
     fn write(&self) -> String {
@@ -125,6 +133,12 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     tokens
 }
 
+/// Which groups a table's networks lead to, if it is a group map, and the group of those that say none.
+type Map = Option<(Direction, Option<NonZeroU32>)>;
+
+/// What a group is.
+const GROUP: &str = "a group is a number from 1 to 4294967295";
+
 struct Reader<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
@@ -160,36 +174,59 @@ impl<'a> Reader<'a> {
     }
 
     fn table(&mut self) -> Result<(), RuleError> {
-        if self.peek() == Some("group-map") {
-            return Err(self.refuse("not supported: rules name their groups"));
-        }
-        self.expect("table")?;
-        let mut number = None;
+        let map = match self.peek() {
+            Some("group-map") => Some(self.direction()?),
+            Some("table") | None => {
+                self.expect("table")?;
+                None
+            }
+            Some(_) => return Err(self.refuse("table or group-map")),
+        };
+        let (mut number, mut group) = (None, None);
         while let Some(word) = self.peek().filter(|word| *word != "{") {
             self.at += 1;
             let is = |wanted: &'static [&str]| move |word: &str| wanted.contains(&word).then_some(());
             match word {
                 "role" => self.value("ipf: pools are the filter's", is(&["ipf"]))?,
-                "type" => self.value("tree, pool or hash", is(&["tree", "pool", "hash"]))?,
+                "group" if map.is_some() && group.is_none() => {
+                    group = Some(self.value(GROUP, decimal::<NonZeroU32>)?);
+                }
+                "type" if map.is_none() => self.value("tree, pool or hash", is(&["tree", "pool", "hash"]))?,
                 "number" | "name" if number.is_none() => {
                     number = Some(self.value(PoolNumber::ALLOWED, PoolNumber::read)?);
                 }
                 "size" | "seed" => drop(self.value("a number", decimal::<u32>)?),
                 _ => {
                     self.at -= 1;
-                    return Err(self.refuse("role, type, number, size or seed, each once, and then {"));
+                    let allowed = match map {
+                        None => "role, type, number, size or seed, each once, and then {",
+                        Some(_) => "role, number, group, size or seed, each once, and then {",
+                    };
+                    return Err(self.refuse(allowed));
                 }
             }
         }
         let number = number.ok_or_else(|| self.refuse("number = N comes before {"))?;
         self.expect("{")?;
-        self.entries(number)?;
+        self.entries(number, map.map(|direction| (direction, group)))?;
         self.expect("}")?;
         self.expect(";")
     }
 
+    /// Whose packets a group map is about.
+    fn direction(&mut self) -> Result<Direction, RuleError> {
+        self.at += 1;
+        let direction = match self.peek() {
+            Some("in") => Direction::In,
+            Some("out") => Direction::Out,
+            _ => return Err(self.refuse("in or out")),
+        };
+        self.at += 1;
+        Ok(direction)
+    }
+
     /// What stands between braces. An entry that is wrong is noted, and the next one is read.
-    fn entries(&mut self, number: PoolNumber) -> Result<(), RuleError> {
+    fn entries(&mut self, number: PoolNumber, map: Map) -> Result<(), RuleError> {
         let mut members = Vec::new();
         while let Some(word) = self.peek().filter(|word| *word != "}") {
             if word == ";" || word == "," {
@@ -199,7 +236,7 @@ impl<'a> Reader<'a> {
             if members.len() > POOLED_MAX {
                 return Err(self.refuse(&format!("more than {POOLED_MAX} networks")));
             }
-            match self.entry(word) {
+            match self.entry(word, map) {
                 Ok(member) => members.push(member),
                 Err(error) => {
                     self.faults.push(error);
@@ -214,8 +251,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn entry(&mut self, word: &str) -> Result<PoolMember, RuleError> {
-        let is_exception = word == "!";
+    fn entry(&mut self, word: &str, map: Map) -> Result<PoolMember, RuleError> {
+        let is_exception = word == "!" && map.is_none();
         if is_exception {
             self.at += 1;
         }
@@ -230,10 +267,26 @@ impl<'a> Reader<'a> {
             ttl.ok_or_else(|| self.refuse("seconds, from 1 to 4294967295"))?;
             self.at += 1;
         }
-        match self.peek() {
-            Some(";" | "," | "}") | None => Ok(PoolMember { network, ttl, is_exception }),
-            Some(_) => Err(self.refuse("ttl SECONDS, ; or }")),
+        let group = match map {
+            Some((direction, group)) => Some(MapGroup { direction, group: self.group(group)? }),
+            None => None,
+        };
+        match (self.peek(), map) {
+            (Some(";" | "," | "}") | None, _) => Ok(PoolMember { network, ttl, is_exception, group }),
+            (Some(_), None) => Err(self.refuse("ttl SECONDS, ; or }")),
+            (Some(_), Some(_)) => Err(self.refuse("ttl SECONDS, a comma and group = N, ; or }")),
         }
+    }
+
+    /// `, group = N` of a map's network, which needs it if the map has none.
+    fn group(&mut self, of_map: Option<NonZeroU32>) -> Result<NonZeroU32, RuleError> {
+        let has_own =
+            self.peek() == Some(",") && self.tokens.get(self.at + 1).is_some_and(|it| it.text == "group");
+        if has_own {
+            self.at += 2;
+            return self.value(GROUP, decimal::<NonZeroU32>);
+        }
+        of_map.ok_or_else(|| self.refuse("a comma and group = N, which the map does not say for all"))
     }
 }
 
@@ -264,6 +317,25 @@ mod tests {
                 "13: 10.0.0.0/8 192.0.2.0/24 fd00::1/128"
             ]
         );
+        let maps = "group-map in role = ipf number = 1010\n\t{ 1.1.1.1/32, group = 1020; 3.3.0.0/16 ttl 60, group = 1030; };\n\
+                    group-map out number=5 group = 7 size = 31 { 4.4.0.0/16, 5.0.0.0/8,group=8, fd00::/8; };";
+        let said: Vec<_> = read_pools("f", maps)
+            .unwrap()
+            .into_iter()
+            .map(|(number, members)| {
+                format!(
+                    "{number}: {}",
+                    members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                )
+            })
+            .collect();
+        assert_eq!(
+            said,
+            [
+                "5: 4.4.0.0/16 out group 7, 5.0.0.0/8 out group 8, fd00::/8 out group 7",
+                "1010: 1.1.1.1/32 in group 1020, 3.3.0.0/16 in group 1030 ttl 60",
+            ]
+        );
         assert_eq!(read_pools("f", " # nothing\n").unwrap(), PoolFile::new());
     }
 
@@ -283,8 +355,39 @@ mod tests {
             ]
         );
         for (text, wanted) in [
-            ("tabel", "f:1: \"tabel\": \"table\" comes here"),
-            ("group-map in role = ipf", "f:1: \"group-map\": not supported: rules name their groups"),
+            ("tabel", "f:1: \"tabel\": table or group-map"),
+            ("group-map number = 1", "f:1: \"number\": in or out"),
+            (
+                "group-map in number = 1 type = tree",
+                "f:1: \"type\": role, number, group, size or seed, each once, and then {",
+            ),
+            (
+                "table number = 1 group = 2",
+                "f:1: \"group\": role, type, number, size or seed, each once, and then {",
+            ),
+            ("group-map in number = 1 group = 0", "f:1: \"0\": a group is a number from 1 to 4294967295"),
+            (
+                "group-map in number = 1 group = 2 group = 3",
+                "f:1: \"group\": role, number, group, size or seed, each once, and then {",
+            ),
+            ("group-map in group = 2 { };", "f:1: \"{\": number = N comes before {"),
+            (
+                "group-map in number = 1\n{ 1.1.1.1; };",
+                "f:2: \";\": a comma and group = N, which the map does not say for all",
+            ),
+            ("group-map in number = 1\n{ 1.1.1.1, group 2; };", "f:2: \"2\": \"=\" comes here"),
+            (
+                "group-map in number = 1\n{ 1.1.1.1, group = x; };",
+                "f:2: \"x\": a group is a number from 1 to 4294967295",
+            ),
+            (
+                "group-map in number = 1 group = 2\n{ !1.1.1.1; };",
+                "f:2: \"!\": an address, with the length of its prefix or a mask",
+            ),
+            (
+                "group-map in number = 1 group = 2\n{ 1.1.1.1 2.2.2.2; };",
+                "f:2: \"2.2.2.2\": ttl SECONDS, a comma and group = N, ; or }",
+            ),
             ("table role = auth", "f:1: \"auth\": ipf: pools are the filter's"),
             ("table type = dstlist", "f:1: \"dstlist\": tree, pool or hash"),
             ("table number = x", "f:1: \"x\": a pool is a number from 0 to 4294967295"),

@@ -12,7 +12,7 @@ use core::num::NonZeroU32;
 
 use firelane_units::{
     BlockAnswer, Direction, FilterAction, FilterEnd, FilterLog, FilterMatch, FilterProtocol, FilterRule,
-    KeepState, PacketTrait, TcpFlagsMatch,
+    GroupCall, KeepState, MapKey, PacketTrait, TcpFlagsMatch,
 };
 
 use super::error::RuleError;
@@ -112,8 +112,12 @@ impl<'a> Words<'a> {
         } else if self.take("skip") {
             let count = self.value("how many rules are left out, from 1 to 65535", decimal)?;
             Ok((FilterAction::Skip(count), None))
+        } else if self.take("call") {
+            self.expect("now", "now: what is called is called at once")?;
+            let allowed = "fr_srcgrpmap/N or fr_dstgrpmap/N, N being the number of a group map";
+            Ok((FilterAction::Call(self.value(allowed, group_call)?), None))
         } else {
-            Err(self.refuse_keyword("a rule begins with pass, block, count, log or skip"))
+            Err(self.refuse_keyword("a rule begins with pass, block, count, log, skip or call"))
         }
     }
 
@@ -378,6 +382,17 @@ impl Draft {
 /// A number in digits alone: no sign, nothing before or after.
 pub(super) fn decimal<T: core::str::FromStr>(word: &str) -> Option<T> {
     word.parse().ok().filter(|_| word.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A function of the original's that rules may call, and its map. Later ones have shorter names.
+fn group_call(word: &str) -> Option<GroupCall> {
+    let (function, map) = word.split_once('/')?;
+    let by = match function {
+        "fr_srcgrpmap" | "srcgrpmap" => MapKey::Source,
+        "fr_dstgrpmap" | "dstgrpmap" => MapKey::Destination,
+        _ => return None,
+    };
+    Some(GroupCall { map: decimal(map)?, by })
 }
 
 fn byte(word: &str) -> Option<u8> {

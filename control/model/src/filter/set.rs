@@ -10,7 +10,7 @@ use core::num::NonZeroU32;
 
 use firelane_units::{Direction, FilterAction, FilterAddresses};
 
-use super::{IpfRule, IpnatRule, Pool, PoolNumber};
+use super::{IpfRule, IpnatRule, Pool, PoolNumber, maps};
 use crate::limits::{FILTER_RULES_MAX, NAT_RULES_MAX, POOLED_MAX};
 use crate::{LinkName, NatLimits};
 
@@ -28,13 +28,13 @@ pub struct Filter {
 }
 
 /// The list that a rule is in: of a direction, the main one or a group.
-type Group = (Direction, Option<NonZeroU32>);
+pub(super) type Group = (Direction, Option<NonZeroU32>);
 
-fn group(rule: &IpfRule) -> Group {
+pub(super) fn group(rule: &IpfRule) -> Group {
     (rule.rule().direction, rule.rule().group)
 }
 
-fn headed(rule: &IpfRule) -> Option<Group> {
+pub(super) fn headed(rule: &IpfRule) -> Option<Group> {
     rule.rule().head.map(|head| (rule.rule().direction, Some(head)))
 }
 
@@ -71,6 +71,12 @@ pub(crate) fn faults(
         let why = format!("{} is no VNIC of this netstack", rule.rule().link);
         faults.push((Part::Nat, (rule.to_string(), why)));
     }
+    for (number, _) in pools.iter().filter(|(_, pool)| maps::mixed(pool)) {
+        let why = "networks of a group map all have a group, of one direction, and those of a pool have none";
+        faults.push((Part::Pools, (number.to_string(), why.into())));
+    }
+    maps::faults(rules, pools, &mut |fault| faults.push((Part::Filter, fault)));
+    let calls = maps::directions(rules);
     let heads = heads(rules, &mut |fault| faults.push((Part::Filter, fault)));
     let beyond = skips_beyond(rules);
     let lost = groups_without_root(&heads);
@@ -86,6 +92,8 @@ pub(crate) fn faults(
             say("skips more rules than its group has after it".into());
         }
         match group(rule) {
+            // A map may lead there, now or once it has changed.
+            (direction, Some(_)) if !heads.contains_key(&group(rule)) && calls[direction.index()] => {}
             (_, Some(number)) if !heads.contains_key(&group(rule)) => {
                 say(format!("no rule of its direction is the head of group {number}"));
             }
@@ -98,8 +106,13 @@ pub(crate) fn faults(
     faults
 }
 
-/// The pools that a rule names.
+/// The pools and maps that a rule names.
 pub(super) fn named_pools(rule: &IpfRule) -> impl Iterator<Item = PoolNumber> {
+    pools_of_ends(rule).chain(maps::called(rule))
+}
+
+/// The pools in place of addresses.
+pub(super) fn pools_of_ends(rule: &IpfRule) -> impl Iterator<Item = PoolNumber> + use<> {
     let ends = [&rule.rule().matching.from, &rule.rule().matching.to];
     ends.map(|end| end.addresses).into_iter().filter_map(|addresses| match addresses {
         FilterAddresses::Pool(number) => Some(PoolNumber(number)),
@@ -159,6 +172,19 @@ fn skips_beyond(rules: &[IpfRule]) -> BTreeSet<usize> {
 }
 
 impl Filter {
+    /// The groups without a head to which nothing leads any more, if the rules go of which `goes` says so.
+    fn uncalled(&self, goes: &[bool]) -> BTreeSet<Group> {
+        let stays = |wanted: &dyn Fn(&IpfRule) -> bool| {
+            let stay = self.rules.iter().zip(goes).filter(|(_, goes)| !**goes);
+            stay.map(|(rule, _)| rule).filter(|rule| wanted(rule)).collect::<Vec<_>>()
+        };
+        let calling: BTreeSet<_> =
+            stays(&|it| maps::called(it).is_some()).into_iter().map(|it| it.rule().direction).collect();
+        let headed: BTreeSet<_> = self.rules.iter().filter_map(headed).collect();
+        let groups = stays(&|it| it.rule().group.is_some()).into_iter().map(group);
+        groups.filter(|it| !headed.contains(it) && !calling.contains(&it.0)).collect()
+    }
+
     /// The same filter for a netstack without the links of which `gone` is so: to the packets of all others it does what
     /// this one does. Their rules are not there, nor the groups that these head; what skipped some of them skips fewer.
     #[must_use]
@@ -172,10 +198,17 @@ impl Filter {
         let heads = |place: &usize| headed(&self.rules[*place]);
         let mut empty: Vec<_> =
             (0..goes.len()).filter(|&place| goes[place]).filter_map(|it| heads(&it)).collect();
+        if empty.is_empty() {
+            empty.extend(self.uncalled(&goes));
+        }
         while let Some(group) = empty.pop() {
             let members = lists.get(&group).map_or(&[][..], Vec::as_slice);
             members.iter().for_each(|&place| goes[place] = true);
             empty.extend(members.iter().filter_map(heads));
+            // The last rule that called has gone: no map leads to a group any more.
+            if empty.is_empty() {
+                empty.extend(self.uncalled(&goes));
+            }
         }
         let mut rules: Vec<_> = self.rules.iter().map(|rule| Some(rule.clone())).collect();
         for list in lists.values() {

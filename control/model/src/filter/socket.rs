@@ -6,7 +6,7 @@
 use firelane_units::FilterRule;
 
 use super::set::{self, Part};
-use super::{IpfFile, IpfRule, Pool};
+use super::{IpfFile, IpfRule, Pool, maps};
 use crate::limits::SOCKET_FILTER_TEXT_MAX;
 use crate::{FileError, LinkName, Model, NetstackName, Vnic};
 
@@ -73,8 +73,12 @@ impl SocketFilter {
                 say(format!("{link} is no VNIC of netstack {netstack}"));
             }
             for number in set::named_pools(rule) {
-                if !pools.is_some_and(|pools| pools.contains_key(&number)) {
-                    say(format!("netstack {netstack} has no pool {number}"));
+                match pools.and_then(|pools| pools.get(&number)) {
+                    None => say(format!("netstack {netstack} has no pool {number}")),
+                    Some(pool) => {
+                        let of_call = maps::called(rule).filter(|it| *it == number);
+                        of_call.and_then(|_| maps::fault(rule, number, pool)).into_iter().for_each(&mut say);
+                    }
                 }
             }
         }

@@ -141,7 +141,6 @@ pub(super) const TCP_FLAGS: &str = "FSRPAUEC";
 const NOT_FOLLOWED: &[(&str, &str)] = &[
     ("auth", "no program is asked about packets"),
     ("preauth", "no program is asked about packets"),
-    ("call", "there is no kernel whose functions a rule could call"),
     ("dup-to", "a capture has copies: firelane capture"),
     ("to", "routes say where packets go"),
     ("route-to", "routes say where packets go"),

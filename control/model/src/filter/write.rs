@@ -4,7 +4,7 @@ use core::fmt;
 
 use firelane_units::{
     BlockAnswer, Direction, FilterAction, FilterAddresses, FilterEnd, FilterLog, FilterMatch, FilterPorts,
-    FilterProtocol, FilterRule, KeepState,
+    FilterProtocol, FilterRule, GroupCall, KeepState, MapKey,
 };
 
 use super::words;
@@ -46,6 +46,10 @@ fn action(action: FilterAction, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         FilterAction::Count => f.write_str("count"),
         FilterAction::Log => f.write_str("log"),
         FilterAction::Skip(count) => write!(f, "skip {count}"),
+        FilterAction::Call(GroupCall { map, by: MapKey::Source }) => write!(f, "call now fr_srcgrpmap/{map}"),
+        FilterAction::Call(GroupCall { map, by: MapKey::Destination }) => {
+            write!(f, "call now fr_dstgrpmap/{map}")
+        }
         FilterAction::Block(BlockAnswer::Silent) => f.write_str("block"),
         FilterAction::Block(BlockAnswer::Reset) => f.write_str("block return-rst"),
         FilterAction::Block(BlockAnswer::Icmp { code, as_dest }) => {

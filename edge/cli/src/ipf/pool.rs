@@ -1,4 +1,4 @@
-//! `ippool`: the pools of networks that the rules of a packet filter name.
+//! `ippool`: the pools of networks that the rules of a packet filter name, and the group maps that they call.
 //!
 //! All that one command says happens at once and while traffic runs: first what goes (`-F`), then what comes. Trees and hash tables
 //! are the same here, so the original's types are taken and mean nothing. A time to live (`-T`) is IPFilter 5's.
@@ -149,7 +149,7 @@ fn node(call: &Call<'_>) -> Result<BTreeMap<PoolNumber, Vec<PoolMember>>, Failur
     let ttl = call.args.value('T').map(|text| {
         PoolMember::ttl(text).ok_or_else(|| die(format!("-T {text}: seconds, from 1 to 4294967295")))
     });
-    let member = PoolMember { network, ttl: ttl.transpose()?, is_exception };
+    let member = PoolMember { network, ttl: ttl.transpose()?, is_exception, group: None };
     Ok(number(call)?.into_iter().map(|number| (number, vec![member])).collect())
 }
 
@@ -226,10 +226,18 @@ fn table(
     is_long: bool,
 ) -> Result<(), Failure> {
     let between = if is_long { "\n\t  " } else { " " };
-    writeln!(session.out, "table role = ipf type = tree number = {number}")?;
+    match members.first().and_then(|it| it.group) {
+        Some(group) => writeln!(session.out, "group-map {} role = ipf number = {number}", group.word())?,
+        None => writeln!(session.out, "table role = ipf type = tree number = {number}")?,
+    }
     write!(session.out, "\t{{")?;
     for member in members {
-        write!(session.out, "{between}{member};")?;
+        let alone = PoolMember { group: None, ..*member };
+        write!(session.out, "{between}{alone}")?;
+        match member.group {
+            Some(group) => write!(session.out, ", group = {};", group.group)?,
+            None => write!(session.out, ";")?,
+        }
     }
     Ok(writeln!(session.out, "{}}};", if is_long && !members.is_empty() { "\n\t" } else { " " })?)
 }

@@ -3,7 +3,7 @@
 //! Out comes before in, and a group's rules stand behind those of the main one, as the original has it. What `-i` and `-o`
 //! print reads back with `ipf -f`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 
 use firelane_api::{FilterInfo, RuleDirection, RuleInfo, StateInfo};
@@ -81,10 +81,13 @@ struct Style {
     numbers: bool,
 }
 
-/// The rules of one direction: the main ones, and then group by group.
+/// The rules of one direction: the main ones, and then group by group; those without a head, to which maps lead, at the end.
 fn list(session: &mut Session<'_>, rules: &[&RuleInfo], style: Style) -> Result<(), Failure> {
     let mut groups: VecDeque<Option<NonZeroU32>> = VecDeque::from([None]);
-    while let Some(group) = groups.pop_front() {
+    let heads: BTreeSet<_> = rules.iter().filter_map(|it| it.rule.rule().head).collect();
+    let called = rules.iter().filter_map(|it| it.rule.rule().group).filter(|group| !heads.contains(group));
+    let mut called: BTreeSet<_> = called.collect();
+    while let Some(group) = groups.pop_front().or_else(|| called.pop_first().map(Some)) {
         if let Some(number) = group {
             writeln!(session.out, "# Group {number}")?;
         }
