@@ -16,6 +16,8 @@ use crate::{AccountingChange, FilterChange, NatChange, PoolChange};
 pub enum Change {
     /// Makes a virtual switch.
     CreateEtherstub(LinkName, Etherstub),
+    /// Removes a link whose device is gone.
+    DeletePhys(LinkName),
     /// Removes a virtual switch.
     DeleteEtherstub(LinkName),
     /// Makes a wire between two virtual switches.

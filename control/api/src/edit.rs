@@ -27,6 +27,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             free_name(model, name)?;
             model.etherstubs.insert(name.clone(), etherstub.clone());
         }
+        Change::DeletePhys(name) => delete_phys(model, name)?,
         Change::DeleteEtherstub(name) => delete_etherstub(model, name)?,
         Change::CreateWire(name, wire) => wires::create(model, name, wire)?,
         Change::ModifyWire(name, side, changes) => wires::modify(model, name, *side, changes)?,
@@ -127,6 +128,17 @@ pub(crate) fn unused(model: &Model, name: &LinkName) -> Result<(), ApiError> {
         Some((vnic, _)) => Err(ApiError::new(Status::LinkBusy, "vnic", vnic, "")),
         None => Ok(()),
     }
+}
+
+/// Whether its device is there is known to the host alone.
+fn delete_phys(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
+    match model.class_of(name.as_str()) {
+        None => return Err(Status::NotFound.into()),
+        Some(LinkClass::Phys) => unused(model, name)?,
+        Some(_) => return Err(Status::LinkInvalid.into()),
+    }
+    model.links.remove(name);
+    Ok(())
 }
 
 fn delete_etherstub(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {

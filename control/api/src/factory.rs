@@ -131,11 +131,7 @@ impl Store {
             }
         }
         self.keep_slots();
-        if let Some(error) = refused {
-            return Err(error);
-        }
-        // Two to whom any would do cannot have been given the same, but one may have been given what another keeps.
-        self.active.validate().into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
+        refused.map_or(Ok(()), Err)
     }
 
     /// Why one of the VNICs that are not in force yet cannot have the address that it names: somebody has it in a slot.

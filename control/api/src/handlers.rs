@@ -38,6 +38,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Put, paths::MODEL, apply_model),
     route(Method::Post, paths::PLAN, plan_model),
     route(Method::Get, paths::LINKS, links),
+    route(Method::Delete, "/v1/links/{name}", delete_phys),
     route(Method::Get, "/v1/links/{name}/props", link_props),
     route(Method::Patch, "/v1/links/{name}/props", set_link_props),
     route(Method::Put, "/v1/links/{name}/name", rename_link),
@@ -123,7 +124,7 @@ pub(crate) const ROUTES: &[Route] = &[
     servers((url = "http://localhost", description = "the daemon's unix socket")),
     components(schemas(Problem, LinkClass)),
     paths(
-        status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
+        status, openapi_json, dump_model, apply_model, plan_model, links, delete_phys, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, iptuns, create_iptun, modify_iptun, delete_iptun,
         flow_props, set_flow_props, ifs, create_if, ip::enable_if, delete_if, if_props, set_if_props, addrs, create_addr, ip::modify_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
         netstack_props, set_netstack_props, routes, neighbours, ip::destinations, ip::memory, counters, groups, sockets, program, link_stats, flow_stats, accounting::accounting, accounting::change_accounting, drops, doctor, capture, trace, steps, history::link_usage, history::link_samples, history::flow_usage, history::flow_samples, rules::filter, rules::change_filter, rules::pools, rules::change_pools, rules::nat, rules::change_nat, rules::set_nat_limits, rules::nat_sessions, rules::flush_nat, fpm
@@ -300,6 +301,15 @@ fn create_etherstub(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     let request: CreateEtherstub = call.json()?;
     change(api, request.temporary, Change::CreateEtherstub(request.name, request.etherstub))
+}
+
+/// Removes a link whose device is gone.
+#[utoipa::path(delete, path = "/v1/links/{name}",
+    params(("name" = String, Path, description = "the link"),
+        ("temporary" = Option<bool>, Query, description = "returns at the next start")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn delete_phys(api: &dyn Api, call: &Call<'_>) -> Reply {
+    change(api, call.temporary()?, Change::DeletePhys(call.parsed("link")?))
 }
 
 /// Removes a virtual switch.

@@ -127,7 +127,8 @@ fn edited(model: &Model, change: &Change) -> Result<Model, ApiError> {
 fn is_deletion(change: &Change) -> bool {
     matches!(
         change,
-        Change::DeleteEtherstub(_)
+        Change::DeletePhys(_)
+            | Change::DeleteEtherstub(_)
             | Change::DeleteWire(_)
             | Change::DeleteVnic(_)
             | Change::RenameLink(..)

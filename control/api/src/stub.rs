@@ -10,12 +10,12 @@ use firelane_model::{AddrObjName, FactoryMac, LinkName, Mac, Model, automatic_ma
 use firelane_units::MacAddr;
 
 use crate::{
-    AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest,
-    DestinationInfo, DeviceInfo, DropInfo, EtherstubInfo, FactorySlotInfo, Facts, FilterInfo, Finding,
-    FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo, LinkState,
-    LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo,
-    ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage,
-    Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest,
+    AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, Change,
+    ChangeRequest, DestinationInfo, DeviceInfo, DropInfo, EtherstubInfo, FactorySlotInfo, Facts, FilterInfo,
+    Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo,
+    LinkState, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
+    PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo,
+    SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest,
     UsageSample, VnicInfo, Which, WireInfo, WireStats, informed_object, leased_object,
 };
 
@@ -210,6 +210,11 @@ impl Api for Stub {
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
         let mut store = self.lock();
+        if let Change::DeletePhys(name) = &request.change
+            && self.devices.contains_key(name)
+        {
+            return Err(Status::LinkBusy.into());
+        }
         let mut next = store.changed(&request.clone().at(NOW))?;
         next.settle(&store.active, &|name, _| self.slots(name))?;
         *store = next;

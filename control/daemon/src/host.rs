@@ -580,6 +580,11 @@ impl Api for Host {
             forget_ended(&mut inner.store.active, now);
             forget_ended(&mut inner.store.persistent, now);
         }
+        if let Change::DeletePhys(name) = &request.change
+            && inner.works.has_device(name)
+        {
+            return Err(Status::LinkBusy.into());
+        }
         let mut next = inner.store.changed(&request.clone().at(now))?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         match &request.change {

@@ -34,16 +34,17 @@ pub(crate) fn set_up(name: &str) -> io::Result<()> {
 /// Room for what is said of one interface: a list of its virtual functions takes at most 64 KiB.
 const ANSWER_BYTES: usize = 128 * 1024;
 
-/// What the driver of an interface says of the addresses that the device has for good: its own, and those of its virtual functions,
-/// each with its number.
+/// The address that an interface has now, and what its driver says of those that the device has for good: its own, and those of its
+/// virtual functions, each with its number.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Permanent {
-    pub(crate) own: Option<MacAddr>,
+pub(crate) struct Addresses {
+    pub(crate) now: Option<MacAddr>,
+    pub(crate) permanent: Option<MacAddr>,
     pub(crate) functions: Vec<(u32, MacAddr)>,
 }
 
 /// Asks for them.
-pub(crate) fn permanent(name: &str) -> io::Result<Permanent> {
+pub(crate) fn addresses(name: &str) -> io::Result<Addresses> {
     let index = index_of(name)?;
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -68,16 +69,17 @@ pub(crate) fn permanent(name: &str) -> io::Result<Permanent> {
     }
 }
 
-fn addresses_of(attributes: &[LinkAttribute]) -> Permanent {
+fn addresses_of(attributes: &[LinkAttribute]) -> Addresses {
     // Where no address was set, a function has none.
     let station = |bytes: &[u8]| {
         let mac = MacAddr(*bytes.first_chunk()?);
         mac.is_unicast().then_some(mac)
     };
-    let mut found = Permanent::default();
+    let mut found = Addresses::default();
     for attribute in attributes {
         match attribute {
-            LinkAttribute::PermAddress(bytes) if bytes.len() == 6 => found.own = station(bytes),
+            LinkAttribute::Address(bytes) if bytes.len() == 6 => found.now = station(bytes),
+            LinkAttribute::PermAddress(bytes) if bytes.len() == 6 => found.permanent = station(bytes),
             LinkAttribute::VfInfoList(functions) => {
                 let said = functions.iter().flat_map(|LinkVfInfo(said)| said);
                 found.functions.extend(said.filter_map(|it| match it {
@@ -188,16 +190,17 @@ mod tests {
             LinkAttribute::VfInfoList(vec![of(0, 6), unset, of(2, 7)]),
         ];
         let mac = |last| MacAddr([0, 1, 2, 3, 4, last]);
-        let want = Permanent { own: Some(mac(5)), functions: vec![(0, mac(6)), (2, mac(7))] };
+        let now = Some(MacAddr([2, 0, 0, 0, 0, 9]));
+        let want = Addresses { now, permanent: Some(mac(5)), functions: vec![(0, mac(6)), (2, mac(7))] };
         assert_eq!(addresses_of(&said), want);
         // The address that an interface has now is not one that it has for good, and other media have longer ones.
         let other = [said[0].clone(), LinkAttribute::PermAddress(vec![0; 20])];
-        assert_eq!(addresses_of(&other), Permanent::default());
+        assert_eq!(addresses_of(&other), Addresses { now, ..Addresses::default() });
     }
 
     #[test]
     fn a_loopback_has_no_address_for_good_and_who_is_not_there_says_so() {
-        assert_eq!(permanent("lo").unwrap(), Permanent::default());
-        assert!(permanent("nosuch0").is_err());
+        assert_eq!(addresses("lo").unwrap(), Addresses::default());
+        assert!(addresses("nosuch0").is_err());
     }
 }

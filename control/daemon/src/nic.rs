@@ -14,9 +14,9 @@ use firelane::{
 };
 use firelane_api::{ApiError, DeviceInfo, DeviceModes, LinkState, Status, device_speed};
 use firelane_model::{FactoryMac, FactorySlot, Link, LinkKind, Nic, NicDriver};
-use firelane_units::{MacAddr, Mtu};
+use firelane_units::Mtu;
 
-use crate::netlink::{self, Permanent};
+use crate::netlink::{self, Addresses};
 use crate::text::plain;
 
 /// How long an interface may stay taken: a link's program ends when the lanes have let its queues go.
@@ -60,9 +60,14 @@ impl Attached {
         }
     }
 
-    /// Whether it passes frames: it is there under its number, and has somebody at the other end.
+    /// Whether it is there, under its number.
+    pub(crate) fn is_there(&self) -> bool {
+        netlink::index_of(&self.name).is_ok_and(|index| index == self.index)
+    }
+
+    /// Whether it passes frames: it is there, and has somebody at the other end.
     pub(crate) fn state(&self) -> LinkState {
-        let is_there = netlink::index_of(&self.name).is_ok_and(|index| index == self.index);
+        let is_there = self.is_there();
         let is_dark = property(&self.name, self.index, "carrier").is_none_or(|it| it == "0");
         let is_known = property(&self.name, self.index, "ifindex").is_some();
         if is_there && !(is_known && is_dark) { LinkState::Up } else { LinkState::Down }
@@ -73,22 +78,26 @@ impl Attached {
 pub(crate) fn known_of(name: &str) -> DeviceInfo {
     let index = netlink::index_of(name).unwrap_or(0);
     let said = |file: &str| property(name, index, file).filter(|text| !text.is_empty() && text != "unknown");
+    let addresses = netlink::addresses(name).unwrap_or_default();
     DeviceInfo {
         is_interface: true,
-        // As Firelane writes addresses.
-        macaddress: said("address").and_then(|it| it.parse::<MacAddr>().ok()).map(|mac| mac.to_string()),
+        macaddress: addresses.now.map(|mac| mac.to_string()),
         // Minus one is nobody's.
         speed: said("speed").and_then(|it| it.parse().ok()),
         duplex: said("duplex"),
-        factory: factory_of(name).into_iter().map(Into::into).collect(),
+        factory: slots_of(addresses).into_iter().map(Into::into).collect(),
         ..settings_of(name)
     }
 }
 
 /// The addresses that a device has for good, in their slots. One that is gone has none.
-pub(crate) fn factory_of(name: &str) -> Vec<FactoryMac> {
-    let Permanent { own, functions } = netlink::permanent(name).unwrap_or_default();
-    let own = own.map(|mac| FactoryMac { slot: FactorySlot::OWN, mac, function: None });
+fn factory_of(name: &str) -> Vec<FactoryMac> {
+    slots_of(netlink::addresses(name).unwrap_or_default())
+}
+
+fn slots_of(addresses: Addresses) -> Vec<FactoryMac> {
+    let Addresses { permanent, functions, .. } = addresses;
+    let own = permanent.map(|mac| FactoryMac { slot: FactorySlot::OWN, mac, function: None });
     let functions = functions.into_iter().filter_map(|(function, mac)| {
         Some(FactoryMac { slot: FactorySlot::of_function(function)?, mac, function: Some(function) })
     });

@@ -606,6 +606,12 @@ impl Works {
         })
     }
 
+    /// Whether the device of a link is there: an interface that was not made here may go, all others are as long as the link is.
+    pub(crate) fn has_device(&self, name: &LinkName) -> bool {
+        let lower = self.links.get(name);
+        lower.is_some_and(|it| it.nic.as_ref().is_none_or(Attached::is_there))
+    }
+
     pub(crate) fn taken(&self) -> Vec<MacAddr> {
         self.vnics.values().map(|it| it.mac).collect()
     }

@@ -349,6 +349,7 @@ impl Api for Client {
             Change::CreateEtherstub(name, etherstub) => {
                 self.create(paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
             }
+            Change::DeletePhys(name) => delete(paths::LINKS, &name),
             Change::DeleteEtherstub(name) => delete(paths::ETHERSTUBS, &name),
             wire @ (Change::CreateWire(..) | Change::ModifyWire(..) | Change::DeleteWire(_)) => {
                 self.change_wire(wire, temporary)

@@ -64,6 +64,12 @@ fn host(name: &str) -> Stub {
                         [etherstub.stub0]\n";
             Model::from_toml("nic.toml", text).unwrap()
         }
+        "gone" => {
+            let text = "[link.net0]\nkind = \"nic\"\nifname = \"eth7\"\n[link.net1]\nkind = \"nic\"\nifname = \"eth8\"\n\
+                        [etherstub.stub0]\n[vnic.vnic1]\nover = \"net1\"\n[flow.f1]\nlink = \"net1\"\n\
+                        match = { transport = \"udp\" }\n";
+            Model::from_toml("gone.toml", text).unwrap()
+        }
         "uplink" => {
             let text = "[link.net0]\nkind = \"tap\"\nifname = \"tap0\"\n[vnic.vnic1]\nover = \"net0\"\nvlan = 7\n\
                         mac = \"2:8:20:0:a:1\"\n";
@@ -140,6 +146,10 @@ fn host(name: &str) -> Stub {
             held: 3,
         })
         .collect();
+    if name == "gone" {
+        let plain = DeviceInfo { is_interface: true, rings: 1, ..DeviceInfo::default() };
+        stub.devices.insert("net0".parse().unwrap(), plain);
+    }
     if name == "nic" {
         let slot = |slot: u16, function| firelane_api::FactorySlotInfo {
             slot,

@@ -126,6 +126,13 @@ fn its_own_address_and_speed_are_those_that_the_kernel_says() {
         shown.contains(&format!("\"address\": \"{address}\"")) && shown.contains("\"inuse\": false"),
         "{shown}"
     );
+    // A veth has its address from whoever made it, so that there is none from a factory.
+    for more in [&[][..], &["-n", "1"]] {
+        let words = ["dladm", "create-vnic", "-l", "net0", "-m", "factory"];
+        let refused = daemon.firelane(&[&words, more, &["own0"]].concat());
+        let told = "dladm: vnic creation over net0 failed: factory MAC address slots not supported\n";
+        assert_eq!((refused.code(), refused.stderr.as_str()), (1, told), "{refused:?}");
+    }
     // A VNIC that has the interface's own address is its client.
     dladm(&["create-vnic", "-l", "net0", "-m", address, "own0"]);
     assert_eq!(dladm(&["show-phys", "-m", "-p", "-o", "slot,inuse,client", "net0"]), "primary:yes:own0\n");
@@ -253,6 +260,32 @@ fn an_interface_that_goes_away_is_told_and_costs_nothing() {
         daemon.firelane(&["apply", &all.to_string_lossy()]).expect_success();
         talks(&sandbox);
     }
+}
+
+/// What is above it goes first, and the link when its interface has gone; then it does not return either.
+#[test]
+fn a_link_is_deleted_by_its_name_when_its_interface_has_gone() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let daemon = daemon(&sandbox, "packet");
+    let delete = |daemon: &Daemon<'_>| {
+        let told = daemon.firelane(&["dladm", "delete-phys", "net0"]);
+        (told.code(), told.stderr)
+    };
+    let busy = |why: &str| (1, format!("dladm: delete operation failed: link busy{why}\n"));
+    let none = sandbox.folder().join("bare.toml");
+    assert_eq!(delete(&daemon), busy(""), "its interface is there");
+    sandbox.run(None, "ip", &["link", "delete", "near"]).expect_success();
+    assert_eq!(delete(&daemon), busy(" (vnic=web0)"));
+    std::fs::write(&none, "[link.net0]\nkind = \"nic\"\nifname = \"near\"\ndriver = \"packet\"\n").unwrap();
+    daemon.firelane(&["apply", &none.to_string_lossy()]).expect_success();
+    assert_eq!(delete(&daemon), (0, String::new()));
+    assert_eq!(delete(&daemon), (1, "dladm: delete operation failed: object not found\n".to_owned()));
+    daemon.terminate();
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    assert_eq!(daemon.firelane(&["dladm", "show-phys", "-p", "-o", "link"]).expect_success(), "");
 }
 
 #[test]

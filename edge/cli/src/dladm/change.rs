@@ -24,6 +24,13 @@ pub(super) fn create_etherstub(session: &mut Session<'_>, call: &Call<'_>) -> Re
     change(session, call, Change::CreateEtherstub(name, Etherstub::default()), "etherstub creation")
 }
 
+/// delete-phys
+pub(super) fn delete_phys(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    call.no_root()?;
+    let name = link_name(call.operand()?, "link")?;
+    change(session, call, Change::DeletePhys(name), "delete operation")
+}
+
 /// delete-etherstub
 pub(super) fn delete_etherstub(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     call.no_root()?;

@@ -129,6 +129,12 @@ const VERBS: &[Verb] = &[
         run: change::rename,
     },
     Verb {
+        names: &["delete-phys"],
+        usage: "delete-phys      <phys-link>",
+        options: RENAME,
+        run: change::delete_phys,
+    },
+    Verb {
         names: &["show-phys"],
         usage: "show-phys        [-m | -H | -P] [[-p] -o <field>,..] [-j] [<link>]",
         options: SHOW_PHYS,
