@@ -69,7 +69,8 @@ pub fn slot_of(
     let is_used = |slot: &FactoryMac| {
         beside.iter().any(|(_, it)| match it.mac {
             Mac::Factory(its) => its == Some(slot.slot),
-            Mac::Fixed(mac) => mac == slot.mac,
+            // In another VLAN it is another station.
+            Mac::Fixed(mac) => mac == slot.mac && it.vlan == vnic.vlan,
             Mac::Auto | Mac::Random | Mac::Prefixed(_) => false,
         })
     };
