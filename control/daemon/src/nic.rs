@@ -12,9 +12,9 @@ use firelane::{
     AfXdpConfig, AfXdpError, AfXdpRefused, LinkModes, LinkSettings, LinkSpeed, PacketSocket, PauseFrames,
     Promiscuity, Queue, link_settings, open_afxdp,
 };
-use firelane_api::{ApiError, DeviceInfo, DeviceModes, LinkState, Status, device_speed};
-use firelane_model::{FactoryMac, FactorySlot, Link, LinkKind, Nic, NicDriver};
-use firelane_units::Mtu;
+use firelane_api::{ApiError, DeviceInfo, DeviceModes, LinkState, Status, device_speed, slot_of};
+use firelane_model::{FactoryMac, FactorySlot, Link, LinkKind, LinkName, Model, Nic, NicDriver, Vnic};
+use firelane_units::{MacAddr, Mtu};
 
 use crate::netlink::{self, Addresses};
 use crate::text::plain;
@@ -110,6 +110,20 @@ pub(crate) fn factory_of_link(link: &Link) -> Vec<FactoryMac> {
         LinkKind::Nic(nic) => factory_of(nic.ifname.as_str()),
         LinkKind::Tap(_) | LinkKind::Memif(_) | LinkKind::Memory => Vec::new(),
     }
+}
+
+/// The address in the slot that a VNIC has, or gets if it comes without one that was settled.
+pub(crate) fn factory_mac(
+    name: &LinkName,
+    vnic: &Vnic,
+    slot: Option<FactorySlot>,
+    present: &Model,
+) -> Result<MacAddr, ApiError> {
+    let link = vnic.over.link().and_then(|over| present.links.get(over));
+    let slots = link.map(factory_of_link).unwrap_or_default();
+    let slot = slot_of(present, name, vnic, slot, &slots)?;
+    let its = slots.iter().find(|it| it.slot == slot);
+    its.map(|it| it.mac).ok_or_else(|| Status::NoFactoryMac.into())
 }
 
 /// What its driver says of both ends of its cable.

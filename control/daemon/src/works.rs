@@ -11,11 +11,11 @@ use firelane::{
     AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, Rings, RuleError, VnicConfig, VnicUser,
     Wire,
 };
-use firelane_api::{ApiError, Informed, Status, slot_of};
+use firelane_api::{ApiError, Informed, Status};
 use firelane_model::{
-    AddrObjName, Addrconf, Address, Cpus, Dhcp, Etherstub, FactorySlot, Filter, Flow, FlowName, Fusing,
-    IfProps, Instance, Interface, Link, LinkKind, LinkName, LinkRings, Mac, Model, NetstackName, Over,
-    Polling, ReversePath, Service, StaticAddress, Switch, Tap, Tunables, Vnic,
+    AddrObjName, Addrconf, Address, Cpus, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
+    Interface, Link, LinkKind, LinkName, LinkRings, Mac, Model, NetstackName, Over, Polling, ReversePath,
+    Service, StaticAddress, Switch, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -480,20 +480,6 @@ fn counted(rings: Option<firelane_model::Rings>) -> Option<u16> {
     }
 }
 
-/// The address in the slot that a VNIC has, or gets if it comes without one that was settled.
-fn factory_mac(
-    name: &LinkName,
-    vnic: &Vnic,
-    slot: Option<FactorySlot>,
-    present: &Model,
-) -> Result<MacAddr, ApiError> {
-    let link = vnic.over.link().and_then(|over| present.links.get(over));
-    let slots = link.map(nic::factory_of_link).unwrap_or_default();
-    let slot = slot_of(present, name, vnic, slot, &slots)?;
-    let its = slots.iter().find(|it| it.slot == slot);
-    its.map(|it| it.mac).ok_or_else(|| Status::NoFactoryMac.into())
-}
-
 /// What leads out of a link.
 #[derive(Default)]
 struct Below {
@@ -646,7 +632,7 @@ impl Works {
         let over = vnic.over.link().and_then(|over| self.links.get(over)).ok_or_else(absent)?.id;
         let mtu = vnic.mtu.or_else(|| present.mtu_below(vnic)).ok_or_else(absent)?;
         let mac = match vnic.mac {
-            Mac::Factory(slot) => factory_mac(name, vnic, slot, present)?,
+            Mac::Factory(slot) => nic::factory_mac(name, vnic, slot, present)?,
             wanted => self.macs.choose(name, wanted, &self.taken()),
         };
         let (mut device, mut status) = (None, None);

@@ -319,7 +319,7 @@ pub(crate) fn ethtool(
     name: &str,
     words: &mut [u32; ETHTOOL_WORDS],
 ) -> Result<(), Errno> {
-    // SAFETY: these commands' structures are no longer than the words.
+    // SAFETY: these commands' structures fit into the words.
     unsafe { ask_ethtool(socket, name, words) }
 }
 

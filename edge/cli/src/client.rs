@@ -146,8 +146,16 @@ impl Client {
         self.send(Method::Post, collection, body)
     }
 
-    fn rename(&self, from: &LinkName, name: LinkName) -> Result<serde_json::Value, ApiError> {
-        self.send(Method::Put, &format!("{}/{from}/name", paths::LINKS), &RenameLink { name })
+    fn change_link(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
+        match change {
+            Change::RenameLink(from, name) => {
+                self.send(Method::Put, &format!("{}/{from}/name", paths::LINKS), &RenameLink { name })
+            }
+            Change::DeletePhys(name) => {
+                self.send(Method::Delete, &format!("{}/{name}?temporary={temporary}", paths::LINKS), &())
+            }
+            _ => Err(Status::BadArg.into()),
+        }
     }
 
     fn enable_if(&self, name: &LinkName, enabled: bool) -> Result<serde_json::Value, ApiError> {
@@ -349,7 +357,6 @@ impl Api for Client {
             Change::CreateEtherstub(name, etherstub) => {
                 self.create(paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
             }
-            Change::DeletePhys(name) => delete(paths::LINKS, &name),
             Change::DeleteEtherstub(name) => delete(paths::ETHERSTUBS, &name),
             wire @ (Change::CreateWire(..) | Change::ModifyWire(..) | Change::DeleteWire(_)) => {
                 self.change_wire(wire, temporary)
@@ -365,7 +372,7 @@ impl Api for Client {
             tunnel @ (Change::CreateIptun(..) | Change::ModifyIptun(..) | Change::DeleteIptun(_)) => {
                 self.change_tunnel(tunnel, temporary)
             }
-            Change::RenameLink(from, name) => self.rename(&from, name),
+            link @ (Change::RenameLink(..) | Change::DeletePhys(_)) => self.change_link(link, temporary),
             Change::SetLinkProps(name, changes) => {
                 set(format!("{}/{name}/{}", paths::LINKS, paths::PROPS), &changes)
             }
