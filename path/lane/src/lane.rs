@@ -22,7 +22,7 @@ use crate::netstack_counters::NetstackCounters;
 use crate::outbox::{Notice, Outlet};
 use crate::poll::{Devices, PollPolicy};
 use crate::squeue::SqueueStats;
-use crate::stacks::Stacks;
+use crate::stacks::{Stacks, SynText};
 use crate::stream_info::StreamInfo;
 use crate::watch::{Cycles, Seen, StepCounts, Tracing};
 
@@ -407,8 +407,8 @@ impl<D: Driver> Lane<D> {
         self.stacks.lane_of_connect(&self.common, now, id, (local, remote))
     }
 
-    /// From which address a connection that opens fast goes, with these options, if its SYN would carry text: the netstack allows it,
-    /// and the peer has given a cookie, or none is asked for.
+    /// What a connection that opens fast would do with text in its SYN, with these options; `None` if its SYN would carry none. It
+    /// does if the netstack allows it, and the peer has given a cookie, or none is asked for.
     pub fn opens_with_text(
         &mut self,
         now: Instant,
@@ -416,7 +416,7 @@ impl<D: Driver> Lane<D> {
         local: Option<SocketAddr>,
         remote: SocketAddr,
         options: &StreamOptions,
-    ) -> Option<IpAddr> {
+    ) -> Option<SynText> {
         self.stacks.opens_with_text(now, id, (local, remote), options)
     }
 

@@ -7,6 +7,7 @@ use firelane_units::Instant;
 
 use crate::dgram::DatagramSocket;
 use crate::errno::{Errno, Sys, fail};
+use crate::fast_open::Beginning;
 use crate::files::{File, Kind};
 use crate::host;
 use crate::plugin::{Attempt, Inner, Plugin};
@@ -69,7 +70,7 @@ impl Plugin {
         let Address::Some(address) = address else { return fail(libc::EAFNOSUPPORT) };
         let local = own_family(kind.stored()?, address)?;
         let is_bound = match kind {
-            Kind::Stream(socket) => socket.local().is_some(),
+            Kind::Stream(socket) => socket.local().is_some() || socket.is_deferred(),
             Kind::Datagram(socket) => socket.local().is_some(),
             Kind::Epoll(_) => return fail(libc::ENOTSOCK),
         };
@@ -207,8 +208,8 @@ impl Plugin {
         if !self.enter().files.is_ours(fd) {
             return host::write(fd, bytes);
         }
-        let mut limit = None;
-        let mut written = 0;
+        let (mut limit, mut connect_limit) = (None, None);
+        let (mut written, mut beginning) = (0, Beginning::default());
         self.call(|Inner { world, files, .. }| {
             let file = files.get(fd)?;
             let is_nonblocking = nonblocking(file, flags);
@@ -216,10 +217,31 @@ impl Plugin {
             let patience = stored.send_timeout;
             let to = match to {
                 Some(Address::Some(to)) => Some(own_family(stored, to)?),
+                Some(Address::None) if flags & libc::MSG_FASTOPEN != 0 => return fail(libc::EOPNOTSUPP),
                 _ => None,
             };
+            let now = world.now();
+            let waits_for = |written: usize, limit: &mut Option<Instant>, number: i32| match wait_or(
+                is_nonblocking,
+                now,
+                limit,
+                patience,
+                number,
+            ) {
+                Err(_) if written > 0 => Ok(Attempt::Done(written)),
+                waited => waited,
+            };
             let sent = match &mut file.kind {
-                Kind::Stream(socket) => socket.write(world, &bytes[written..], flags),
+                Kind::Stream(socket) => {
+                    match beginning.go_on(socket, world, (flags, to), bytes) {
+                        Err(error) if Beginning::is_under_way(error) => {
+                            written = beginning.with_syn;
+                            return waits_for(written, &mut connect_limit, error.0);
+                        }
+                        stands => stands?,
+                    }
+                    socket.write(world, &bytes[written..], flags)
+                }
                 Kind::Datagram(socket) => socket.write(world, bytes, to),
                 Kind::Epoll(_) => return fail(libc::EINVAL),
             };
@@ -233,10 +255,7 @@ impl Plugin {
                 }
                 Err(_) if written > 0 => Ok(Attempt::Done(written)),
                 Err(error) => Err(error),
-                Ok(None) => match wait_or(is_nonblocking, world.now(), &mut limit, patience, libc::EAGAIN) {
-                    Err(_) if written > 0 => Ok(Attempt::Done(written)),
-                    waited => waited,
-                },
+                Ok(None) => waits_for(written, &mut limit, libc::EAGAIN),
             }
         })
     }

@@ -22,10 +22,12 @@ const SEGMENT_MAX: i32 = 32_767;
 /// What was chosen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
-    /// TCP_FASTOPEN and TCP_FASTOPEN_NO_COOKIE of a listener, TCP_DEFER_ACCEPT.
+    /// TCP_FASTOPEN of a listener, TCP_FASTOPEN_NO_COOKIE of either end, TCP_DEFER_ACCEPT.
     fast_open: u32,
     fast_trusts: bool,
     defer: u32,
+    /// TCP_FASTOPEN_CONNECT.
+    pub(crate) fast_connect: bool,
     syn_retries: Option<u8>,
     /// TCP_LINGER2: seconds; less than zero is not at all, zero as long as the stack says.
     fin_wait_2: i32,
@@ -48,6 +50,7 @@ impl Chosen {
         match (name, value) {
             (libc::TCP_FASTOPEN, 0..) => self.fast_open = value.unsigned_abs(),
             (libc::TCP_FASTOPEN_NO_COOKIE, 0..=1) => self.fast_trusts = value != 0,
+            (libc::TCP_FASTOPEN_CONNECT, 0..=1) => self.fast_connect = value != 0,
             (libc::TCP_DEFER_ACCEPT, _) => self.defer = value.max(0).unsigned_abs(),
             (libc::TCP_SYNCNT, 1..=SYN_RETRIES_MAX) => {
                 self.syn_retries = Some(value as u8);
@@ -63,9 +66,14 @@ impl Chosen {
             }
             (libc::TCP_MAXSEG, 0) => self.segment = None,
             (libc::TCP_MAXSEG, SEGMENT_MIN..=SEGMENT_MAX) => self.segment = Some(Mss::clamped(value as u16)),
-            (libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_NO_COOKIE | libc::TCP_SYNCNT | libc::TCP_MAXSEG, _) => {
-                return fail(libc::EINVAL);
-            }
+            (
+                libc::TCP_FASTOPEN
+                | libc::TCP_FASTOPEN_NO_COOKIE
+                | libc::TCP_FASTOPEN_CONNECT
+                | libc::TCP_SYNCNT
+                | libc::TCP_MAXSEG,
+                _,
+            ) => return fail(libc::EINVAL),
             _ => return fail(libc::ENOPROTOOPT),
         }
         Ok(None)
@@ -108,6 +116,7 @@ impl Chosen {
         Some(match name {
             libc::TCP_FASTOPEN => self.fast_open.cast_signed(),
             libc::TCP_FASTOPEN_NO_COOKIE => self.fast_trusts.into(),
+            libc::TCP_FASTOPEN_CONNECT => self.fast_connect.into(),
             libc::TCP_DEFER_ACCEPT => (1 << deferred_repeats(self.defer)) - 1,
             libc::TCP_SYNCNT => self.syn_retries.unwrap_or_else(|| usual.syn_repeats()).into(),
             libc::TCP_LINGER2 if self.fin_wait_2 != 0 => self.fin_wait_2,

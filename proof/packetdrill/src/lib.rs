@@ -7,7 +7,7 @@
 //! ```text
 //!   packetdrill ── 32 functions ──> abi.rs      raw pointers and errno; memory.rs, host.rs
 //!                                   plugin.rs   one lock, blocking calls, who lets time pass
-//!                                   files.rs    descriptors; calls.rs, stream.rs, dgram.rs, sockopt.rs, readiness.rs
+//!                                   files.rs    descriptors; calls.rs, stream.rs, fast_open.rs, dgram.rs, sockopt.rs, readiness.rs
 //!                                   world.rs    the lane and its clock; link.rs: its device; options.rs: --so_flags
 //! ```
 //!
@@ -20,6 +20,7 @@ mod calls;
 mod chosen;
 mod dgram;
 mod errno;
+mod fast_open;
 mod files;
 #[allow(unsafe_code)]
 mod host;

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use firelane_lane::{StreamOption, StreamOptions};
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Keepalive, Tuning};
+use firelane_tcp::{FastOpenPolicy, Keepalive, Tuning};
 use firelane_units::BitRate;
 
 use crate::chosen::Chosen;
@@ -198,6 +198,7 @@ fn set_tcp(world: &mut World, kind: &mut Kind, name: i32, value: &[u8]) -> Sys<(
         return set_congestion(world, kind, value);
     }
     let number = int(value)?;
+    may_open_fast(world, kind, name, number)?;
     let stored = kind.stored()?;
     let times = &mut stored.keepalive_times;
     let seconds = || match number {
@@ -241,6 +242,22 @@ fn set_tcp(world: &mut World, kind: &mut Kind, name: i32, value: &[u8]) -> Sys<(
         kind.tell(world, StreamOption::Keepalive(Some(asks)));
     }
     Ok(())
+}
+
+/// Fast Open is chosen before there is a connection, and a client's where the stack allows it.
+fn may_open_fast(world: &World, kind: &Kind, name: i32, value: i32) -> Sys<()> {
+    let Kind::Stream(socket) = kind else { return Ok(()) };
+    let is_early = match name {
+        libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_NO_COOKIE => socket.is_fresh() || socket.is_listening(),
+        libc::TCP_FASTOPEN_CONNECT if (0..=1).contains(&value) => {
+            if !world.options.tcp.fast_open.allows(FastOpenPolicy::CLIENT) {
+                return fail(libc::EOPNOTSUPP);
+            }
+            socket.is_fresh()
+        }
+        _ => true,
+    };
+    if is_early { Ok(()) } else { fail(libc::EINVAL) }
 }
 
 /// A word of Linux' or of the stack's; one that is unknown is not there (ENOENT, as in Linux).
@@ -289,10 +306,12 @@ pub(crate) fn get(world: &World, kind: &mut Kind, level: i32, name: i32) -> Sys<
             Ok(match socket.info(world) {
                 Some(info) => tcp_info::layout(&info),
                 None => {
-                    // TCP_LISTEN is 10; a socket without a connection is closed.
-                    let state = if socket.is_listening() { 10 } else { tcp_info::CLOSED };
                     let mut bytes = vec![0; tcp_info::LEN];
-                    bytes[0] = state;
+                    bytes[0] = match () {
+                        () if socket.is_listening() => tcp_info::LISTEN,
+                        () if socket.is_deferred() => tcp_info::SYN_SENT,
+                        () => tcp_info::CLOSED,
+                    };
                     bytes
                 }
             })

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use firelane_lane::{Connect, Listen, SocketCommand, StreamInfo, StreamOption};
+use firelane_lane::{Connect, Listen, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_socket::{
     Accepted, ConnRef, Flags, ListenerEnd, ReadError, SocketError, StreamConfig, StreamEnd, UrgentError,
     UrgentMode, WriteError, listener, stream,
@@ -31,6 +31,10 @@ enum State {
     /// Neither connected nor listening; what connecting failed with, until somebody asks.
     Fresh {
         error: Option<SocketError>,
+    },
+    /// The first text that is written begins the connection (TCP_FASTOPEN_CONNECT).
+    Deferred {
+        remote: SocketAddr,
     },
     Listening {
         end: ListenerEnd,
@@ -111,20 +115,80 @@ impl StreamSocket {
         matches!(self.state, State::Listening { .. })
     }
 
+    /// Neither connected nor listening, nor has it asked to be.
+    pub(crate) fn is_fresh(&self) -> bool {
+        matches!(self.state, State::Fresh { .. })
+    }
+
+    /// Whether its SYN waits for text.
+    pub(crate) fn is_deferred(&self) -> bool {
+        matches!(self.state, State::Deferred { .. })
+    }
+
+    /// Whether it has a connection, or what is left of one.
+    pub(crate) fn has_begun(&self) -> bool {
+        matches!(self.state, State::Connected(_))
+    }
+
     fn rings(&self) -> StreamConfig {
         StreamConfig { send_capacity: self.stored.send_ring, recv_capacity: self.stored.recv_ring }
     }
 
     pub(crate) fn connect(&mut self, world: &mut World, remote: SocketAddr) -> Sys<()> {
         match &mut self.state {
-            State::Listening { .. } => return fail(libc::EISCONN),
+            State::Listening { .. } | State::Deferred { .. } => return fail(libc::EISCONN),
             State::Connected(_) => return self.connect_again(),
             State::Fresh { .. } => {}
         }
         world.adopt_default(remote.ip());
-        let (end, slot) = stream(self.rings(), LANE, NETSTACK);
-        let local = self.bound.filter(|b| b.port() != 0 || !b.ip().is_unspecified());
-        let connect = Connect { remote, local, stream: slot, options: self.stored.stream_options() };
+        let is_fast = self.stored.chosen.fast_connect;
+        if is_fast && self.syn_room(world, remote).is_some() {
+            self.state = State::Deferred { remote };
+            return Ok(());
+        }
+        self.open(world, remote, is_fast, &[])?;
+        fail(libc::EINPROGRESS)
+    }
+
+    /// A connection begins with the text of a write (`tcp_sendmsg_fastopen`): how much of that goes with the SYN, which is none
+    /// where the peer must give a cookie first.
+    pub(crate) fn open_fast(
+        &mut self,
+        world: &mut World,
+        remote: Option<SocketAddr>,
+        bytes: &[u8],
+    ) -> Sys<usize> {
+        let remote = match (&self.state, remote) {
+            (&State::Deferred { remote }, _) | (State::Fresh { .. }, Some(remote)) => remote,
+            (State::Fresh { .. }, None) => return fail(libc::EINVAL),
+            (State::Listening { .. } | State::Connected(_), _) => return fail(libc::EISCONN),
+        };
+        self.state = State::Fresh { error: None };
+        world.adopt_default(remote.ip());
+        let room = self.syn_room(world, remote).unwrap_or(0);
+        let text = &bytes[..bytes.len().min(room)];
+        self.open(world, remote, true, text)?;
+        Ok(text.len())
+    }
+
+    /// How much text the SYN of a connection that opens fast would carry; `None` if that is not for a SYN to do.
+    fn syn_room(&self, world: &mut World, remote: SocketAddr) -> Option<usize> {
+        let options = StreamOptions { fast_open: true, ..self.stored.stream_options() };
+        world.syn_text((self.named(), remote), &options).map(|text| text.room)
+    }
+
+    /// Where it connects from, as far as the script says.
+    fn named(&self) -> Option<SocketAddr> {
+        self.bound.filter(|b| b.port() != 0 || !b.ip().is_unspecified())
+    }
+
+    /// Begins a connection, whose SYN may carry `text`.
+    fn open(&mut self, world: &mut World, remote: SocketAddr, fast_open: bool, text: &[u8]) -> Sys<()> {
+        let (mut end, slot) = stream(self.rings(), LANE, NETSTACK);
+        let is_whole = end.send.preload(text) == text.len();
+        debug_assert!(is_whole, "a new ring has room for a segment");
+        let options = StreamOptions { fast_open, ..self.stored.stream_options() };
+        let connect = Connect { remote, local: self.named(), stream: slot, options };
         world.command(SocketCommand::Connect(Box::new(connect)));
         let conn = Conn::new(end, true);
         if conn.reference().is_none() {
@@ -133,11 +197,11 @@ impl StreamSocket {
         }
         self.state = State::Connected(Box::new(conn));
         self.begin(world);
-        fail(libc::EINPROGRESS)
+        Ok(())
     }
 
     /// A further connect on a socket that has begun one.
-    fn connect_again(&mut self) -> Sys<()> {
+    pub(crate) fn connect_again(&mut self) -> Sys<()> {
         let State::Connected(conn) = &mut self.state else { return fail(libc::EINVAL) };
         if !conn.is_connecting {
             return fail(libc::EISCONN);
@@ -164,7 +228,7 @@ impl StreamSocket {
     pub(crate) fn listen(&mut self, world: &mut World, local: SocketAddr, backlog: i32) -> Sys<()> {
         match self.state {
             State::Listening { .. } => return Ok(()),
-            State::Connected(_) => return fail(libc::EINVAL),
+            State::Connected(_) | State::Deferred { .. } => return fail(libc::EINVAL),
             State::Fresh { .. } => {}
         }
         // Linux takes one connection more than the backlog says (`sk_acceptq_is_full`).
@@ -221,6 +285,7 @@ impl StreamSocket {
         let State::Connected(conn) = &mut self.state else {
             return match &mut self.state {
                 State::Fresh { error } => Err(error.take().map_or(Errno(libc::ENOTCONN), Errno::from)),
+                State::Deferred { .. } if flags & libc::MSG_OOB == 0 => Ok(None),
                 _ => fail(libc::ENOTCONN),
             };
         };
@@ -263,9 +328,6 @@ impl StreamSocket {
                 _ => fail(libc::EPIPE),
             };
         };
-        if flags & libc::MSG_FASTOPEN != 0 {
-            return fail(libc::EOPNOTSUPP);
-        }
         let holds = flags & libc::MSG_MORE != 0;
         if holds != conn.is_held && !self.stored.cork && conn.is_up() {
             conn.is_held = holds;
@@ -307,6 +369,10 @@ impl StreamSocket {
         let ends_writing = how != libc::SHUT_RD;
         match &mut self.state {
             State::Fresh { .. } => fail(libc::ENOTCONN),
+            State::Deferred { .. } => {
+                self.disconnect(world);
+                Ok(())
+            }
             State::Listening { .. } if how == libc::SHUT_WR => Ok(()),
             State::Listening { .. } => {
                 self.close(world);
@@ -339,7 +405,7 @@ impl StreamSocket {
             return self.abort(world);
         }
         match core::mem::replace(&mut self.state, State::Fresh { error: None }) {
-            State::Fresh { .. } => {}
+            State::Fresh { .. } | State::Deferred { .. } => {}
             State::Listening { end, id } => {
                 drop(end);
                 world.command(SocketCommand::Unlisten(id));
@@ -374,7 +440,7 @@ impl StreamSocket {
     pub(crate) fn take_error(&mut self) -> Option<Errno> {
         match &mut self.state {
             State::Fresh { error } => error.take().map(Errno::from),
-            State::Listening { .. } => None,
+            State::Listening { .. } | State::Deferred { .. } => None,
             State::Connected(conn) => {
                 let error = conn.end.shared().words().take_error();
                 error.map(|error| conn.errno(error))
@@ -405,6 +471,7 @@ impl StreamSocket {
     pub(crate) fn mask(&self) -> Mask {
         match &self.state {
             State::Fresh { .. } => Mask::OUT | Mask::HUP,
+            State::Deferred { .. } => Mask::OUT,
             State::Listening { end, .. } if end.waiting() > 0 => Mask::IN,
             State::Listening { .. } => Mask::NONE,
             State::Connected(conn) => conn_mask(conn, self.stored.chosen.low_water()),
@@ -414,7 +481,7 @@ impl StreamSocket {
     /// Counts that rise with every edge: of what came, and of room.
     pub(crate) fn edges(&mut self) -> (u64, u64) {
         match &mut self.state {
-            State::Fresh { .. } => (0, 0),
+            State::Fresh { .. } | State::Deferred { .. } => (0, 0),
             State::Listening { end, .. } => (end.waiting() as u64, 0),
             State::Connected(conn) => {
                 let mask = conn_mask(conn, self.stored.chosen.low_water());

@@ -3,7 +3,7 @@
 //! Time is virtual: it stands still while the lane works, and goes on when packetdrill sleeps, waits for a packet or asks
 //! what time it is. Everything that is due on the way happens at its own instant.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
 use firelane_lane::{
     Backlogs, Control, FlowSetup, Idle, Lane, LaneConfig, LaneMessage, LinkConfig, NetstackConfig, Notice,
-    Outlet, PortConfig, PortKind, PortUser, RouteConfig, Secrets, SocketCommand, StreamInfo,
+    Outlet, PortConfig, PortKind, PortUser, RouteConfig, Secrets, SocketCommand, StreamInfo, StreamOptions,
+    SynText,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_units::{FlowId, Instant, IpPrefix, LaneId, LinkId, NetstackId, Priority, SocketId};
@@ -166,6 +167,15 @@ impl World {
         self.post.refused = false;
         self.tell(LaneMessage::Socket(NETSTACK, command));
         !self.post.refused
+    }
+
+    /// What would go with a connection's SYN, if text would.
+    pub(crate) fn syn_text(
+        &mut self,
+        ends: (Option<SocketAddr>, SocketAddr),
+        options: &StreamOptions,
+    ) -> Option<SynText> {
+        self.lane.opens_with_text(self.now, NETSTACK, ends.0, ends.1, options)
     }
 
     /// A program wrote or read.

@@ -151,7 +151,7 @@ impl Stream {
         }
         let lane = stack.inner.lane_to_begin(stack.id)?;
         let ask = |now, lane: &mut Lane<Queue>| lane.opens_with_text(now, stack.id, local, remote, options);
-        Ok(stack.inner.fabric.visit(lane, ask).flatten())
+        Ok(stack.inner.fabric.visit(lane, ask).flatten().map(|text| text.source))
     }
 
     /// Makes one ready that connects when its program says where to.

@@ -11,24 +11,34 @@ use firelane_tcp::{
     Birth, CloseReason, Connection, FastOpenAnswer, FastOpenOffer, FastOpenPolicy, Rings, SegmentIn, Tuple,
 };
 use firelane_units::{ConnId, DropReason, Instant, NetstackId, SocketId};
-use firelane_wire::FastOpen;
+use firelane_wire::{FastOpen, TcpOptions};
 
 use super::Stacks;
 use super::conn::Conn;
 use super::inbound::{Inside, TABLED};
 use super::open::{set_congestion, set_options};
+use super::outbound::mss_of;
 use crate::message::{Learned, StreamOptions};
 
+/// What goes with the SYN of a connection that opens fast.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SynText {
+    /// The address that it goes from.
+    pub source: IpAddr,
+    /// How much text it carries, whatever its other options are (Linux: `tcp_send_syn_data`).
+    pub room: usize,
+}
+
 impl Stacks {
-    /// From which address a connect that asks for Fast Open would go, if its SYN would carry text by now, so that its program does
-    /// well to wait with it until there is some. Where there is no way to the peer, the connect says so.
+    /// What a connect that asks for Fast Open would do, if its SYN would carry text by now, so that its program does well to wait
+    /// with it until there is some. Where there is no way to the peer, the connect says so.
     pub(crate) fn opens_with_text(
         &mut self,
         now: Instant,
         id: NetstackId,
         (local, remote): (Option<SocketAddr>, SocketAddr),
         options: &StreamOptions,
-    ) -> Option<IpAddr> {
+    ) -> Option<SynText> {
         let shard = self.shards.get_mut(id.index())?;
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let from = local.map(|it| it.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
@@ -38,7 +48,10 @@ impl Stacks {
         let default = config.default_mss[usize::from(remote.is_ipv6())];
         let policy = config.fast_open.trusting(options.fast_open_trusts);
         let tuple = Tuple::new(SocketAddr::new(egress.src, 0), remote);
-        shard.fast_opens.offer(now, &tuple, policy, default).filter(|offer| offer.text).map(|_| egress.src)
+        let offer = shard.fast_opens.offer(now, &tuple, policy, default).filter(|offer| offer.text)?;
+        let ours = options.mss_limit.map_or(mss_of(&egress), |limit| limit.min(mss_of(&egress)));
+        let segment = usize::from(offer.mss.min(ours).bytes());
+        Some(SynText { source: egress.src, room: segment.saturating_sub(TcpOptions::MAX_LEN) })
     }
 }
 

@@ -34,6 +34,7 @@ mod tunneled;
 mod view;
 
 pub use bands::Band;
+pub use fast_open::SynText;
 
 use core::net::IpAddr;
 

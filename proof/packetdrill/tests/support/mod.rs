@@ -134,7 +134,12 @@ impl Drill {
     }
 
     pub fn sendto(&self, fd: i32, bytes: &[u8], port: u16) -> Result<i64, i32> {
-        let to = sockaddr(SocketAddr::new(self.remote(), port));
+        self.sendto_with(fd, bytes, 0, &sockaddr(SocketAddr::new(self.remote(), port)))
+    }
+
+    /// The address may be any bytes, or none.
+    pub fn sendto_with(&self, fd: i32, bytes: &[u8], flags: i32, to: &[u8]) -> Result<i64, i32> {
+        let address = if to.is_empty() { std::ptr::null() } else { to.as_ptr() };
         // SAFETY: both live until the call returns.
         let count = unsafe {
             (self.table.sendto)(
@@ -142,11 +147,28 @@ impl Drill {
                 fd,
                 bytes.as_ptr().cast(),
                 bytes.len(),
-                0,
-                to.as_ptr().cast(),
+                flags,
+                address.cast(),
                 to.len() as u32,
             )
         };
+        result(count as i64)
+    }
+
+    pub fn sendmsg(&self, fd: i32, bytes: &[u8], flags: i32, port: u16) -> Result<i64, i32> {
+        let mut to = sockaddr(SocketAddr::new(self.remote(), port));
+        let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let message = libc::msghdr {
+            msg_name: to.as_mut_ptr().cast(),
+            msg_namelen: to.len() as u32,
+            msg_iov: &raw mut vector,
+            msg_iovlen: 1,
+            msg_control: std::ptr::null_mut(),
+            msg_controllen: 0,
+            msg_flags: 0,
+        };
+        // SAFETY: all that it points to lives until the call returns, and is only read.
+        let count = unsafe { (self.table.sendmsg)(self.table.userdata, fd, &raw const message, flags) };
         result(count as i64)
     }
 
@@ -260,6 +282,18 @@ impl Drill {
         if flags.contains(TcpFlags::SYN) {
             options.mss = Some(1000);
         }
+        self.peer_with(ports, flags, (seq, ack), options, text);
+    }
+
+    /// The same with options of the peer's choice.
+    pub fn peer_with(
+        &self,
+        ports: (u16, u16),
+        flags: TcpFlags,
+        (seq, ack): (u32, Option<u32>),
+        options: TcpOptions,
+        text: &[u8],
+    ) {
         let repr = TcpRepr {
             src_port: Port(ports.0),
             dst_port: Port(ports.1),
