@@ -483,7 +483,7 @@ mod tests {
     const OPERATOR: AddressOrigin = AddressOrigin::Operator;
 
     fn addresses(dad: DadConfig) -> (Addresses, Random) {
-        (Addresses::new(dad), Random::new(Keyed::new([3; 16], 0)))
+        (Addresses::new(dad), Random::new(Keyed::new([3; 16], 0), 0))
     }
 
     /// All steps until nothing is left to do, with the millisecond of each.

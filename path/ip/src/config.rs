@@ -20,6 +20,8 @@ pub const LOOPBACK_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
 pub struct IpConfig {
     /// Random bytes, unknown outside: keys of tables, identifications, spread of timers.
     pub secret: [u8; 16],
+    /// Which lane's replica this is: they share their keys, and draw different numbers.
+    pub replica: u16,
     /// Whether packets for others are forwarded.
     pub forwarding: Forwarding,
     /// The hops that packets made here may take.
@@ -41,7 +43,7 @@ impl IpConfig {
         let dad = DadConfig::FAST;
         let (forwarding, hops) = (Forwarding::OFF, HopLimits::DEFAULT);
         let (link_local, group_reports) = (None, false);
-        Self { secret, forwarding, hops, dad, link_local, group_reports, stable_secret: secret }
+        Self { secret, replica: 0, forwarding, hops, dad, link_local, group_reports, stable_secret: secret }
     }
 }
 

@@ -384,7 +384,7 @@ mod tests {
 
     impl Lab {
         fn new() -> Self {
-            let random = Random::new(Keyed::new([1; 16], 0));
+            let random = Random::new(Keyed::new([1; 16], 0), 0);
             Self { reports: GroupReports::new(), random, now: Instant::ZERO }
         }
 

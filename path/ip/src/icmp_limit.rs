@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn limit() -> (IcmpLimit, Random) {
-        (IcmpLimit::new(Keyed::new([1; 16], 0)), Random::new(Keyed::new([1; 16], 1)))
+        (IcmpLimit::new(Keyed::new([1; 16], 0)), Random::new(Keyed::new([1; 16], 1), 0))
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
     fn c07_all_destinations_together_get_a_number_that_cannot_be_predicted() {
         let burst = |seed| {
             let mut limit = IcmpLimit::new(Keyed::new([seed; 16], 0));
-            let mut random = Random::new(Keyed::new([seed; 16], 1));
+            let mut random = Random::new(Keyed::new([seed; 16], 1), 0);
             let sent =
                 |i: u32| limit.allow(Instant::ZERO, IcmpKind::Error, IpAddr::V4(i.into()), &mut random);
             (0..10_000).map(sent).filter(|&sent| sent).count()

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn i13_numbers_move_on_by_small_random_steps_and_differ_between_destinations() {
-        let mut random = Random::new(Keyed::new([1; 16], 1));
+        let mut random = Random::new(Keyed::new([1; 16], 1), 0);
         let mut ids = Identifications::new(Keyed::new([1; 16], 2), &mut random);
         let [a, b, c]: [IpAddr; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|ip| ip.parse().unwrap());
         let first: Vec<u32> = (0..100).map(|_| ids.next(ids.counter(a, b), &mut random)).collect();

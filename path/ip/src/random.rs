@@ -49,8 +49,9 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    pub(crate) const fn new(keyed: Keyed) -> Self {
-        Self { keyed, drawn: 0 }
+    /// The sequence of one replica, of which those of others say nothing.
+    pub(crate) const fn new(keyed: Keyed, replica: u16) -> Self {
+        Self { keyed, drawn: (replica as u64) << 48 }
     }
 
     pub(crate) fn draw(&mut self) -> u64 {
@@ -82,15 +83,17 @@ mod tests {
 
     #[test]
     fn purposes_differ_and_seeds_repeat() {
-        let draw = |secret, purpose| Random::new(Keyed::new([secret; 16], purpose)).draw();
+        let draw = |secret, purpose| Random::new(Keyed::new([secret; 16], purpose), 0).draw();
         assert_eq!(draw(1, 1), draw(1, 1));
         assert_ne!(draw(1, 1), draw(1, 2));
         assert_ne!(draw(1, 1), draw(2, 1));
+        let replica = |n| Random::new(Keyed::new([1; 16], 1), n).draw();
+        assert_eq!((replica(0), replica(1) != replica(0)), (draw(1, 1), true));
     }
 
     #[test]
     fn bounds_hold() {
-        let mut random = Random::new(Keyed::new([7; 16], 0));
+        let mut random = Random::new(Keyed::new([7; 16], 0), 0);
         let span = Duration::from_secs(30);
         for _ in 0..1000 {
             assert!(random.below(3) < 3);

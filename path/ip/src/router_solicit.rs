@@ -75,7 +75,7 @@ mod tests {
     use crate::random::Keyed;
 
     fn random() -> Random {
-        Random::new(Keyed::new([3; 16], 0))
+        Random::new(Keyed::new([3; 16], 0), 0)
     }
 
     #[test]

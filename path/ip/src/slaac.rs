@@ -214,7 +214,7 @@ mod tests {
 
     impl Lab {
         fn new() -> Self {
-            Self { slaac: Slaac::default(), random: Random::new(Keyed::new([1; 16], 0)) }
+            Self { slaac: Slaac::default(), random: Random::new(Keyed::new([1; 16], 0), 0) }
         }
 
         /// A router announces these lifetimes, in seconds; what is to be done then.

@@ -91,7 +91,7 @@ impl Ip {
     /// A netstack without interfaces.
     pub fn new(config: IpConfig) -> Self {
         let keyed = |purpose| Keyed::new(config.secret, purpose);
-        let mut random = Random::new(keyed(0));
+        let mut random = Random::new(keyed(0), config.replica);
         Self {
             config,
             interfaces: Interfaces::new(),

@@ -155,7 +155,7 @@ mod tests {
     impl Lab {
         fn new() -> Self {
             let ends = (Until::Never, Until::Never);
-            let random = Random::new(Keyed::new([1; 16], 0));
+            let random = Random::new(Keyed::new([1; 16], 0), 0);
             Self { temporaries: Temporaries::default(), random, ends }
         }
 

@@ -1,10 +1,12 @@
 //! What a lane is built from.
 
+use core::hash::Hasher;
 use std::sync::Arc;
 
 use firelane_classify::{SteeringKey, TableKey};
 use firelane_frame::PoolsConfig;
-use firelane_units::{Instant, LaneId};
+use firelane_units::{Instant, LaneId, NetstackId};
+use siphasher::sip::SipHasher24;
 
 use crate::backlog::Backlogs;
 
@@ -46,6 +48,28 @@ impl Secrets {
         Self(random)
     }
 
+    /// The secrets of one netstack. Another one, which may be another tenant's and have the same addresses, must not learn this one's
+    /// numbers by making some of its own (RFC 6528, RFC 6056). Steering is the lanes' and shows on no wire: it stays the same.
+    pub(crate) fn of(&self, netstack: NetstackId) -> Self {
+        let mut own = *self;
+        let (_, keys) = own.0.split_at_mut(Self::STEERING);
+        for (n, word) in (0..).zip(keys.chunks_exact_mut(8)) {
+            word.copy_from_slice(&self.derived(u64::from(netstack.0), n).to_le_bytes());
+        }
+        own
+    }
+
+    /// How many of the bytes steer.
+    const STEERING: usize = 32;
+
+    /// A word that tells nothing of the secrets or of other words. Cookies of Fast Open have the same key and longer texts.
+    fn derived(&self, purpose: u64, n: u64) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.fast_open());
+        hasher.write_u64(purpose);
+        hasher.write_u64(n);
+        hasher.finish()
+    }
+
     /// The key of the symmetric hash.
     pub fn steering(&self) -> SteeringKey {
         SteeringKey(core::array::from_fn(|n| self.word(n)))
@@ -81,9 +105,11 @@ impl Secrets {
         self.part(96)
     }
 
-    /// The key of port choice (RFC 6056).
-    pub(crate) fn ports(&self) -> u64 {
-        self.word(5) ^ self.word(13)
+    /// The key from which the ports of datagram sockets are drawn (RFC 6056 §3.3).
+    pub(crate) fn ports(&self) -> [u8; 16] {
+        const PORTS: u64 = u64::MAX;
+        let [a, b] = [0, 1].map(|n| self.derived(PORTS, n).to_le_bytes());
+        core::array::from_fn(|at| if at < 8 { a[at] } else { b[at - 8] })
     }
 
     /// What spreads datagrams over sockets that share an address.
@@ -118,5 +144,27 @@ impl Secrets {
 impl core::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Secrets(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S14: of the secrets that two netstacks have nothing is the same but how their frames are steered.
+    #[test]
+    fn s14_netstacks_have_keys_of_their_own() {
+        let all = Secrets::new(core::array::from_fn(|at| at as u8));
+        let [one, other] = [0, 1].map(|id| all.of(NetstackId(id)));
+        assert_eq!((one.steering().0, one.ports()), (all.steering().0, all.of(NetstackId(0)).ports()));
+        let words = |secrets: &Secrets| -> Vec<u64> { (4..20).map(|n| secrets.word(n)).collect() };
+        let mut seen: Vec<u64> = [&all, &one, &other].into_iter().flat_map(words).collect();
+        seen.extend(
+            [one.ports(), other.ports()].map(|key| u64::from_le_bytes(*key.first_chunk().expect("16"))),
+        );
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!((count, seen.len()), (50, 50));
     }
 }

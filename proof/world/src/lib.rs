@@ -78,9 +78,14 @@ impl World {
 
     /// Lanes whose frames are as many as that.
     pub fn with_pools(lanes: u16, pools: PoolsConfig) -> Self {
+        Self::with_secrets(lanes, pools, secrets())
+    }
+
+    /// The same with secrets of its own.
+    pub fn with_secrets(lanes: u16, pools: PoolsConfig, secrets: Secrets) -> Self {
         let backlogs = Arc::new(Backlogs::new(usize::from(lanes)));
         let lane = |n| {
-            let mut config = LaneConfig::new(LaneId(n), secrets(), Arc::clone(&backlogs), Instant::ZERO);
+            let mut config = LaneConfig::new(LaneId(n), secrets, Arc::clone(&backlogs), Instant::ZERO);
             config.pools = pools;
             Lane::new(config)
         };

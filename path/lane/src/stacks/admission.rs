@@ -37,9 +37,9 @@ impl<D> Inside<'_, D> {
             return;
         }
         // Its rules keep no state: whoever gives them sees to that.
-        let (keys, now) = (self.common.secrets.filter(), self.common.now);
-        let filter =
-            self.shard.socket_filters.entry(socket).or_insert_with(|| Box::new(Filter::new(keys, 0)));
+        let (secrets, now, id) = (&self.common.secrets, self.common.now, self.shard.config.id);
+        let begin = || Box::new(Filter::new(secrets.of(id).filter(), 0));
+        let filter = self.shard.socket_filters.entry(socket).or_insert_with(begin);
         filter.set(FilterConfig::clone(config), now);
     }
 

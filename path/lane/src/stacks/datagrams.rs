@@ -239,7 +239,9 @@ impl<D> Inside<'_, D> {
     fn free_datagram_port(&mut self, kind: DatagramKind, binding: &Binding) -> Option<Port> {
         let shard = &mut *self.shard;
         shard.port_counter = shard.port_counter.wrapping_add(1);
-        let random = mix(self.common.secrets.ports() ^ u64::from(shard.port_counter) << 32);
+        // Lanes count apart, and what one draws says nothing of what another one does.
+        let drawn = u64::from(self.common.id.0) << 32 | u64::from(shard.port_counter);
+        let random = shard.ports.hash(&drawn.to_be_bytes());
         let key = self.common.secrets.steering();
         let (steering, me) = (&shard.config.steering, self.common.id);
         if kind == DatagramKind::Echo {
@@ -417,10 +419,4 @@ fn fail(slot: &DatagramSlot, error: SocketError) -> Option<firelane_socket::Sock
     slot.shared().words().fail(error);
     slot.shared().words().set_flags(Flags::CLOSED);
     slot.tell(Ready::ALL)
-}
-
-/// Spreads the bits of a counter and a key over a word.
-const fn mix(word: u64) -> u64 {
-    let word = (word ^ word >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (word ^ word >> 29).wrapping_mul(0xd1b5_4a32_d192_ed03) ^ word >> 32
 }

@@ -44,7 +44,9 @@ use firelane_ip::{
 };
 use firelane_socket::{ConnRef, Flags, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
-use firelane_units::{ConnId, Direction, DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
+use firelane_units::{
+    ConnId, Direction, DropReason, Instant, IpPrefix, LaneId, LinkId, NetstackId, SocketId,
+};
 
 use self::conn::Conns;
 use self::inbound::Inside;
@@ -528,9 +530,10 @@ impl<D> Inside<'_, D> {
     }
 }
 
-fn ip_config(config: &NetstackConfig, secrets: &Secrets) -> IpConfig {
+fn ip_config(config: &NetstackConfig, secrets: &Secrets, lane: LaneId) -> IpConfig {
     let drawn = IpConfig::new(secrets.ip());
     IpConfig {
+        replica: lane.0,
         forwarding: config.forwarding,
         hops: config.hops,
         dad: config.dad,

@@ -16,6 +16,7 @@ use firelane_tcp::{
 use firelane_udp::UdpTable;
 use firelane_units::{DropCounters, Instant, LaneId, LinkId, Port, SocketId};
 use firelane_wire::IpProtocol;
+use siphasher::sip::SipHasher24;
 
 use super::admission::SocketFilters;
 use super::bands::Bands;
@@ -57,6 +58,8 @@ pub(crate) struct Shard {
     pub(crate) fast_opens: FastOpenCache,
     pub(crate) fast_open_server: FastOpenServer,
     pub(crate) secret: Secret,
+    /// Draws the ports of datagram sockets.
+    pub(crate) ports: SipHasher24,
     pub(crate) challenges: ChallengeBudget,
     pub(crate) resets: ResetBudget,
     pub(crate) udp: UdpTable,
@@ -103,9 +106,9 @@ impl Listening {
 
 impl Shard {
     pub(crate) fn new<D>(common: &Common<D>, config: NetstackConfig, connections: usize) -> Self {
-        let secrets = &common.secrets;
+        let secrets = &common.secrets.of(config.id);
         Self {
-            ip: IpSide::new(ip_config(&config, secrets)),
+            ip: IpSide::new(ip_config(&config, secrets, common.id)),
             gate: Gate::new(secrets),
             tunnels: Tunneled::default(),
             conns: ConnTable::new(secrets.table(), connections),
@@ -119,6 +122,7 @@ impl Shard {
             fast_opens: FastOpenCache::new(secrets.time_wait()),
             fast_open_server: FastOpenServer::new(secrets.fast_open()),
             secret: Secret::new(secrets.sequence()),
+            ports: SipHasher24::new_with_key(&secrets.ports()),
             challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
             resets: ResetBudget::new(config.resets_per_second),
             udp: UdpTable::keyed(secrets.spread()),
