@@ -326,10 +326,13 @@ impl Flight {
     }
 
     /// Other bounds of the retransmission time-out; one that runs is as long as if it had begun with them. Another initial
-    /// window is for who has yet to be connected or to rest.
+    /// window is for who has yet to be connected or to rest; whether segments are paced, and what a mark leaves, is asked at
+    /// the next segment and the next mark.
     pub(crate) fn follow(&mut self, config: &FlightConfig) {
         self.initial_segments = config.initial_segments;
         self.slow_start_after_idle = config.slow_start_after_idle;
+        self.abe = config.abe;
+        self.pacing = config.pacing;
         let before = self.rtt.rto();
         self.rtt.set_limits(config.rto);
         if let Some(recovery) = &mut self.recovery {

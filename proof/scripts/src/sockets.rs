@@ -104,6 +104,12 @@ impl Sockets {
                 self.command(sim, name, |conn| SocketCommand::SetOption(conn, option))?;
                 done("ok".into())
             }
+            ("tune", [name, value]) => {
+                let mut tuned = settings.clone();
+                tuned.take(&format!("{name} {value}"))?;
+                sim.tune(self.stack, &tuned.stack(self.stack.number));
+                done("ok".into())
+            }
             ("write_urgent" | "heed_urgent" | "urgent_left" | "at_mark" | "read_urgent", _) => {
                 done(self.urgent(sim, call.function.as_str(), &words)?)
             }

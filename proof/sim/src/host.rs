@@ -327,14 +327,7 @@ impl Host {
     ) -> (NetstackId, LinkId) {
         let id = NetstackId(self.netstacks);
         self.netstacks += 1;
-        let all: Vec<LaneId> = (0..self.lanes()).map(|n| LaneId(n as u16)).collect();
-        let stack = NetstackConfig {
-            steering: Steering::even(&all),
-            tcp: Arc::clone(&config.tcp),
-            time_wait: config.time_wait,
-            dad: config.dad,
-            ..NetstackConfig::new(id)
-        };
+        let stack = self.netstack_config(id, config);
         self.control(now, |_| Control::AddNetstack(stack.clone()));
         let vnic = self.next_link();
         let flow = self.add_flow(now, vnic, config.maxbw);
@@ -347,6 +340,23 @@ impl Host {
             self.control(now, |_| Control::AddAddress(id, vnic, prefix));
         }
         (id, vnic)
+    }
+
+    fn netstack_config(&self, id: NetstackId, config: &StackConfig) -> NetstackConfig {
+        let all: Vec<LaneId> = (0..self.lanes()).map(|n| LaneId(n as u16)).collect();
+        NetstackConfig {
+            steering: Steering::even(&all),
+            tcp: Arc::clone(&config.tcp),
+            time_wait: config.time_wait,
+            dad: config.dad,
+            ..NetstackConfig::new(id)
+        }
+    }
+
+    /// A netstack's tunables change while it runs.
+    pub(crate) fn tune(&mut self, now: Instant, id: NetstackId, config: &StackConfig) {
+        let config = self.netstack_config(id, config);
+        self.control(now, |_| Control::Tune(config.clone()));
     }
 
     /// A name for a listener.

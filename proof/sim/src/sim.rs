@@ -142,6 +142,11 @@ impl Sim {
         StackId { host, netstack, vnic, number: config.number }
     }
 
+    /// A netstack has other tunables from here on.
+    pub fn tune(&mut self, stack: StackId, config: &StackConfig) {
+        self.hosts[stack.host].tune(self.now, stack.netstack, config);
+    }
+
     /// Plugs a wire in between two places.
     pub fn connect(&mut self, from: Plug, to: Plug, mtu: Mtu, forth: Conditions, back: Conditions) -> usize {
         let seed = self.random.bits();
