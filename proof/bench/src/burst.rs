@@ -1,7 +1,7 @@
-//! Frames sent from a packet socket, a chain of equal ones with each system call: the generator of `switch`'s and
-//! `forward-veth`'s peers.
+//! Frames sent from a packet socket, a chain of them with each system call: the generator of `switch`'s, `forward-veth`'s and
+//! `attack-cost`'s peers.
 //!
-//! Used by `bridge.rs` and `forward_veth.rs`. The kernel carries each frame across a veth inside the system call, on the
+//! Used by `bridge.rs`, `forward_veth.rs` and `attack_cost.rs`. The kernel carries each frame across a veth inside the system call, on the
 //! sender's CPU.
 
 use std::io;
@@ -12,23 +12,29 @@ use crate::peer::Result;
 /// Frames per system call, as many as a lane fetches at once.
 const CHAIN: usize = 64;
 
-/// A chain of equal frames, ready to be sent again and again.
+/// Chains of frames, ready to be sent again and again.
 pub(crate) struct Burst {
     socket: OwnedFd,
     headers: Vec<libc::mmsghdr>,
     /// What `headers` points to; boxed, so that it stays where it is.
     _parts: Box<[libc::iovec]>,
-    _frame: Box<[u8]>,
+    _frames: Vec<Box<[u8]>>,
 }
 
 impl Burst {
-    /// Copies of `frame`, to leave by `interface`.
+    /// A chain of copies of `frame`, to leave by `interface`.
     pub(crate) fn new(interface: &str, frame: &[u8]) -> Result<Self> {
+        Self::of(interface, vec![frame.into()], CHAIN)
+    }
+
+    /// `count` frames, which are these in turn.
+    pub(crate) fn of(interface: &str, mut frames: Vec<Box<[u8]>>, count: usize) -> Result<Self> {
         // Protocol zero receives nothing.
         let socket = packet_socket(interface, 0)?;
-        let mut frame: Box<[u8]> = frame.into();
-        let part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
-        let mut parts: Box<[libc::iovec]> = [part; CHAIN].into();
+        let part =
+            |frame: &mut Box<[u8]>| libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
+        let each: Vec<libc::iovec> = frames.iter_mut().map(part).collect();
+        let mut parts: Box<[libc::iovec]> = each.into_iter().cycle().take(count).collect();
         let headers = parts.iter_mut().map(|part| {
             // SAFETY: all zeroes is an `mmsghdr` without name, parts and control data.
             let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
@@ -37,16 +43,21 @@ impl Burst {
             header
         });
         let headers = headers.collect();
-        Ok(Self { socket, headers, _parts: parts, _frame: frame })
+        Ok(Self { socket, headers, _parts: parts, _frames: frames })
     }
 
     /// Sends them all once.
     pub(crate) fn send(&mut self) -> io::Result<()> {
-        let count = self.headers.len() as libc::c_uint;
-        // SAFETY: `headers` holds `count` headers, each of one part of `_parts`, which points to the bytes of
-        // `_frame`; all three live as long as this value and none moves.
-        let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), self.headers.as_mut_ptr(), count, 0) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        for chain in self.headers.chunks_mut(CHAIN) {
+            let count = chain.len() as libc::c_uint;
+            // SAFETY: `chain` holds `count` headers, each of one part of `_parts`, which points to the bytes of one of
+            // `_frames`; all three live as long as this value and none moves.
+            let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), chain.as_mut_ptr(), count, 0) };
+            if sent < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
     }
 }
 

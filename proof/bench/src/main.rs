@@ -8,6 +8,7 @@
 mod afxdp;
 mod alloc;
 mod alone;
+mod attack_cost;
 mod bridge;
 mod bulk;
 mod burst;
@@ -82,6 +83,11 @@ const BENCHES: &[Bench] = &[
         name: "forward-veth",
         about: "64-byte UDP from veth to veth over AF_XDP, beside DPDK's testpmd, and the kernel's own forwarding",
         run: forward_veth::run,
+    },
+    Bench {
+        name: "attack-cost",
+        about: "what a frame of each attack of a neighbour's costs a lane, ring to ring, beside the kernel over veth",
+        run: attack_cost::run,
     },
     Bench {
         name: "filter",

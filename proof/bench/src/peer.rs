@@ -22,6 +22,8 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + S
 /// Plays a role until the input ends.
 pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
     match role {
+        "attack-victim" => crate::attack_cost::kernel::play_victim(),
+        "attack-sender" => crate::attack_cost::kernel::play_sender(args),
         "bridge-sender" => crate::bridge::play_sender(args),
         "veth-generator" => crate::forward_veth::play_generator(args),
         "bulk-server" => crate::kernel::play_bulk_server(args),

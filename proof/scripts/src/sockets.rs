@@ -53,6 +53,14 @@ impl Sockets {
         Self { stack, is_v6, peer, named: BTreeMap::new() }
     }
 
+    /// The netstack has another setting from here on.
+    fn tune(&self, sim: &mut Sim, settings: &Settings, setting: &str) -> Result<String, String> {
+        let mut tuned = settings.clone();
+        tuned.take(setting)?;
+        sim.tune(self.stack, &tuned.stack(self.stack.number));
+        Ok("ok".into())
+    }
+
     /// Makes a call. `Err` is a mistake of the script's.
     pub(crate) fn call(&mut self, sim: &mut Sim, settings: &Settings, call: &Call) -> Answer {
         let words: Vec<&str> = call.arguments.iter().map(String::as_str).collect();
@@ -104,12 +112,7 @@ impl Sockets {
                 self.command(sim, name, |conn| SocketCommand::SetOption(conn, option))?;
                 done("ok".into())
             }
-            ("tune", [name, value]) => {
-                let mut tuned = settings.clone();
-                tuned.take(&format!("{name} {value}"))?;
-                sim.tune(self.stack, &tuned.stack(self.stack.number));
-                done("ok".into())
-            }
+            ("tune", [name, value]) => done(self.tune(sim, settings, &format!("{name} {value}"))?),
             ("write_urgent" | "heed_urgent" | "urgent_left" | "at_mark" | "read_urgent", _) => {
                 done(self.urgent(sim, call.function.as_str(), &words)?)
             }

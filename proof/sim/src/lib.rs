@@ -7,10 +7,11 @@
 //!
 //! `host.rs` is a host as an engine runs it, `app.rs` how programs use it, `session.rs` what the programs say to
 //! each other, `faults.rs` what goes wrong, `scenario.rs` a whole world from one number, `checks.rs` what must
-//! hold in all of them.
+//! hold in all of them, `attack.rs` what a hostile neighbour sends.
 #![forbid(unsafe_code)]
 
 mod app;
+pub mod attack;
 mod checks;
 mod faults;
 mod host;

@@ -254,7 +254,8 @@ fn judge_identifications(count: u32) {
     for (len, number, bits, to) in [(8, count, 16, 0), (1600, count / 10, 32, 1)] {
         let ids = host.identify(1, 0, &vec![peer(to); number as usize], len);
         let mask = u32::MAX >> (32 - bits);
-        let steps: Vec<u32> = ids.windows(2).map(|it| it[1].wrapping_sub(it[0]) - 1 & mask).collect();
+        let steps: Vec<u32> =
+            ids.windows(2).map(|it| it[1].wrapping_sub(it[0]).wrapping_sub(1) & mask).collect();
         assert!(steps.iter().all(|step| *step < 8), "as many as that are left out at the most");
         passes("steps of identifications", faults(&steps, 3));
     }
@@ -337,7 +338,9 @@ fn s14_each_start_and_each_netstack_has_keys_of_its_own() {
 /// What must not be used is rejected, by tests that have to do with its fault.
 #[test]
 fn s14_the_judge_rejects_what_can_be_guessed() {
-    let weak: [(&str, fn(u32) -> u32, &str); 7] = [
+    // What it is, its `n`th number, and a test that must reject it.
+    type Weak = (&'static str, fn(u32) -> u32, &'static str);
+    let weak: [Weak; 7] = [
         ("a counter", |n| n, "frequency"),
         // 4.4BSD: 64,000 for each connection.
         ("a counter in large steps", |n| n.wrapping_mul(64_000), "correlation"),
