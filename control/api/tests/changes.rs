@@ -341,8 +341,8 @@ fn the_interface_that_is_called_primary_last_is_it() {
     };
     assert_eq!(dhcp(&stub.store().active), ["lab0/d dhcp,primary=yes", "web0/d dhcp,reqhost=w,primary=yes"]);
     assert_eq!(first_servers(&stub, "web"), json!(["10.0.0.53"]));
-    let taken = json!({"name": "web1/d", "address": "dhcp,primary=yes"});
-    assert_eq!(refusal(&stub, "POST /v1/addrs?temporary=true", &taken), "");
+    let taken = json!({"name": "web1/d", "address": "dhcp,primary=yes", "temporary": true});
+    assert_eq!(refusal(&stub, "POST /v1/addrs", &taken), "");
     let active = ["lab0/d dhcp,primary=yes", "web0/d dhcp,reqhost=w", "web1/d dhcp,primary=yes"];
     assert_eq!(dhcp(&stub.store().active), active, "of each netstack one");
     assert_eq!(first_servers(&stub, "web"), json!(["10.1.0.53", "10.0.0.53"]));
