@@ -591,6 +591,12 @@ impl AddrInfo {
     }
 }
 
+/// The row of a static address, with what a server knows of its network if the operator has asked.
+fn informed(mut info: AddrInfo, known: Option<&Leased>) -> AddrInfo {
+    known.into_iter().for_each(|known| info.add_lease(known));
+    info
+}
+
 /// The row of an address that a server gives.
 fn leased(info: AddrInfo, known: Option<Leased>) -> AddrInfo {
     let Some(Leased { state, prefix, deprecated, resolvers, info: lease }) = known else { return info };
@@ -758,10 +764,7 @@ impl Snapshot<'_> {
             let resolvers = self.facts.resolvers(name);
             let configured = match address {
                 Address::Static(_) => {
-                    let mut info = info;
-                    // The operator has asked what a server knows of its network.
-                    self.facts.leased(name).iter().for_each(|known| info.add_lease(known));
-                    infos.push(info);
+                    infos.push(informed(info, self.facts.leased(name).as_ref()));
                     continue;
                 }
                 Address::Addrconf(_) => self.facts.configured(name),
