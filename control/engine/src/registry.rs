@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn the_limit_of_a_netstacks_vnic_is_kept_in_one_of_its_lanes() {
         let mut registry = Registry::default();
-        let (id, vnic) = (registry.mint_netstack(), registry.mint_link());
+        let (id, link, vnic) = (registry.mint_netstack(), registry.mint_link(), registry.mint_link());
         let netstack = Netstack { lanes: vec![LaneId(5)], ..Netstack::default() };
         registry.netstacks.insert(id, netstack);
         let of_link = add(&mut registry, None, None);
@@ -307,7 +307,7 @@ mod tests {
         let mac = MacAddr([2, 8, 32, 0, 0, 1]);
         registry
             .vnics
-            .insert(vnic, Vnic { over: LinkId(7), mac, vlan: None, flow: of_vnic, netstack: Some(id) });
+            .insert(vnic, Vnic { over: link, mac, vlan: None, flow: of_vnic, netstack: Some(id) });
         registry.rehome(2);
         assert_eq!([of_vnic, inside].map(|it| registry.flows[&it].home), [Some(LaneId(5)); 2]);
         // Below a limit of the link all meet in that one's lane, whoever uses them.
