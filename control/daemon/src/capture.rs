@@ -15,7 +15,8 @@ use firelane_units::LinkId;
 use hyper::body::{Body, Bytes, Frame};
 use tokio::sync::mpsc::Receiver;
 
-use crate::works::{Works, refused};
+use crate::refusal::refused;
+use crate::works::Works;
 
 /// How often a capture looks when there was nothing.
 const POLL: Duration = Duration::from_millis(20);

@@ -16,7 +16,8 @@ use firelane_plan::{Action, Step};
 use firelane_units::{Direction, FilterRule, Instant, LinkId, NetstackId};
 
 use crate::calendar;
-use crate::works::{Upper, refused};
+use crate::refusal::refused;
+use crate::works::Upper;
 
 /// Rules of links by number.
 pub(crate) fn rules(

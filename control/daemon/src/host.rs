@@ -31,9 +31,10 @@ use crate::explain::{Known, Process};
 use crate::facts::{Running, Stored};
 use crate::history::{History, Totals};
 use crate::programs::Programs;
+use crate::refusal::refused;
 use crate::resources::Returns;
 use crate::state::State;
-use crate::works::{Works, refused};
+use crate::works::Works;
 use crate::{
     calendar, capture, counted, doctor, filter, memory, nat, netns, nic, rebuild, resources, sockets, stats,
     trace, ways,
@@ -698,7 +699,7 @@ impl Api for Host {
             let wanted = inner.store.active.netstacks.get(name).ok_or_else(absent)?;
             (inner.works.engine.clone(), netstack, wanted.tunables.clone())
         };
-        let counted = engine.netstack_counters(netstack).map_err(crate::works::refused)?;
+        let counted = engine.netstack_counters(netstack).map_err(crate::refusal::refused)?;
         Ok(counted::protocols(&counted, &tunables))
     }
 
@@ -708,7 +709,7 @@ impl Api for Host {
 
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {
         let (engine, netstack, names) = self.place_of(name)?;
-        let known = engine.memberships(netstack).map_err(crate::works::refused)?;
+        let known = engine.memberships(netstack).map_err(crate::refusal::refused)?;
         Ok(counted::groups(&known, &names))
     }
 
@@ -718,7 +719,7 @@ impl Api for Host {
         let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
         let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
         let rules = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.filter;
-        let counted = inner.works.engine.filter_counts(netstack).map_err(crate::works::refused)?;
+        let counted = inner.works.engine.filter_counts(netstack).map_err(crate::refusal::refused)?;
         Ok(filter::info(rules, &counted))
     }
 
@@ -749,7 +750,7 @@ impl Api for Host {
 
     fn flush_nat(&self, name: &str) -> Result<u64, ApiError> {
         let (engine, netstack, _) = self.place_of(name)?;
-        engine.flush_nat(netstack).map_err(crate::works::refused)
+        engine.flush_nat(netstack).map_err(crate::refusal::refused)
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

@@ -39,6 +39,7 @@ mod nic;
 mod owned;
 mod programs;
 mod rebuild;
+mod refusal;
 mod resources;
 mod secret;
 mod server;

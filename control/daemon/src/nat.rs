@@ -7,7 +7,7 @@ use firelane_api::{ApiError, NatInfo, NatLimitInfo, NatRuleInfo, NatSession, Nat
 use firelane_model::{IpnatRule, Netstack};
 use firelane_units::{FilterProtocol, Instant, NatAction, NatPorts, NetstackId};
 
-use crate::works::refused;
+use crate::refusal::refused;
 
 /// What the translation of a netstack has counted, and may have made.
 pub(crate) fn info(engine: &Engine, netstack: NetstackId, said: &Netstack) -> Result<NatInfo, ApiError> {

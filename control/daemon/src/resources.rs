@@ -13,7 +13,8 @@ use firelane_plan::{Action, Effect, Step};
 use firelane_units::{LaneId, LinkId};
 
 use crate::rebuild;
-use crate::works::{Done, Properties, Works, refused, refused_to};
+use crate::refusal::{refused, refused_to};
+use crate::works::{Done, Properties, Works};
 
 /// Why a lane is elsewhere, and for how long.
 const UNTIL: &str = "which is off line or not for this process, or somebody moved them; they return \

@@ -11,7 +11,8 @@ use firelane::{
 use firelane_api::{ApiError, InventedFrame, SeenInfo, Status, StepInfo, TraceReport, TraceRequest};
 use firelane_units::{Direction, FlowId, LinkId, MacAddr, NetstackId, Station};
 
-use crate::works::{Works, refused};
+use crate::refusal::refused;
+use crate::works::Works;
 
 /// How often a trace looks, and how long it waits for the end of the last frame's way.
 const LOOK: Duration = Duration::from_millis(10);

@@ -5,8 +5,9 @@ use firelane_api::{ApiError, Status};
 use firelane_model::{Iptun, IptunType, LinkName, Vnic};
 use firelane_units::LinkId;
 
+use crate::refusal::refused;
 use crate::settings;
-use crate::works::{Done, Properties, Upper, Works, refused};
+use crate::works::{Done, Properties, Upper, Works};
 
 impl Works {
     pub(crate) fn create_tunnel(&mut self, name: &LinkName, vnic: &Vnic, tunnel: &Iptun) -> Done {

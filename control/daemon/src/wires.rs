@@ -8,7 +8,8 @@ use firelane_model::{Conditions, LinkName, Model, Share, Wire};
 use firelane_plan::Action;
 use firelane_units::Bytes;
 
-use crate::works::{Works, refused};
+use crate::refusal::refused;
+use crate::works::Works;
 
 /// What is under way in one direction, waiting or flying, takes no more memory of the daemon.
 const FLIGHT_MAX: Bytes = Bytes(256 << 20);

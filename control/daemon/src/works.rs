@@ -8,8 +8,7 @@ use std::io;
 use std::path::PathBuf;
 
 use firelane::{
-    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, Rings, RuleError, VnicConfig, VnicUser,
-    Wire,
+    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, Rings, VnicConfig, VnicUser, Wire,
 };
 use firelane_api::{ApiError, Informed, Status};
 use firelane_model::{
@@ -29,6 +28,7 @@ use crate::mac::Macs;
 use crate::memif;
 use crate::nic::{self, Attached};
 use crate::programs;
+use crate::refusal::{refused, refused_to};
 use crate::services::Services;
 use crate::settings;
 
@@ -758,58 +758,5 @@ fn reverse_path(props: &IfProps) -> firelane::ReversePath {
         Some(ReversePath::Strict) => firelane::ReversePath::Strict,
         Some(ReversePath::Loose) => firelane::ReversePath::Loose,
         Some(ReversePath::Off) | None => firelane::ReversePath::Off,
-    }
-}
-
-/// Whether the system has that CPU, on line or not.
-fn is_present(cpu: usize) -> bool {
-    std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists()
-}
-
-/// The same, of a property that is called by another name for other links.
-pub(crate) fn refused_to(error: firelane::ChangeError, to: Properties<'_>) -> ApiError {
-    use firelane::ChangeError as E;
-    let [fetched, sent] = to.ring_names;
-    let (name, asked) = match &error {
-        E::NoRings { fetched: false, asked, .. } => (sent, *asked),
-        E::NoRings { asked, .. } | E::FixedRings { asked, .. } => (fetched, *asked),
-        E::Spread(_) => (fetched, to.rings.fetched.unwrap_or_default()),
-        _ => return refused(error),
-    };
-    ApiError::new(Status::HwRings, name, asked, error.to_string())
-}
-
-/// The engine's refusal in the words of the interface.
-pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
-    use firelane::ChangeError as E;
-    let status = match &error {
-        E::NoLink(_) => Status::LinkInvalid,
-        E::NoFlow(_) | E::NoNetstack(_) => Status::NotFound,
-        E::LinkBusy(_) => Status::LinkBusy,
-        E::MacTaken(_) => Status::MacInUse,
-        E::TunnelTaken(_) => Status::IptunInUse,
-        E::NoWire(_) => Status::NotSupported,
-        E::Rule(RuleError::Identical(_)) => Status::FlowIdentical,
-        E::Rule(RuleError::Empty) => Status::BadArg,
-        E::Rule(RuleError::MixedFamilies) => Status::BadIp,
-        E::Rule(RuleError::TooManyMaskSets | RuleError::TooManyRangePairs) => Status::TooMany,
-        E::NoUser(_) => Status::NoIf,
-        E::Device(_) | E::Tap(_) => Status::Io,
-        E::NoCpu { cpu, .. } if is_present(*cpu) => Status::CpuOffline,
-        E::NoCpu { .. } => Status::CpuUnknown,
-        E::NoQueues(_) => Status::NotSupported,
-        E::NoRings { .. } | E::FixedRings { .. } | E::Spread(_) => Status::HwRings,
-        E::NoLane(_) => Status::TooMany,
-        E::FixedLanes { .. } => Status::NotSupported,
-        E::SharedLane(_) => Status::LinkBusy,
-        E::ManyCaptures(_) => Status::TooMany,
-        E::Tracing | E::Metering => Status::TooMany,
-        E::HasUplink(_) | E::LaneFailed => Status::Failed,
-    };
-    match &error {
-        E::NoCpu { cpu, .. } | E::NoLane(cpu) | E::SharedLane(cpu) => {
-            ApiError::new(status, "cpus", cpu, error.to_string())
-        }
-        _ => ApiError::new(status, "", "", error.to_string()),
     }
 }

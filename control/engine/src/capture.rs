@@ -104,20 +104,11 @@ impl Capture {
         mut name: impl FnMut(LinkId) -> String,
     ) -> u64 {
         let mut writer = self.writer.take().unwrap_or_else(|| Writer::new(out));
-        let mut batch: Vec<(Captured, Vec<u8>)> = Vec::new();
         let most = usize::try_from(limit).unwrap_or(usize::MAX).min(BATCH);
-        // Each lane's records are in order already; lanes have their share of the batch in turn.
-        let mut is_more = true;
-        while is_more && batch.len() < most {
-            is_more = false;
-            for reader in self.readers.iter_mut().take(most - batch.len()) {
-                let mut bytes = Vec::new();
-                if let Some(captured) = Captured::take(reader, &mut bytes) {
-                    batch.push((captured, bytes));
-                    is_more = true;
-                }
-            }
-        }
+        let mut batch = in_turn(&mut self.readers, most, |reader| {
+            let mut bytes = Vec::new();
+            Captured::take(reader, &mut bytes).map(|captured| (captured, bytes))
+        });
         batch.sort_by_key(|(captured, _)| captured.at);
         for (captured, bytes) in &batch {
             let Captured { at, link, direction, reason, len } = *captured;
@@ -142,10 +133,45 @@ impl Capture {
     }
 }
 
+/// At most so many of what the rings have, each giving one in turn: their records are in order, and one that is full of them leaves room
+/// for the others'.
+fn in_turn<R, T>(rings: &mut [R], most: usize, mut take: impl FnMut(&mut R) -> Option<T>) -> Vec<T> {
+    let mut taken = Vec::new();
+    loop {
+        let before = taken.len();
+        for ring in rings.iter_mut() {
+            if taken.len() == most {
+                return taken;
+            }
+            taken.extend(take(ring));
+        }
+        if taken.len() == before {
+            return taken;
+        }
+    }
+}
+
 impl Drop for Capture {
     fn drop(&mut self) {
         self.engine.registry().captures.remove(&self.id);
         // A lane that has failed captures nothing.
         let _ = self.engine.tell_all(|_| Control::RemoveTap(self.id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::in_turn;
+
+    #[test]
+    fn every_ring_is_looked_at_however_few_are_wanted() {
+        let rings = || [vec![], vec![1, 2, 3], vec![10, 20]].map(VecDeque::from);
+        for (most, want) in
+            [(0, vec![]), (1, vec![1]), (2, vec![1, 10]), (4, vec![1, 10, 2, 20]), (9, vec![1, 10, 2, 20, 3])]
+        {
+            assert_eq!(in_turn(&mut rings(), most, VecDeque::pop_front), want, "at most {most}");
+        }
     }
 }

@@ -132,11 +132,12 @@ impl fmt::Display for ChangeError {
                 write!(f, "its device could not be told by which rings to send: {error}")
             }
             Self::NoLane(cpu) => write!(f, "no lane is left for CPU {cpu}"),
-            Self::FixedLanes { own, asked } => write!(
-                f,
-                "connections stay in their lanes, of which {own} are the netstack's own, and {asked} were asked for: it gets others \
-                 when it is made anew"
-            ),
+            Self::FixedLanes { own, asked } => {
+                write!(
+                    f,
+                    "the netstack has {own} lanes of its own, not {asked}, and gets others when it is made anew"
+                )
+            }
             Self::SharedLane(cpu) => {
                 write!(
                     f,

@@ -305,9 +305,7 @@ mod tests {
             registry.flows.get_mut(&flow).unwrap().owner = vnic;
         }
         let mac = MacAddr([2, 8, 32, 0, 0, 1]);
-        registry
-            .vnics
-            .insert(vnic, Vnic { over: link, mac, vlan: None, flow: of_vnic, netstack: Some(id) });
+        registry.vnics.insert(vnic, Vnic { over: link, mac, vlan: None, flow: of_vnic, netstack: Some(id) });
         registry.rehome(2);
         assert_eq!([of_vnic, inside].map(|it| registry.flows[&it].home), [Some(LaneId(5)); 2]);
         // Below a limit of the link all meet in that one's lane, whoever uses them.
