@@ -84,6 +84,22 @@ pub enum ChangeError {
     LaneFailed,
 }
 
+/// What is wrong with a flow's attributes.
+fn fmt_rule(rule: &RuleError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match rule {
+        RuleError::Identical(id) => write!(f, "flow {id} has identical attributes"),
+        RuleError::Empty => f.write_str("a flow needs an attribute"),
+        RuleError::MixedFamilies => f.write_str("local and remote address of one family"),
+        RuleError::TooManyMaskSets => {
+            write!(f, "a link's flows may be of {MASK_SETS_MAX} different kinds")
+        }
+        RuleError::TooManyRangePairs => write!(
+            f,
+            "{RANGE_PAIRS_MAX} flows at most that are alike but for ranges of local and remote ports"
+        ),
+    }
+}
+
 impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,16 +110,7 @@ impl fmt::Display for ChangeError {
             Self::MacTaken(mac) => write!(f, "MAC address {mac} is already in use"),
             Self::HasUplink(id) => write!(f, "link {id} already has an uplink"),
             Self::NoWire(id) => write!(f, "link {id} has no wire; its VNICs may have flows"),
-            Self::Rule(RuleError::Identical(id)) => write!(f, "flow {id} has identical attributes"),
-            Self::Rule(RuleError::Empty) => f.write_str("a flow needs an attribute"),
-            Self::Rule(RuleError::MixedFamilies) => f.write_str("local and remote address of one family"),
-            Self::Rule(RuleError::TooManyMaskSets) => {
-                write!(f, "a link's flows may be of {MASK_SETS_MAX} different kinds")
-            }
-            Self::Rule(RuleError::TooManyRangePairs) => write!(
-                f,
-                "{RANGE_PAIRS_MAX} flows at most that are alike but for ranges of local and remote ports"
-            ),
+            Self::Rule(rule) => fmt_rule(rule, f),
             Self::NoUser(id) => write!(f, "VNIC {id} has no netstack"),
             Self::TunnelTaken(id) => write!(f, "tunnel {id} has the same ends"),
             Self::Device(error) => write!(f, "device: {error}"),
