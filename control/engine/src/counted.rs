@@ -2,7 +2,6 @@
 //!
 //! As with a snapshot, no lane stops: each is looked at between two of its items.
 
-use firelane_classify::Steering;
 use firelane_ip::Membership;
 use firelane_lane::NetstackCounters;
 use firelane_units::NetstackId;
@@ -16,7 +15,7 @@ impl Engine {
     /// # Errors
     /// It does not exist.
     pub fn netstack_counters(&self, id: NetstackId) -> Result<NetstackCounters, ChangeError> {
-        let lanes = self.0.registry().netstack_mut(id)?.lanes.clone();
+        let lanes = self.0.registry().netstack_mut(id)?.all_lanes();
         let mut sum = NetstackCounters::default();
         for lane in lanes {
             let counted = self.0.fabric.visit(lane, |_, lane| lane.netstack_counters(id));
@@ -30,8 +29,7 @@ impl Engine {
     /// # Errors
     /// It does not exist, or its lane is out of service.
     pub fn memberships(&self, id: NetstackId) -> Result<Vec<Membership>, ChangeError> {
-        let lanes = self.0.registry().netstack_mut(id)?.lanes.clone();
-        let home = Steering::even(&lanes).home();
+        let home = self.0.registry().netstack_mut(id)?.steering.home();
         self.0.fabric.visit(home, |_, lane| lane.memberships(id)).ok_or(ChangeError::LaneFailed)
     }
 }

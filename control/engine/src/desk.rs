@@ -9,7 +9,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use firelane_classify::Steering;
 use firelane_ip::{Address, Neighbour, Route};
 use firelane_lane::{Cursor, LaneMessage, Look, Question, SocketRow};
 use firelane_units::{LaneId, Mtu, NetstackId};
@@ -162,8 +161,7 @@ impl Engine {
     /// # Errors
     /// It does not exist, or its lane is out of service.
     pub fn ip_tables(&self, netstack: NetstackId) -> Result<IpTables, ChangeError> {
-        let lanes = self.0.registry().netstack_mut(netstack)?.lanes.clone();
-        let home = Steering::even(&lanes).home();
+        let home = self.0.registry().netstack_mut(netstack)?.steering.home();
         let fabric = &self.0.fabric;
         let (ticket, answers) = fabric.looks.take_ticket();
         let (mut tables, mut told) = (IpTables::default(), Some(0));

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -219,7 +218,7 @@ impl Engine {
         let config = FlowConfig { parent: None, maxbw: None, priority: Priority::High };
         let setup = FlowSetup { flow, owner: link, rule: None, config, home: None };
         self.0.tell_all(|_| Control::AddFlow(setup))?;
-        registry.flows.insert(flow, Flow { owner: link, rule: None, config, home: None });
+        registry.flows.insert(flow, Flow { owner: link, rule: None, config, home: None, lanes: Vec::new() });
         registry.links.insert(link, Link { flow, uplink: None });
         Ok(link)
     }
@@ -313,7 +312,7 @@ impl Engine {
                 return Err(error);
             }
         }
-        registry.flows.insert(flow, Flow { owner: id, rule: None, config: limits, home });
+        registry.flows.insert(flow, Flow { owner: id, rule: None, config: limits, home, lanes: Vec::new() });
         let vnic = Vnic { over, mac: config.mac, vlan: config.vlan, flow, netstack };
         registry.vnics.insert(id, vnic);
         Ok(id)
@@ -442,9 +441,11 @@ impl Engine {
         registry.add_rule(owner, &rule, flow).map_err(ChangeError::Rule)?;
         let config = FlowConfig { parent, maxbw, priority };
         let home = registry.home_of(flow, &config, registry.user_of(owner), self.lanes());
-        registry.flows.insert(flow, Flow { owner, rule: Some(rule), config, home });
+        let lanes = Vec::new();
+        registry.flows.insert(flow, Flow { owner, rule: Some(rule), config, home, lanes });
         let setup = FlowSetup { flow, owner, rule: Some(rule), config, home };
         self.0.tell_all(|_| Control::AddFlow(setup)).inspect_err(|_| registry.forget_flow(flow))?;
+        self.0.flows_changed(&mut registry, owner)?;
         Ok(flow)
     }
 
@@ -455,9 +456,12 @@ impl Engine {
     pub fn remove_flow(&self, flow: FlowId) -> Result<(), ChangeError> {
         self.0.fabric.count_fused();
         let mut registry = self.0.registry();
-        registry.flows.get(&flow).filter(|f| f.rule.is_some()).ok_or(ChangeError::NoFlow(flow))?;
+        let known = registry.flows.get(&flow).filter(|f| f.rule.is_some());
+        let owner = known.ok_or(ChangeError::NoFlow(flow))?.owner;
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;
         registry.forget_flow(flow);
+        self.0.flows_changed(&mut registry, owner)?;
+        self.0.rest_lanes(&registry);
         Ok(())
     }
 
@@ -468,19 +472,12 @@ impl Engine {
     pub fn set_flow_maxbw(&self, flow: FlowId, maxbw: Option<BitRate>) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
         registry.flows.get_mut(&flow).ok_or(ChangeError::NoFlow(flow))?.config.maxbw = maxbw;
-        let moved = registry.rehome(self.lanes());
-        let set_homes = || -> Result<(), ChangeError> {
-            moved.iter().try_for_each(|&(id, home)| self.0.tell_all(|_| Control::SetHome(id, home)))
-        };
         // A limited flow always has its home: it comes before the limit and goes after it.
         if maxbw.is_some() {
-            set_homes()?;
+            self.0.rehome(&mut registry)?;
         }
         self.0.tell_all(|_| Control::SetMaxbw(flow, maxbw))?;
-        if maxbw.is_none() {
-            set_homes()?;
-        }
-        Ok(())
+        self.0.rehome(&mut registry)
     }
 
     /// Changes what a flow is guaranteed of the limits above it: until it has had that rate it comes before all others
@@ -611,27 +608,6 @@ impl Inner {
         lanes[turn % lanes.len()]
     }
 
-    /// A lane in which a connection of the netstack `id` may begin that has no port as yet.
-    pub(crate) fn lane_to_begin(&self, id: NetstackId) -> io::Result<LaneId> {
-        Ok(self.registry().netstack_mut(id).map(|it| self.some_lane(&it.lanes))?)
-    }
-
-    /// The lane in which a connection of the netstack `id` begins. One with a bound port belongs where its segments will
-    /// arrive; any other draws a port that leads to whichever lane it is given to.
-    pub(crate) fn lane_to_connect(
-        &self,
-        id: NetstackId,
-        local: Option<SocketAddr>,
-        remote: SocketAddr,
-    ) -> io::Result<LaneId> {
-        let (lane, has_others) =
-            self.registry().netstack_mut(id).map(|it| (self.some_lane(&it.lanes), it.lanes.len() > 1))?;
-        let Some(local) = local.filter(|local| has_others && local.port() != 0) else { return Ok(lane) };
-        let home = self.fabric.visit(lane, |now, lane| lane.lane_of_connect(now, id, local, remote));
-        // Without a way there it fails in any lane, which says why.
-        Ok(home.flatten().unwrap_or(lane))
-    }
-
     /// Sends a change to every lane; it is in force everywhere when this has returned.
     pub(crate) fn tell_all(&self, control: impl Fn(LaneId) -> Control<Queue>) -> Result<(), ChangeError> {
         // All are told before the first is waited for.
@@ -646,7 +622,7 @@ impl Inner {
             self.tell_all(|_| Control::RemoveFlow(flow))?;
             registry.forget_flow(flow);
         }
-        Ok(())
+        self.flows_changed(registry, owner)
     }
 
     /// Sends a change to a lane; it is in force when this has returned.

@@ -80,6 +80,10 @@ pub enum ChangeError {
     },
     /// The netstack's lane on that CPU serves others as well, and cannot go to another one without them.
     SharedLane(usize),
+    /// The flow is of a netstack and names no local ports, or what tells packets and no sockets: no lane could be told by it.
+    NoService,
+    /// What passes a device is in one lane of its flow's; for so many CPUs it was asked.
+    OneLane(usize),
     /// A lane is out of service after a fault of ours.
     LaneFailed,
 }
@@ -150,6 +154,12 @@ impl fmt::Display for ChangeError {
                     f,
                     "the lane on CPU {cpu} serves other links or netstacks, too, and cannot go without them"
                 )
+            }
+            Self::NoService => f.write_str(
+                "a flow of a netstack has lanes of its own by its local_port, and by addresses and a transport beside it",
+            ),
+            Self::OneLane(asked) => {
+                write!(f, "what passes a device is in one lane of its flow's, not in {asked}")
             }
             Self::LaneFailed => f.write_str("a lane is out of service"),
         }

@@ -223,12 +223,18 @@ impl Fabric {
     /// Waits until `lane` has taken what was entered before, so that what is put in a ring now comes after it. A lane
     /// that is never done with others' items is not waited for without end.
     pub(crate) fn catch_up(&self, lane: LaneId) {
+        self.has_caught_up(lane);
+    }
+
+    /// The same; whether it was seen without any.
+    pub(crate) fn has_caught_up(&self, lane: LaneId) -> bool {
         for _ in 0..CATCH_UP_MAX {
             if self.squeue(lane).waiting() == 0 {
-                return;
+                return true;
             }
             self.give_way(lane);
         }
+        false
     }
 
     /// Lets what keeps this thread out of `lane` go on. If this thread is the lane's worker, nobody else will run what

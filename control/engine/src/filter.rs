@@ -59,7 +59,7 @@ impl Engine {
     /// # Errors
     /// The netstack does not exist.
     pub fn pooled(&self, netstack: NetstackId) -> Result<Vec<usize>, ChangeError> {
-        let lanes = self.0.registry().netstack_mut(netstack)?.lanes.clone();
+        let lanes = self.0.registry().netstack_mut(netstack)?.all_lanes();
         let held = |&lane| self.0.fabric.visit(lane, |_, lane| lane.pooled(netstack)).flatten();
         Ok(lanes.iter().filter_map(held).collect())
     }
@@ -74,7 +74,7 @@ impl Engine {
     /// # Errors
     /// The netstack does not exist.
     pub fn filter_counts(&self, netstack: NetstackId) -> Result<FilterCounts, ChangeError> {
-        let lanes = self.0.registry().netstack_mut(netstack)?.lanes.clone();
+        let lanes = self.0.registry().netstack_mut(netstack)?.all_lanes();
         let mut sum = FilterCounts::default();
         for lane in lanes {
             let counted = self.0.fabric.visit(lane, |_, lane| lane.filter_counts(netstack));

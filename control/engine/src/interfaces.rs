@@ -15,8 +15,11 @@ impl Engine {
     /// # Errors
     /// The VNIC does not exist or has no netstack.
     pub fn set_interface(&self, vnic: LinkId, routing: IfRouting) -> Result<(), ChangeError> {
-        let id = self.0.registry().netstack_of(vnic)?;
-        self.0.tell_all(|_| Control::SetRouting(id, vnic, routing))
+        let mut registry = self.0.registry();
+        let id = registry.netstack_of(vnic)?;
+        self.0.tell_all(|_| Control::SetRouting(id, vnic, routing))?;
+        registry.netstack_mut(id)?.routing.insert(vnic, routing);
+        self.0.steer(&mut registry, id)
     }
 
     /// Gives an address of a VNIC's netstack another prefix length, and says whether nothing new shall begin with it.

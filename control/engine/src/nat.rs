@@ -70,7 +70,7 @@ impl Engine {
     }
 
     fn nat_home(&self, netstack: NetstackId) -> Result<LaneId, ChangeError> {
-        let lanes = self.0.registry().netstack_mut(netstack)?.lanes.clone();
+        let lanes = self.0.registry().netstack_mut(netstack)?.all_lanes();
         Ok(Steering::even(&lanes).home())
     }
 }

@@ -62,7 +62,7 @@ impl Engine {
         let told = config.for_lanes(base);
         self.0.tell_all(|_| Control::AddNetstack(told.clone()))?;
         let config = Arc::new(config.clone());
-        registry.netstacks.insert(id, Netstack { lanes, config, ..Netstack::default() });
+        registry.netstacks.insert(id, Netstack::new(lanes, config));
         Ok(id)
     }
 
@@ -128,13 +128,19 @@ impl Engine {
         let mut registry = self.0.registry();
         registry.netstack_mut(id)?.config = Arc::new(config.clone());
         let told = config.for_lanes(LaneNetstack::new(id));
-        self.0.tell_all(|_| Control::Tune(told.clone()))
+        self.0.tell_all(|_| Control::Tune(told.clone()))?;
+        // A router's flows may have lanes less often.
+        self.0.steer(&mut registry, id)
     }
 }
 
 impl Inner {
-    /// Lanes for a netstack, in which programs can have sockets. A CPU that is named twice has no second one.
-    fn netstack_lanes(&self, cpus: &[usize], registry: &Registry) -> Result<Vec<LaneId>, ChangeError> {
+    /// Lanes for a netstack or a flow, in which programs can have sockets. A CPU that is named twice has no second one.
+    pub(crate) fn netstack_lanes(
+        &self,
+        cpus: &[usize],
+        registry: &Registry,
+    ) -> Result<Vec<LaneId>, ChangeError> {
         let lanes = self.own_lanes(cpus, registry)?;
         let is_twice = |nth: usize| lanes[..nth].contains(&lanes[nth]);
         match (0..lanes.len()).find(|&nth| is_twice(nth) || lanes[nth].index() >= PROGRAM_LANES_MAX) {
@@ -157,7 +163,8 @@ impl Registry {
 
     /// The lanes that somebody has but this netstack.
     fn lanes_beside(&self, id: NetstackId) -> BTreeSet<LaneId> {
-        let others = self.netstacks.iter().filter(|&(&other, _)| other != id).flat_map(|(_, it)| &it.lanes);
-        others.chain(self.queues.values().flat_map(|it| &it.lanes)).copied().collect()
+        let others = self.netstacks.iter().filter(|&(&other, _)| other != id).map(|(_, it)| it.all_lanes());
+        let lanes = self.queues.values().map(|it| &it.lanes).chain(self.flows.values().map(|it| &it.lanes));
+        lanes.flatten().copied().chain(others.flatten()).collect()
     }
 }

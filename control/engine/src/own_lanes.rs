@@ -46,8 +46,9 @@ impl Engine {
             // What cannot be moved back stays where the registry says.
             let _ = self.0.move_queues(&mut registry, port, &before);
         }
+        let homes = self.0.rehome(&mut registry);
         self.0.rest_lanes(&registry);
-        moved
+        moved.and(homes)
     }
 
     /// The CPUs on which the queues of a VNIC's device, or of a link's, are served, if these are some of its own, as the
@@ -68,10 +69,10 @@ impl Engine {
 }
 
 impl Registry {
-    /// The lanes that links and netstacks have been given.
+    /// The lanes that links, flows and netstacks have been given.
     fn lanes_in_use(&self) -> BTreeSet<LaneId> {
-        let queues = self.queues.values().flat_map(|it| &it.lanes);
-        queues.chain(self.netstacks.values().flat_map(|it| &it.lanes)).copied().collect()
+        let lanes = self.queues.values().map(|it| &it.lanes).chain(self.flows.values().map(|it| &it.lanes));
+        lanes.flatten().copied().chain(self.netstacks.values().flat_map(|it| it.all_lanes())).collect()
     }
 }
 
@@ -191,7 +192,8 @@ impl Inner {
     }
 }
 
-fn wait_until(deadline: Instant) -> Result<(), ChangeError> {
+/// Waits a moment, unless the time is over.
+pub(crate) fn wait_until(deadline: Instant) -> Result<(), ChangeError> {
     if Instant::now() > deadline {
         return Err(ChangeError::LaneFailed);
     }

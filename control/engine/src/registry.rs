@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-use firelane_classify::{FlowMatch, FlowRules, RuleError};
+use firelane_classify::{FlowMatch, FlowRules, RuleError, Steering};
 use firelane_flow::FlowConfig;
-use firelane_ip::Resolvers;
+use firelane_ip::{Forwarding, IfRouting, Resolvers};
 use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
 
 use crate::error::ChangeError;
@@ -71,6 +72,8 @@ pub(crate) struct Flow {
     pub(crate) rule: Option<FlowMatch>,
     pub(crate) config: FlowConfig,
     pub(crate) home: Option<LaneId>,
+    /// Lanes of its own (`flow_lanes.rs`).
+    pub(crate) lanes: Vec<LaneId>,
 }
 
 /// What a listener, or a socket that may become one, has of a netstack's addresses.
@@ -108,9 +111,16 @@ impl Claim {
 }
 
 /// A netstack.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Netstack {
+    /// Over which its sockets are spread that are of no flow with lanes of its own.
     pub(crate) lanes: Vec<LaneId>,
+    /// In which lane which socket begins (`placing.rs`).
+    pub(crate) steering: Steering,
+    /// How many sockets are on their way to the lanes that were chosen for them.
+    pub(crate) placing: Arc<AtomicUsize>,
+    /// How packets by its interfaces are treated, if that was said.
+    pub(crate) routing: BTreeMap<LinkId, IfRouting>,
     pub(crate) addresses: Vec<(LinkId, IpPrefix)>,
     /// Addresses that it made itself, as its lanes have reported them.
     pub(crate) configured: Vec<(LinkId, IpPrefix)>,
@@ -121,6 +131,20 @@ pub(crate) struct Netstack {
 }
 
 impl Netstack {
+    /// One whose sockets are spread over `lanes`.
+    pub(crate) fn new(lanes: Vec<LaneId>, config: Arc<NetstackConfig>) -> Self {
+        let (addresses, configured, resolvers, listeners) = Default::default();
+        let (steering, placing, routing) = (Steering::even(&lanes), Arc::default(), BTreeMap::new());
+        Self { lanes, steering, placing, routing, addresses, configured, resolvers, listeners, config }
+    }
+
+    /// Whether it passes on packets for others, by any of its interfaces.
+    pub(crate) fn forwards(&self) -> bool {
+        let by_interface = |it: &IfRouting| it.forwards_v4 == Some(true) || it.forwards_v6 == Some(true);
+        let Forwarding { v4, v6 } = self.config.forwarding;
+        v4 || v6 || self.routing.values().any(by_interface)
+    }
+
     /// Whether a listener on `wanted` would meet one that is there.
     pub(crate) fn is_taken(&self, wanted: &Claim) -> bool {
         self.listeners.iter().any(|there| there.meets(wanted))
@@ -222,8 +246,9 @@ impl Registry {
         self.vnics.get(&vnic)?.netstack
     }
 
-    /// The lane in which a flow with this configuration is limited, of the `lanes` that all share: that of the topmost limit above it. The
-    /// limit of a netstack's VNIC is kept in one of that netstack's lanes; `user` is the netstack of the flow's own.
+    /// The lane in which a flow with this configuration is limited, of the `lanes` that all share: that of the topmost limit above it. A flow with
+    /// lanes of its own is limited there, and so is a VNIC whose device lanes of its own serve, or of whose netstack it is; `user`
+    /// is the netstack of the flow's own. What passes a device is in its flow's lane without a limit, too.
     pub(crate) fn home_of(
         &self,
         flow: FlowId,
@@ -240,12 +265,24 @@ impl Registry {
             }
             parent = above.config.parent;
         }
-        let (top, user) = limited?;
-        let its = user.and_then(|id| self.netstacks.get(&id)).map_or(&[][..], |it| &it.lanes);
+        let own = |flow: FlowId| self.flows.get(&flow).and_then(|it| it.lanes.first()).copied();
+        let Some((top, user)) = limited else { return own(flow).filter(|_| user.is_none()) };
+        if let Some(lane) = own(top) {
+            return Some(lane);
+        }
+        let its = user.and_then(|id| self.netstacks.get(&id)).map(|it| &it.lanes);
+        let its = its.or_else(|| self.own_queues(top, lanes)).map_or(&[][..], Vec::as_slice);
         Some(match its {
             [] => LaneId((top.index() % lanes) as u16),
             its => its[top.index() % its.len()],
         })
+    }
+
+    /// The lanes that serve the device of a flow's VNIC or link, if all are beyond the `common` ones.
+    fn own_queues(&self, flow: FlowId, common: usize) -> Option<&Vec<LaneId>> {
+        let queues = &self.queues.get(&self.flows.get(&flow)?.owner)?.lanes;
+        let is_own = !queues.is_empty() && queues.iter().all(|lane| lane.index() >= common);
+        is_own.then_some(queues)
     }
 
     /// Brings every flow's home up to date and answers those that changed.
@@ -273,7 +310,8 @@ mod tests {
         let id = registry.mint_flow();
         let maxbw = mbps.map(BitRate::from_mbps);
         let config = FlowConfig { parent, maxbw, priority: Priority::Medium };
-        registry.flows.insert(id, Flow { owner: LinkId(0), rule: None, config, home: None });
+        let lanes = Vec::new();
+        registry.flows.insert(id, Flow { owner: LinkId(0), rule: None, config, home: None, lanes });
         id
     }
 
@@ -296,8 +334,7 @@ mod tests {
     fn the_limit_of_a_netstacks_vnic_is_kept_in_one_of_its_lanes() {
         let mut registry = Registry::default();
         let (id, link, vnic) = (registry.mint_netstack(), registry.mint_link(), registry.mint_link());
-        let netstack = Netstack { lanes: vec![LaneId(5)], ..Netstack::default() };
-        registry.netstacks.insert(id, netstack);
+        registry.netstacks.insert(id, Netstack::new(vec![LaneId(5)], Arc::default()));
         let of_link = add(&mut registry, None, None);
         let of_vnic = add(&mut registry, Some(of_link), Some(10));
         let inside = add(&mut registry, Some(of_vnic), Some(1));
@@ -315,12 +352,39 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_with_lanes_of_its_own_is_limited_there_unless_a_limit_above_it_is_elsewhere() {
+        let mut registry = Registry::default();
+        let (link, vnic) = (registry.mint_link(), registry.mint_link());
+        let of_vnic = add(&mut registry, None, None);
+        let flow = add(&mut registry, Some(of_vnic), None);
+        for id in [of_vnic, flow] {
+            registry.flows.get_mut(&id).unwrap().owner = vnic;
+        }
+        let mac = MacAddr([2, 8, 32, 0, 0, 1]);
+        registry.vnics.insert(vnic, Vnic { over: link, mac, vlan: None, flow: of_vnic, netstack: None });
+        let homes = |registry: &mut Registry| {
+            registry.rehome(2);
+            [of_vnic, flow].map(|id| registry.flows[&id].home)
+        };
+        registry.flows.get_mut(&flow).unwrap().lanes = vec![LaneId(3)];
+        assert_eq!(homes(&mut registry), [None, Some(LaneId(3))]);
+        registry.flows.get_mut(&flow).unwrap().config.maxbw = Some(BitRate::from_mbps(1));
+        assert_eq!(homes(&mut registry), [None, Some(LaneId(3))]);
+        registry.flows.get_mut(&of_vnic).unwrap().config.maxbw = Some(BitRate::from_mbps(10));
+        assert_eq!(homes(&mut registry), [Some(LaneId(0)); 2]);
+        // The VNIC's device has a lane of its own: its limit is there, too.
+        registry.queues.insert(vnic, Queues::dealt(vec![LaneId(4)]));
+        assert_eq!(homes(&mut registry), [Some(LaneId(4)); 2]);
+    }
+
+    #[test]
     fn listeners_meet_on_their_port_and_address() {
         let claim = |text: &str, sharer| {
             let (text, v6_only) = text.strip_prefix('!').map_or((text, false), |text| (text, true));
             Claim { sharer, ..Claim::alone(text.parse().unwrap(), v6_only) }
         };
-        let listening = |claim| Netstack { listeners: vec![claim], ..Netstack::default() };
+        let netstack = || Netstack::new(vec![LaneId(0)], Arc::default());
+        let listening = |claim| Netstack { listeners: vec![claim], ..netstack() };
         // A leading `!` means IPV6_V6ONLY.
         for (there, wanted, taken) in [
             ("10.0.0.1:80", "10.0.0.1:80", true),

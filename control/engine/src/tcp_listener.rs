@@ -6,8 +6,8 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 
 use firelane_filter::{FilterConfig, FilterCounts};
@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::chance::Chance;
 use crate::engine::Inner;
 use crate::poller::sealed::Watched;
-use crate::registry::Claim;
+use crate::registry::{Claim, Registry};
 use crate::sleepers::{Seat, Seated, block_on};
 use crate::socket_filter;
 use crate::stack::Stack;
@@ -146,10 +146,15 @@ impl TcpListener {
             Listen { socket, local, v6_only, shares: sharer.is_some(), slot, rings: config.rings, options };
         let nonblocking = AtomicBool::new(false);
         let listener = Self { engine, reserved, socket, end, token, seat, nonblocking };
+        // Lanes that join the netstack meanwhile are told of all or nothing.
+        let lanes = listener.lanes()?;
         if let Some(filter) = filter {
-            listener.follow(filter)?;
+            let place = (listener.reserved.stack.id, socket);
+            socket_filter::tell(&listener.engine, place, &lanes.0, filter)?;
         }
-        listener.tell_lanes(|| SocketCommand::Listen(Box::new(listen.clone())))?;
+        let listens = || SocketCommand::Listen(Box::new(listen.clone()));
+        listener.engine.fabric.tell_lanes(listener.reserved.stack.id, &lanes.0, listens)?;
+        drop(lanes);
         Ok(listener)
     }
 
@@ -217,8 +222,8 @@ impl TcpListener {
 
     /// The same with rules that were looked at before.
     pub(crate) fn follow(&self, filter: &Arc<FilterConfig>) -> io::Result<()> {
-        let Reserved { stack, lanes, .. } = &self.reserved;
-        socket_filter::tell(&self.engine, (stack.id, self.socket), lanes, filter)
+        let lanes = self.lanes()?;
+        socket_filter::tell(&self.engine, (self.reserved.stack.id, self.socket), &lanes.0, filter)
     }
 
     /// With what its next connections are to begin.
@@ -227,14 +232,20 @@ impl TcpListener {
     }
 
     fn tell_lanes(&self, command: impl Fn() -> SocketCommand) -> io::Result<()> {
-        let Reserved { stack, lanes, .. } = &self.reserved;
-        self.engine.fabric.tell_lanes(stack.id, lanes, command)
+        let lanes = self.lanes()?;
+        self.engine.fabric.tell_lanes(self.reserved.stack.id, &lanes.0, command)
+    }
+
+    /// The lanes of its netstack, which stay the same as long as they are held.
+    fn lanes(&self) -> io::Result<(Vec<LaneId>, MutexGuard<'_, Registry>)> {
+        let mut registry = self.engine.registry();
+        Ok((registry.netstack_mut(self.reserved.stack.id)?.all_lanes(), registry))
     }
 
     /// What its filter has counted, summed over its lanes; of rules since they were given.
     pub fn filter_counts(&self) -> FilterCounts {
-        let Reserved { stack, lanes, .. } = &self.reserved;
-        socket_filter::counts(&self.engine, (stack.id, self.socket), lanes)
+        let Ok(lanes) = self.lanes().map(|(lanes, _held)| lanes) else { return FilterCounts::default() };
+        socket_filter::counts(&self.engine, (self.reserved.stack.id, self.socket), &lanes)
     }
 
     /// What it listens on.
@@ -248,10 +259,14 @@ impl TcpListener {
 
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        for &lane in &self.reserved.lanes {
-            let message = LaneMessage::Socket(self.reserved.stack.id, SocketCommand::Unlisten(self.socket));
-            // A lane that has failed listens to nobody.
-            let _ = self.engine.fabric.enter_surely(lane, message);
+        // A netstack that is gone has no listeners.
+        if let Ok((lanes, _registry)) = self.lanes() {
+            for lane in lanes {
+                let message =
+                    LaneMessage::Socket(self.reserved.stack.id, SocketCommand::Unlisten(self.socket));
+                // A lane that has failed listens to nobody.
+                let _ = self.engine.fabric.enter_surely(lane, message);
+            }
         }
         self.engine.fabric.sleepers.stand_up(self.token);
     }
@@ -262,7 +277,6 @@ impl Drop for TcpListener {
 pub(crate) struct Reserved {
     stack: Stack,
     claim: Claim,
-    lanes: Vec<LaneId>,
 }
 
 impl Reserved {
@@ -290,7 +304,7 @@ impl Reserved {
             return Err(Errno::ADDRINUSE.into());
         }
         netstack.listeners.push(claim);
-        Ok(Self { stack: stack.clone(), claim, lanes: netstack.lanes.clone() })
+        Ok(Self { stack: stack.clone(), claim })
     }
 
     /// An address without a port, which is nobody's alone: whoever connects from it draws one.
@@ -300,7 +314,7 @@ impl Reserved {
         if !netstack.allows(&claim) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
-        Ok(Self { stack: stack.clone(), claim, lanes: netstack.lanes.clone() })
+        Ok(Self { stack: stack.clone(), claim })
     }
 
     /// What was asked for.

@@ -196,7 +196,7 @@ impl TcpStream {
         early: Option<&[u8]>,
     ) -> io::Result<(Self, usize)> {
         let engine = &stack.inner;
-        let lane = engine.lane_to_connect(stack.id, local, remote)?;
+        let (lane, _placing) = engine.lane_to_connect(stack.id, local, remote)?;
         let unsent_limit =
             engine.registry().netstack_mut(stack.id).map(|it| it.config.sockets.unsent_limit())?;
         let (mut end, slot) = stream(rings, lane, stack.id);

@@ -135,7 +135,7 @@ impl UdpSocket {
 
     fn command_all(&self, command: impl Fn() -> SocketCommand) -> io::Result<()> {
         let id = self.shared.netstack();
-        let lanes = self.engine.registry().netstack_mut(id)?.lanes.clone();
+        let lanes = self.engine.registry().netstack_mut(id)?.all_lanes();
         self.engine.fabric.tell_lanes(id, &lanes, command)
     }
 

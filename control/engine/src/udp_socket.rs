@@ -10,11 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use firelane_classify::Steering;
 use firelane_frame::Envelope;
-use firelane_lane::{
-    Bind, ConnectDatagrams, DatagramKind, LaneMessage, Sharing, SocketCommand, datagram_lane,
-};
+use firelane_lane::{Bind, ConnectDatagrams, DatagramKind, LaneMessage, Sharing, SocketCommand};
 use firelane_socket::{
     Datagram, DatagramEnd, DatagramShared, Flags, Ready, RecvDatagramEnd, SendDatagramEnd, SendDatagramError,
     SocketError, SocketToken, datagram,
@@ -122,13 +119,8 @@ impl UdpSocket {
         (kind, link): (DatagramKind, Option<LinkId>),
     ) -> io::Result<Self> {
         let engine = Arc::clone(&stack.inner);
-        let lanes = engine.registry().netstack_mut(stack.id).map(|n| n.lanes.clone())?;
         let sockets = &stack.config()?.sockets;
-        let (key, steering) = (engine.fabric.secrets.steering(), Steering::even(&lanes));
-        let lane = match kind {
-            DatagramKind::Udp => datagram_lane(Port(local.port()), &steering, &key),
-            DatagramKind::Echo => steering.home(),
-        };
+        let (lane, _placing) = engine.lane_of_datagrams(stack.id, kind, Port(local.port()))?;
         let (DatagramEnd { send, recv }, slot) =
             datagram(sockets.datagrams_out, sockets.datagrams_in, lane, stack.id);
         let shared = Arc::clone(send.shared());

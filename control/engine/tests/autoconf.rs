@@ -5,9 +5,13 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use firelane::{AutoconfConfig, IidKind, Stack, UdpSocket, WireConfig, wire};
+use firelane::{
+    AutoconfConfig, Engine, EngineConfig, FlowMatch, IidKind, Stack, TcpConfig, UdpSocket, VnicConfig,
+    VnicUser, WireConfig, wire,
+};
+use firelane_driver_memory::End;
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
-use firelane_units::{DropCounters, MacAddr};
+use firelane_units::{DropCounters, MacAddr, Mtu, Priority};
 use firelane_wire::{
     EtherType, EthernetRepr, IpProtocol, Ipv6Repr, NdpMessage, NdpOption, NdpRepr, PrefixInformation,
     RouterPreference, ethernet, icmpv6,
@@ -111,22 +115,67 @@ fn a_router_gives_a_netstack_its_address_its_way_out_and_its_name_server() {
 
         // Whichever lane a socket lives in, its packets leave by the router, from the address that it brought.
         for port in 5000..5008 {
-            let socket = UdpSocket::bind(&stack, SocketAddr::new(own, port)).unwrap();
-            socket.send_to(b"out", "[2001:db8::1]:53").unwrap();
-            let frame = soon(|| {
-                there.receive(&mut pools, 1, &mut chain, &mut drops);
-                let frame = chain.pop()?;
-                if let Some(answer) = answer(frame.as_slice()) {
-                    chain.push(pools.copy_of(&answer).unwrap());
-                    there.transmit(&mut chain, &mut drops);
-                }
-                (frame.as_slice()[20] == 17).then_some(frame)
-            });
-            let bytes = frame.as_slice();
-            assert_eq!(bytes[..6], ROUTER_MAC.0);
-            assert_eq!(IpAddr::from(*bytes[22..38].first_chunk::<16>().unwrap()), own);
-            assert_eq!(bytes[54..56], u16::to_be_bytes(port));
-            pools.put(frame);
+            leaves_by_the_router(&stack, SocketAddr::new(own, port), &mut there, &mut pools);
         }
+    }
+}
+
+/// Sends a datagram from there to the world, and looks at it at the router.
+fn leaves_by_the_router(stack: &Stack, from: SocketAddr, there: &mut End, pools: &mut Pools) {
+    let (mut chain, mut drops) = (Chain::default(), DropCounters::default());
+    let socket = UdpSocket::bind(stack, from).unwrap();
+    socket.send_to(b"out", "[2001:db8::1]:53").unwrap();
+    let frame = soon(|| {
+        there.receive(pools, 1, &mut chain, &mut drops);
+        let frame = chain.pop()?;
+        if let Some(answer) = answer(frame.as_slice()) {
+            chain.push(pools.copy_of(&answer).unwrap());
+            there.transmit(&mut chain, &mut drops);
+        }
+        (frame.as_slice()[20] == 17).then_some(frame)
+    });
+    let bytes = frame.as_slice();
+    assert_eq!(bytes[..6], ROUTER_MAC.0);
+    assert_eq!(IpAddr::from(*bytes[22..38].first_chunk::<16>().unwrap()), from.ip());
+    assert_eq!(bytes[54..56], from.port().to_be_bytes());
+    pools.put(frame);
+}
+
+#[test]
+fn a_lane_that_joins_later_knows_what_the_router_has_said() {
+    let (here, mut there) = wire(WireConfig::default());
+    let engine = Engine::start(&EngineConfig { lanes: 1, reserve: 1, ..EngineConfig::default() }).unwrap();
+    let link = engine.add_link(Mtu::ETHERNET).unwrap();
+    engine.add_uplink(link, vec![here.into()]).unwrap();
+    let id = engine.add_netstack(TcpConfig::default()).unwrap();
+    let config = VnicConfig::new("02:08:20:00:00:01".parse().unwrap());
+    let vnic = engine.add_vnic(link, &config, VnicUser::Netstack(id)).unwrap();
+    let settings = AutoconfConfig { iid: IidKind::Eui64, stateless: true, temporary: false };
+    engine.set_autoconf(vnic, Some(settings)).unwrap();
+    let stack = engine.stack(id).unwrap();
+    let mut pools = Pools::new(PoolsConfig { small_slots: 256, large_slots: 8 });
+    let (mut chain, mut drops) = (Chain::default(), DropCounters::default());
+    let own: IpAddr = "fd00:1::8:20ff:fe00:1".parse().unwrap();
+    let mut looks = 0;
+    soon(|| {
+        if looks % 256 == 0 {
+            chain.push(pools.copy_of(&advertisement()).unwrap());
+            there.transmit(&mut chain, &mut drops);
+        }
+        looks += 1;
+        let configured = engine.configured_addresses(id);
+        configured.iter().any(|(_, prefix)| prefix.addr() == own).then_some(())
+    });
+    let service = FlowMatch { local_port: Some("5000-5009".parse().unwrap()), ..FlowMatch::default() };
+    let flow = engine.add_flow(vnic, service, None, Priority::Medium).unwrap();
+    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| set.is_set(cpu)).unwrap();
+    // It leaves, and joins again.
+    for round in 0..3 {
+        engine.set_flow_cpus(flow, &[cpu]).unwrap();
+        leaves_by_the_router(&stack, SocketAddr::new(own, 5000 + round), &mut there, &mut pools);
+        let own_lane = &engine.snapshot().lanes[1];
+        assert!(own_lane.counters.entered() > 0, "the socket is in the flow's lane");
+        engine.set_flow_cpus(flow, &[]).unwrap();
     }
 }

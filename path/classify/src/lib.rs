@@ -5,7 +5,7 @@
 //!
 //! - the VNIC: destination address and VLAN, answered by `path/switch`;
 //! - the flow: [`FlowRules`] of that VNIC, or of the link's own, the most specific rule first;
-//! - the lane: [`Tuple::symmetric_hash`] and the 128 entries of [`Steering`];
+//! - the lane: [`Tuple::symmetric_hash`] and the 128 entries of [`Steering`], or the flow's own ([`FlowLanes`]);
 //! - the connection: [`ConnTable`], exact match;
 //! - else the listener: [`Listeners`], a specific address before a wildcard;
 //! - what a router decided about a flow: [`FlowCache`].
@@ -18,6 +18,7 @@
 
 mod conn_table;
 mod flow_cache;
+mod flow_lanes;
 mod headers;
 mod listeners;
 mod mix;
@@ -32,6 +33,7 @@ mod word_table;
 
 pub use conn_table::{ConnTable, Sought, TableKey, TupleTaken};
 pub use flow_cache::{FlowCache, Foreseen};
+pub use flow_lanes::FlowLanes;
 pub use headers::{Fragment, Headers, L3};
 pub use listeners::{ListenTaken, Listeners, LocalAddr};
 pub use pins::FlowMatch;

@@ -40,6 +40,15 @@ impl LocalAddr {
         }
     }
 
+    /// What was bound to, and whether IPv4 is left to others: what [`of`](Self::of) is given.
+    pub const fn parts(self) -> (IpAddr, bool) {
+        match self {
+            Self::One(address) => (address, false),
+            Self::AnyV4 => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), false),
+            Self::AnyV6 { v6_only } => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), v6_only),
+        }
+    }
+
     fn key(self) -> u128 {
         match self {
             Self::One(address) => key(address),

@@ -16,7 +16,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use firelane_frame::Pools;
 use firelane_units::{Instant, IpPrefix, LinkId, MacAddr};
 
-use crate::address::{AddressOrigin, AddressState};
+use crate::address::{Address, AddressOrigin, AddressState};
 use crate::event::{Configured, IpEvent, RouterFlags};
 use crate::iid::IidKind;
 use crate::own_address::OwnAddress;
@@ -337,6 +337,19 @@ impl Ip {
         }
         self.begin_generation();
         self.tell(IpEvent::Configured(change));
+    }
+
+    /// This lane has heard of nothing for a while: what the netstack's home lane has configured is told anew.
+    pub fn forget_configured(&mut self) {
+        let is_made = |it: &&Address| it.origin != AddressOrigin::Operator;
+        let made = self.addresses.iter().filter(is_made);
+        let made = made.map(|it| Configured::NoAddress { link: it.link, addr: it.prefix.addr() });
+        let is_said = |it: &&Route| matches!(it.origin, Origin::OnLink | Origin::Router(_));
+        let said = self.routes.iter().filter(is_said).map(|&route| Configured::NoRoute(route));
+        for gone in made.chain(said).collect::<Vec<_>>() {
+            self.apply(gone);
+        }
+        self.begin_generation();
     }
 
     /// Another lane of the netstack, its home, has configured something.

@@ -14,7 +14,7 @@ use crate::address::{Address, AddressError, AddressOrigin, Addresses, DadStep};
 use crate::autoconf::Autoconf;
 use crate::config::{Forwarding, HopLimits, IfConfig, IfRouting, IpConfig};
 use crate::counts::{IpCounts, packets};
-use crate::event::{Configured, IpEvent};
+use crate::event::{Configured, IpEvent, LinkParameters};
 use crate::flow_label::FlowLabels;
 use crate::foresight::KnownGateways;
 use crate::group_io::LinkReports;
@@ -469,6 +469,11 @@ impl Ip {
     /// The addresses, in order.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.addresses.iter()
+    }
+
+    /// How IPv6 packets are sent on a link.
+    pub fn link_parameters(&self, link: LinkId) -> LinkParameters {
+        self.interfaces.parameters(link)
     }
 
     /// The routes, in no order.

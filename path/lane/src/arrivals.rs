@@ -7,7 +7,7 @@ use std::vec;
 
 use firelane_classify::{Headers, Sought};
 use firelane_frame::Frame;
-use firelane_units::{LinkId, NetstackId};
+use firelane_units::{LaneId, LinkId, NetstackId};
 
 use crate::stacks::Foreseen;
 
@@ -21,6 +21,8 @@ pub(crate) struct Arrival {
     pub(crate) foreseen: Option<Foreseen>,
     /// Where it has looked for its connection.
     pub(crate) sought: Option<Sought>,
+    /// Other lanes have not what it is for: the one that was asked first.
+    pub(crate) asked: Option<LaneId>,
 }
 
 impl Arrival {
@@ -30,6 +32,7 @@ impl Arrival {
         headers: Headers::EMPTY,
         foreseen: None,
         sought: None,
+        asked: None,
     };
 }
 
@@ -51,8 +54,21 @@ impl Arrivals {
         // Written where it stays, field by field: made elsewhere and moved here, its move would wait for its fields.
         let known = &mut self.known[nth];
         (known.netstack, known.link, known.foreseen, known.sought) = (netstack, link, None, None);
+        known.asked = None;
         known.headers = *headers;
         self.frames.push(frame);
+    }
+
+    /// The same of one that `first` and perhaps others were asked for in vain.
+    pub(crate) fn push_asked(
+        &mut self,
+        (netstack, first): (NetstackId, LaneId),
+        link: LinkId,
+        frame: Frame,
+        headers: &Headers,
+    ) {
+        self.push(netstack, link, frame, headers);
+        self.known[self.frames.len() - 1].asked = Some(first);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -10,19 +10,19 @@ use firelane_frame::{Arrival, Chain, Driver, PoolUsage, Pools};
 use firelane_ip::Membership;
 use firelane_nat::{NatCounts, NatRow};
 use firelane_socket::ConnRef;
-use firelane_units::{DropReason, Instant, LaneId, LinkId, Mtu, NetstackId, SocketId};
+use firelane_units::{DropReason, Instant, LaneId, LinkId, Mtu, NetstackId, Port, SocketId};
 
 use crate::common::Common;
 use crate::config::LaneConfig;
 use crate::control::Refusal;
 use crate::counters::{Snapshot, TableMemory};
 use crate::links::Links;
-use crate::message::{Control, Frames, LaneMessage, PortUser, Stage, StreamOptions};
+use crate::message::{Control, Frames, LaneMessage, Learned, PortUser, Stage, StreamOptions};
 use crate::netstack_counters::NetstackCounters;
 use crate::outbox::{Notice, Outlet};
 use crate::poll::{Devices, PollPolicy};
 use crate::squeue::SqueueStats;
-use crate::stacks::{Stacks, SynText};
+use crate::stacks::{Heard, Stacks, Strangers, SynText};
 use crate::stream_info::StreamInfo;
 use crate::watch::{Cycles, Seen, StepCounts, Tracing};
 
@@ -267,6 +267,12 @@ impl<D: Driver> Lane<D> {
             Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
             Control::ChangeRoutes(id, changes) => stacks.change_routes(id, &changes),
             Control::Tune(config) => stacks.tune(config),
+            Control::Steer(id, steering) => {
+                let doors = stacks.steer(common, id, steering.clone())?;
+                links.set_steering(id, Some(steering));
+                links.set_doors(id, Some(doors));
+                Ok(())
+            }
             taps @ (Control::AddTap(_) | Control::RemoveTap(_)) => self.look_on(taps),
         }
     }
@@ -405,6 +411,27 @@ impl<D: Driver> Lane<D> {
         remote: SocketAddr,
     ) -> Option<LaneId> {
         self.stacks.lane_of_connect(&self.common, now, id, (local, remote))
+    }
+
+    /// Of which steering of a netstack this lane has heard last; `None` without that netstack.
+    pub fn steering_version(&self, id: NetstackId) -> Option<u32> {
+        self.stacks.steering_version(id)
+    }
+
+    /// Whether connections, from that place of the table on, or sockets of a netstack are in this lane that would begin in another
+    /// one now.
+    pub fn strangers(&self, id: NetstackId, from: u32) -> Strangers {
+        self.stacks.strangers(&self.common, id, from)
+    }
+
+    /// Whether a datagram socket of a netstack with this port is in this lane.
+    pub fn has_datagrams_at(&self, id: NetstackId, port: Port) -> bool {
+        self.stacks.has_datagrams_at(id, port)
+    }
+
+    /// What another lane has to know of a netstack that it joins: what this one, its home, has learned, and its listeners.
+    pub fn known(&self, id: NetstackId) -> (Vec<Learned>, Vec<Heard>) {
+        (self.stacks.learned(id), self.stacks.heard(id))
     }
 
     /// What a connection that opens fast would do with text in its SYN, with these options; `None` if its SYN would carry none. It

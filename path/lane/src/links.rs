@@ -256,6 +256,9 @@ impl<D> Links<D> {
                 Stage::In => self.inward(common, link, frame, &headers),
                 Stage::Deliver => self.deliver(common, link, frame, &headers),
                 Stage::Door(netstack) => self.arrivals.push(netstack, link, frame, &headers),
+                Stage::Asked(netstack, first) => {
+                    self.arrivals.push_asked((netstack, first), link, frame, &headers);
+                }
                 Stage::Loopback(netstack) => self.loop_back(common, netstack, frame, &headers),
                 Stage::LoopOut(_) | Stage::LoopIn(_) => self.loops.push((stage, frame)),
             },

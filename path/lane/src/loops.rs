@@ -19,7 +19,7 @@ use firelane_units::{Direction, DropReason, FlowId, LinkId, NetstackId};
 use crate::common::Common;
 use crate::links::Links;
 use crate::message::{PortKind, PortUser, Stage};
-use crate::steer::lane_of;
+use crate::steer::lane_of_loop;
 use crate::watch::Sight;
 
 impl<D> Links<D> {
@@ -152,7 +152,7 @@ impl<D> Links<D> {
         headers: &Headers,
     ) {
         let steering = self.steerings.get(netstack.index());
-        let lane = steering.map_or(common.id, |s| lane_of(headers, s, &self.steering_key));
+        let lane = steering.map_or(common.id, |s| lane_of_loop(headers, s, &self.steering_key));
         if lane != common.id {
             return common.hand_over(lane, Stage::Loopback(netstack), LOOPBACK, frame);
         }

@@ -109,6 +109,9 @@ pub enum Stage {
     /// At the door of a netstack's shard in the receiving lane, whatever lane such packets belong to: that one has the state of what an
     /// ICMP error is about.
     Door(NetstackId),
+    /// At the same door, because things are not where they would begin now: that lane was asked first for what the packet is for, and
+    /// has it not.
+    Asked(NetstackId, LaneId),
     /// From a netstack to itself: before its shard in the receiving lane.
     Loopback(NetstackId),
     /// The same before the outward limits of the VNIC with its source address: their home is the receiving lane.
@@ -193,6 +196,8 @@ pub enum Control<D> {
     SetTunnel(NetstackId, LinkId, Option<TunnelSetup>),
     /// A netstack's tunables change; identity, steering and address tests stay.
     Tune(NetstackConfig),
+    /// The sockets of a netstack begin in other lanes from now on; those that there are stay where they are.
+    Steer(NetstackId, Steering),
     /// Somebody looks on.
     AddTap(CaptureTap),
     /// Nobody looks on any more.
@@ -238,6 +243,7 @@ impl<D> Control<D> {
             Self::SetNat(..) => "set nat",
             Self::SetTunnel(..) => "set tunnel",
             Self::Tune(_) => "tune",
+            Self::Steer(..) => "steer",
             Self::AddTap(_) => "add tap",
             Self::RemoveTap(_) => "remove tap",
         }
@@ -772,6 +778,8 @@ pub struct FilteredPacket {
 /// What one lane of a netstack tells the others.
 #[derive(Clone, Debug)]
 pub enum Learned {
+    /// What the home lane has configured is told from the beginning: this one has not heard of it for a while.
+    Anew,
     /// A neighbour's address.
     Neighbour {
         /// On which link.

@@ -184,6 +184,11 @@ impl SynTable {
         self.index.is_empty()
     }
 
+    /// Whether a connection of these ends is half open.
+    pub fn has(&self, tuple: &Tuple) -> bool {
+        self.find(tuple).is_some()
+    }
+
     /// How many `listener` has.
     pub fn len_of(&self, listener: SocketId) -> u32 {
         self.listeners.get(listener.index()).map_or(0, |of| of.half_open)

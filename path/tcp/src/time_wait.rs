@@ -267,6 +267,11 @@ impl TimeWaitTable {
         true
     }
 
+    /// Whether `tuple` has a record.
+    pub fn has(&self, tuple: &Tuple) -> bool {
+        self.find(tuple).is_some()
+    }
+
     /// A segment came for `tuple`.
     pub fn on_segment(&mut self, now: Instant, tuple: &Tuple, seg: &SegmentIn<'_>) -> TimeWaitAnswer {
         let Some(slot) = self.find(tuple) else { return TimeWaitAnswer::Unknown };

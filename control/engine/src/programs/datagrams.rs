@@ -9,11 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use firelane_classify::Steering;
 use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_lane::{
     Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, Join, LaneMessage, Sharing, SocketCommand,
-    datagram_lane,
 };
 use firelane_shm::layout::{margin, request, status};
 use firelane_shm::{Block, Holder, Origin, is_roomy};
@@ -107,13 +105,8 @@ impl Datagrams {
 
     fn bind_at(stack: &Stack, arena: &ProgramArena, wanted: Wanted<'_>) -> io::Result<Arc<Self>> {
         let engine = &stack.inner;
-        let lanes = engine.registry().netstack_mut(stack.id()).map(|n| n.lanes.clone())?;
-        let key = engine.fabric.secrets.steering();
-        let steering = Steering::even(&lanes);
-        let lane = match wanted.kind {
-            DatagramKind::Udp => datagram_lane(Port(wanted.local.port()), &steering, &key),
-            DatagramKind::Echo => steering.home(),
-        };
+        let (lane, _placing) =
+            engine.lane_of_datagrams(stack.id(), wanted.kind, Port(wanted.local.port()))?;
         let [out, into] = wanted.queues;
         let (hold, slot) = datagram_in(arena.rings(), (out, into), lane, stack.id()).ok_or(Errno::NOBUFS)?;
         let made = Arc::new(Self {
@@ -411,7 +404,7 @@ impl Datagrams {
     fn join(&self, stack: &Stack, member: &Member) -> io::Result<()> {
         let Member { group, link, ref filter } = *member;
         self.has_joined.store(true, Ordering::Relaxed);
-        let lanes = stack.inner.registry().netstack_mut(stack.id())?.lanes.clone();
+        let lanes = stack.inner.registry().netstack_mut(stack.id())?.all_lanes();
         let join = Join { socket: self.socket, group, link: link.map(LinkId), filter: filter.clone() };
         stack.inner.fabric.tell_lanes(stack.id(), &lanes, || SocketCommand::Join(Box::new(join.clone())))
     }

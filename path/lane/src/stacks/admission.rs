@@ -20,12 +20,19 @@ use super::Stacks;
 use super::inbound::Inside;
 
 /// The filters of a shard's sockets.
-pub(crate) type SocketFilters = BTreeMap<SocketId, Box<Filter>>;
+pub(crate) type SocketFilters = BTreeMap<SocketId, SocketFilter>;
+
+/// A socket's own filter.
+pub(crate) struct SocketFilter {
+    filter: Box<Filter>,
+    /// As it was given.
+    pub(crate) config: Arc<FilterConfig>,
+}
 
 impl Stacks {
     /// What a socket's filter has counted in this lane, if it has one.
     pub(crate) fn socket_filter_counts(&self, id: NetstackId, socket: SocketId) -> Option<FilterCounts> {
-        Some(self.shards.get(id.index())?.socket_filters.get(&socket)?.counts())
+        Some(self.shards.get(id.index())?.socket_filters.get(&socket)?.filter.counts())
     }
 }
 
@@ -38,9 +45,13 @@ impl<D> Inside<'_, D> {
         }
         // Its rules keep no state: whoever gives them sees to that.
         let (secrets, now, id) = (&self.common.secrets, self.common.now, self.shard.config.id);
-        let begin = || Box::new(Filter::new(secrets.of(id).filter(), 0));
+        let begin = || SocketFilter {
+            filter: Box::new(Filter::new(secrets.of(id).filter(), 0)),
+            config: Arc::clone(config),
+        };
         let filter = self.shard.socket_filters.entry(socket).or_insert_with(begin);
-        filter.set(FilterConfig::clone(config), now);
+        filter.config = Arc::clone(config);
+        filter.filter.set(FilterConfig::clone(config), now);
     }
 
     /// Whether a segment that belongs to no connection may go on to the listener that it is for. If not, its sender has heard what
@@ -68,7 +79,8 @@ impl<D> Inside<'_, D> {
     fn admits(&mut self, packet: &Delivered, socket: SocketId) -> bool {
         let Some(filter) = self.shard.socket_filters.get_mut(&socket) else { return true };
         let at_links = self.shard.gate.filter_ref();
-        let Some((headers, answer)) = judge(filter, at_links, packet.link, &packet.frame, self.common.now)
+        let Some((headers, answer)) =
+            judge(&mut filter.filter, at_links, packet.link, &packet.frame, self.common.now)
         else {
             return true;
         };

@@ -25,7 +25,7 @@ use crate::config::Secrets;
 use crate::control::Refusal;
 use crate::message::{FilteredPacket, Learned, Stage};
 use crate::outbox::Notice;
-use crate::steer::{connection_lane, datagram_lane};
+use crate::steer::datagram_lane;
 use crate::steps::Step;
 
 /// Of how many packets the operator is told each second; a flood is not to fill his log.
@@ -421,7 +421,7 @@ impl<D> Inside<'_, D> {
         let lane = match quoted.protocol {
             IpProtocol::TCP => {
                 let tuple = Tuple::new(IpProtocol::TCP, (quoted.src, from), (quoted.dst, to))?;
-                connection_lane(&tuple, steering, &key)
+                self.lane_of_ends(&tuple)
             }
             IpProtocol::UDP => datagram_lane(from, steering, &key),
             _ => return None,

@@ -20,7 +20,7 @@ use crate::arrivals::Arrival;
 use crate::common::Common;
 use crate::message::Stage;
 use crate::probes;
-use crate::steer::lane_of;
+use crate::steer::{lane_of, lane_of_loop};
 use crate::steps::{Onward, Step, StepLists, walk};
 use crate::watch::{Owner, Sight};
 
@@ -63,6 +63,11 @@ impl Stacks {
         };
         probes::ip_receive(&frame, link);
         let mut inside = Inside { common, shard, conns: &mut self.conns };
+        if inside.shard.config.steering.is_settling()
+            && let Some((lane, first)) = inside.lane_to_ask(arrival)
+        {
+            return inside.common.hand_over(lane, Stage::Asked(netstack, first), link, frame);
+        }
         let frame = match inside.shard.forwarded.is_router() {
             true => match inside.take_forwarded::<WATCHED>(&self.steps, frame, arrival) {
                 Ok(()) => return,
@@ -287,7 +292,11 @@ impl<D> Inside<'_, D> {
         self.shard.ip.touch();
         let headers = Headers::parse(packet.frame.as_slice()).ok()?;
         let key = self.common.secrets.steering();
-        let lane = lane_of(&headers, &self.shard.config.steering, &key);
+        let steering = &self.shard.config.steering;
+        let lane = match packet.link {
+            LOOPBACK => lane_of_loop(&headers, steering, &key),
+            _ => lane_of(&headers, steering, &key),
+        };
         (lane != self.common.id).then_some(lane)
     }
 

@@ -17,7 +17,7 @@ use firelane_wire::IpProtocol;
 use super::inbound::Inside;
 use crate::message::{DatagramKind, Fault, LaneMessage, Learned};
 use crate::outbox::Notice;
-use crate::steer::{connection_lane, datagram_lane};
+use crate::steer::datagram_lane;
 
 impl<D> Inside<'_, D> {
     /// Passes on what IP has said since the last time.
@@ -78,6 +78,7 @@ impl<D> Inside<'_, D> {
             Learned::Neighbour { link, ip: whose, mac } => {
                 ip.core.on_neighbour_learned(now, link, whose, mac)
             }
+            Learned::Anew => ip.core.forget_configured(),
             Learned::PathMtu { dst, mtu } => ip.core.on_path_mtu(now, dst, mtu),
             Learned::Ready { link, ip: addr } => ip.core.on_address_ready(link, addr),
             Learned::Duplicate { link, ip: addr } => ip.core.on_duplicate_address(link, addr),
@@ -107,7 +108,7 @@ impl<D> Inside<'_, D> {
         let steering = &self.shard.config.steering;
         let tuple = Tuple::new(error.protocol, local, remote);
         let lane = match (error.protocol, &tuple) {
-            (IpProtocol::TCP, Some(tuple)) => connection_lane(tuple, steering, &key),
+            (IpProtocol::TCP, Some(tuple)) => self.lane_of_ends(tuple),
             (IpProtocol::UDP, Some(_)) => datagram_lane(local.1, steering, &key),
             (IpProtocol::ICMPV4 | IpProtocol::ICMPV6, _) => steering.home(),
             _ => return,

@@ -28,6 +28,7 @@ mod outbound;
 mod pace;
 mod passage;
 mod shard;
+mod steered;
 mod translated;
 mod tune;
 mod tunneled;
@@ -35,6 +36,7 @@ mod view;
 
 pub use bands::Band;
 pub use fast_open::SynText;
+pub use steered::{Heard, Strangers};
 
 use core::net::IpAddr;
 

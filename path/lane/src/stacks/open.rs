@@ -22,7 +22,6 @@ use super::outbound::mss_of;
 use super::shard::Listening;
 use crate::common::Common;
 use crate::message::{Connect, StreamOptions};
-use crate::steer::connection_lane;
 
 impl Stacks {
     /// What the way between two stations carries.
@@ -48,7 +47,7 @@ impl Stacks {
             ip => ip,
         };
         let tuple = Inside::<D>::tuple(SocketAddr::new(src, local.port()), remote)?;
-        Some(connection_lane(&tuple, &shard.config.steering, &common.secrets.steering()))
+        Some(shard.lane_of_ends(&tuple, &common.secrets.steering()))
     }
 }
 
@@ -269,7 +268,7 @@ impl<D> Inside<'_, D> {
     }
 
     fn is_mine(&self, tuple: &Tuple, key: &SteeringKey) -> bool {
-        connection_lane(tuple, &self.shard.config.steering, key) == self.common.id
+        self.shard.lane_of_ends(tuple, key) == self.common.id
     }
 
     /// Takes a tuple, unless a connection has it, a listener of the same address has its local end, or it must stay in

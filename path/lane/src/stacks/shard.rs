@@ -6,7 +6,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
-use firelane_classify::{ConnTable, Listeners, LocalAddr, SteeringKey};
+use firelane_classify::{ConnTable, Listeners, LocalAddr, Steering, SteeringKey};
 use firelane_ip::LOOPBACK;
 use firelane_socket::{ListenerSlot, StreamConfig};
 use firelane_tcp::{
@@ -82,6 +82,8 @@ pub(crate) struct Shard {
     pub(crate) links: Vec<LinkId>,
     /// Where the search for a local port begins (RFC 6056 §3.3.3).
     pub(crate) port_counter: u32,
+    /// Its home lane has a translator of addresses.
+    pub(crate) is_translated: bool,
 }
 
 /// A listener as a shard knows it.
@@ -137,9 +139,16 @@ impl Shard {
             limited_datagrams: VecDeque::new(),
             links: Vec::new(),
             port_counter: 0,
+            is_translated: false,
             others: others(&config, common.id),
             config,
         }
+    }
+
+    /// Which lanes get what arrives by its links: those of its sockets, unless its addresses are translated.
+    pub(super) fn doors(&self) -> Steering {
+        let steering = &self.config.steering;
+        if self.is_translated { Steering::single(steering.home()) } else { steering.clone() }
     }
 
     /// The listener for what comes from `remote` to `local`.
@@ -197,10 +206,9 @@ impl Shard {
     }
 }
 
-fn others(config: &NetstackConfig, me: LaneId) -> Vec<LaneId> {
-    let mut lanes = config.steering.entries().to_vec();
-    lanes.sort_unstable();
-    lanes.dedup();
+/// The other lanes in which sockets of the netstack are or may begin.
+pub(super) fn others(config: &NetstackConfig, me: LaneId) -> Vec<LaneId> {
+    let mut lanes = config.steering.lanes();
     lanes.retain(|&lane| lane != me);
     lanes
 }

@@ -98,13 +98,13 @@ impl Stacks {
         key: (u64, u64),
     ) -> Result<Steering, Refusal> {
         let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
-        let steering = &shard.config.steering;
-        if steering.home() == me {
+        if shard.config.steering.home() == me {
             shard.gate.set_nat(config, key);
         }
+        shard.is_translated = !config.rules.is_empty();
         // Forwarded flows' lists of steps are chosen anew.
         shard.ip.core.decide_anew();
-        Ok(if config.rules.is_empty() { steering.clone() } else { Steering::single(steering.home()) })
+        Ok(shard.doors())
     }
 
     /// Ends all that a netstack's translator has made; how many sessions there were.

@@ -1,0 +1,196 @@
+//! Which lane of a netstack has what, and how a shard follows when flows get lanes of their own, or lose them.
+//!
+//! A connection and a datagram socket stay in the lane where they began. When flows change, the steering remembers which lanes there
+//! were, and a lane that lacks what a packet is for hands it to the next one until all were asked. The engine asks for those that
+//! are elsewhere than they would begin now ([`Stacks::strangers`]), and lets the steering settle when there are none. A lane that joins is told what the others have learned and heard: engine and home lane see to that before a packet comes.
+
+use std::sync::Arc;
+
+use firelane_classify::{Headers, Steering, SteeringKey, Tuple};
+use firelane_filter::FilterConfig;
+use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK, Origin, Route};
+use firelane_units::{ConnId, LaneId, LinkId, NetstackId, Port, SocketId};
+use firelane_wire::{IpProtocol, TcpFlags};
+
+use super::conn::Conn;
+use super::inbound::Inside;
+use super::shard::{Shard, others};
+use super::{NO_NETSTACK, Stacks};
+use crate::arrivals::Arrival;
+use crate::common::Common;
+use crate::control::Refusal;
+use crate::message::{DatagramKind, Learned, Listen};
+use crate::steer::{connection_lane, datagram_lane, loop_lane};
+
+/// What a lane that joins a netstack has to hear of sockets: a listener, and the rules of its own filter, if it has any.
+pub type Heard = (Listen, Option<Arc<FilterConfig>>);
+
+/// Connections that one look for strangers looks at: a cache miss each.
+const PLACES_PER_LOOK: u32 = 4096;
+
+/// What a look has found that would begin in another lane now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Strangers {
+    /// Something is here.
+    Some,
+    /// Nothing up to that place, where the next look goes on.
+    NoneBefore(u32),
+    /// Nothing is here.
+    None,
+}
+
+impl Shard {
+    /// The lane of a connection between these ends: one of the netstack with itself goes by no flow.
+    pub(super) fn lane_of_ends(&self, tuple: &Tuple, key: &SteeringKey) -> LaneId {
+        match self.ip.core.is_local(tuple.remote()) {
+            true => loop_lane(tuple, &self.config.steering, key),
+            false => connection_lane(tuple, &self.config.steering, key),
+        }
+    }
+
+    /// Whether a packet finds what it is for here. Whoever begins a connection does so here.
+    fn knows(&self, link: LinkId, headers: &Headers, tuple: &Tuple, has: impl FnOnce() -> bool) -> bool {
+        let [local, remote] =
+            [(tuple.local(), tuple.local_port()), (tuple.remote(), tuple.remote_port())].map(Into::into);
+        let [local, remote] =
+            [local, remote].map(|(ip, port): (_, Port)| core::net::SocketAddr::new(ip, port.0));
+        match headers.protocol {
+            IpProtocol::TCP => {
+                let names = firelane_tcp::Tuple::new(local, remote);
+                let flags = headers.tcp_flags;
+                let begins = flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK);
+                begins || has() || self.half_open.has(&names) || self.time_wait.has(&names)
+            }
+            IpProtocol::UDP => {
+                let link = self.link_of_arrival(link, local.ip());
+                self.udp.lookup(link, local, remote).is_some()
+            }
+            _ => true,
+        }
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// The lane of a connection between these ends.
+    pub(super) fn lane_of_ends(&self, tuple: &Tuple) -> LaneId {
+        self.shard.lane_of_ends(tuple, &self.common.secrets.steering())
+    }
+
+    /// The lane to ask for what an arriving packet is for, if this one has it not and things are not yet where they would begin now;
+    /// and which was asked first.
+    #[cold]
+    pub(super) fn lane_to_ask(&self, arrival: &Arrival) -> Option<(LaneId, LaneId)> {
+        let Arrival { link, ref headers, asked, .. } = *arrival;
+        let tuple = headers.tuple()?;
+        if link == LOOPBACK && headers.protocol == IpProtocol::TCP
+            || self.shard.knows(link, headers, &tuple, || self.lookup(&tuple).is_some())
+        {
+            return None;
+        }
+        let (me, first) = (self.common.id, asked.unwrap_or(self.common.id));
+        self.shard.config.steering.next_to_ask(me, first).map(|next| (next, first))
+    }
+}
+
+impl Stacks {
+    /// A netstack's sockets begin in other lanes from now on. Answers which lanes get what arrives by its links.
+    pub(crate) fn steer<D>(
+        &mut self,
+        common: &Common<D>,
+        id: NetstackId,
+        steering: Steering,
+    ) -> Result<Steering, Refusal> {
+        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        shard.config.steering = steering;
+        shard.others = others(&shard.config, common.id);
+        Ok(shard.doors())
+    }
+
+    /// Of which steering of a netstack this lane has heard last.
+    pub(crate) fn steering_version(&self, id: NetstackId) -> Option<u32> {
+        Some(self.shards.get(id.index())?.config.steering.version())
+    }
+
+    /// Whether something of a netstack is here that would begin elsewhere now. Connections are looked at by and by.
+    pub(crate) fn strangers<D>(&self, common: &Common<D>, id: NetstackId, from: u32) -> Strangers {
+        let Some(shard) = self.shards.get(id.index()) else { return Strangers::None };
+        let (key, me) = (common.secrets.steering(), common.id);
+        let is_away = |port: u16| datagram_lane(Port(port), &shard.config.steering, &key) != me;
+        let has_socket = || {
+            let mut sockets = shard.datagrams.iter().filter(|it| it.kind == DatagramKind::Udp);
+            sockets.any(|it| is_away(it.local.port()))
+        };
+        // A connection that is half open has its lane within seconds, or none.
+        if from == 0 && (!shard.half_open.is_empty() || has_socket()) {
+            return Strangers::Some;
+        }
+        let end = from.saturating_add(PLACES_PER_LOOK);
+        let is_stranger = |conn: &Conn| {
+            let is_away = |tuple: Tuple| shard.lane_of_ends(&tuple, &key) != me;
+            conn.netstack == id && !conn.is_local() && conn.tuple().is_some_and(is_away)
+        };
+        let mut conns = (from..end).filter_map(|place| self.conns.slab.get(ConnId(place)));
+        match conns.any(is_stranger) {
+            true => Strangers::Some,
+            false if (end as usize) < self.conns.slab.places() => Strangers::NoneBefore(end),
+            false => Strangers::None,
+        }
+    }
+
+    /// Whether a datagram socket here has the port.
+    pub(crate) fn has_datagrams_at(&self, id: NetstackId, port: Port) -> bool {
+        let shard = self.shards.get(id.index());
+        shard.is_some_and(|shard| {
+            shard.datagrams.iter().any(|it| it.kind == DatagramKind::Udp && it.local.port() == port.0)
+        })
+    }
+
+    /// What another lane of the netstack has to know that joins now: what this one, its home, has configured by itself.
+    pub(crate) fn learned(&self, id: NetstackId) -> Vec<Learned> {
+        let Some(shard) = self.shards.get(id.index()) else { return Vec::new() };
+        let ip = &shard.ip.core;
+        let of_address = |it: &Address| {
+            let (link, prefix, origin) = (it.link, it.prefix, it.origin);
+            let is_deprecated = it.state == AddressState::Deprecated;
+            match (it.state, origin) {
+                (AddressState::Preferred | AddressState::Deprecated, AddressOrigin::Operator) => {
+                    Some(Learned::Ready { link, ip: prefix.addr() })
+                }
+                (AddressState::Preferred | AddressState::Deprecated, _) => {
+                    Some(Learned::Configured(Configured::Address { link, prefix, origin, is_deprecated }))
+                }
+                (AddressState::Duplicate, AddressOrigin::Operator) => {
+                    Some(Learned::Duplicate { link, ip: prefix.addr() })
+                }
+                _ => None,
+            }
+        };
+        let of_link = |&link| Learned::Configured(Configured::Link(link, ip.link_parameters(link)));
+        let parameters = shard.links.iter().map(of_link);
+        let is_router_s = |route: &&Route| matches!(route.origin, Origin::OnLink | Origin::Router(_));
+        let routes = ip.routes().filter(is_router_s);
+        let routes = routes.map(|&route| Learned::Configured(Configured::Route(route)));
+        let paths = ip.narrow_paths().map(|it| Learned::PathMtu { dst: it.dst, mtu: it.mtu });
+        let addresses = ip.addresses().filter_map(of_address);
+        [Learned::Anew].into_iter().chain(addresses).chain(parameters).chain(routes).chain(paths).collect()
+    }
+
+    /// The listeners of a netstack.
+    pub(crate) fn heard(&self, id: NetstackId) -> Vec<Heard> {
+        let Some(shard) = self.shards.get(id.index()) else { return Vec::new() };
+        let heard = |(socket, listening): (SocketId, &super::shard::Listening)| {
+            let (ip, v6_only) = listening.address.parts();
+            let listen = Listen {
+                socket,
+                local: core::net::SocketAddr::new(ip, listening.port.0),
+                v6_only,
+                shares: listening.shares,
+                slot: listening.slot.clone(),
+                rings: listening.rings,
+                options: listening.options,
+            };
+            (listen, shard.socket_filters.get(&socket).map(|it| Arc::clone(&it.config)))
+        };
+        shard.listening.entries().map(|(at, it)| heard((SocketId(at as u32), it))).collect()
+    }
+}
