@@ -45,7 +45,9 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::SetFlowProps(name, changes) => {
             let flow = model.flows.get_mut(name).ok_or(Status::NotFound)?;
             changes.iter().try_for_each(|change| props::set_flow_prop(flow, change))?;
-            kept_promises(&model.validate(), changes)?;
+            let faults = model.validate();
+            has_device(&faults)?;
+            kept_promises(&faults, changes)?;
         }
         Change::SetNetstackProps(..)
         | Change::ChangeFilter(..)
@@ -253,7 +255,7 @@ fn delete_vnic(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Lanes and rings are those of a device; who has none is refused in the original's words.
+/// Lanes and rings are those of a device, or of a service; who has none is refused in the original's words.
 fn has_device(faults: &[FieldError]) -> Result<(), ApiError> {
     if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".cpus")) {
         return Err(ApiError::new(Status::NotSupported, "cpus", &fault.value, &*fault.allowed));
@@ -339,7 +341,7 @@ fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiEr
         return Err(ApiError::new(Status::FlowIdentical, "flow", other, ""));
     }
     model.flows.insert(name.clone(), flow.clone());
-    Ok(())
+    if flow.cpus.is_empty() { Ok(()) } else { has_device(&model.validate()) }
 }
 
 pub(crate) fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Result<(), ApiError> {

@@ -65,7 +65,7 @@ const OF_VNICS: &str = "maxbw, minbw, priority, fusion, polling, cpus, rxrings, 
                         promisc-filtered, protection, allowed-ips, allowed-dhcp-cids";
 
 /// What can be set of a flow.
-const OF_FLOWS: &str = "maxbw, minbw, priority, fusion";
+const OF_FLOWS: &str = "maxbw, minbw, priority, fusion, cpus";
 
 impl LinkProps<'_> {
     /// Sets or resets one property.
@@ -193,6 +193,7 @@ pub fn set_flow_prop(flow: &mut Flow, change: &PropChange) -> Result<(), ApiErro
         ("priority", None) => flow.priority = Priority::Medium,
         ("priority", Some(text)) => flow.priority = read_priority(text)?,
         ("fusion", value) => flow.fusion = value.map_or(Ok(Fusing::default()), read_fusing)?,
+        ("cpus", value) => flow.cpus = read_cpus(value)?,
         (name, _) => return Err(ApiError::new(Status::BadProperty, name, "", OF_FLOWS)),
     }
     Ok(())
@@ -348,11 +349,13 @@ fn list_of(values: &[impl ToString]) -> String {
 }
 
 /// What `show-flowprop` lists.
-pub(crate) fn of_flow(flow: &Flow) -> Vec<Property> {
+pub(crate) fn of_flow(flow: &Flow, effective: &[usize]) -> Vec<Property> {
     vec![
         property("maxbw", "rw", shown_rate(flow.maxbw), "", ""),
         property("minbw", "rw", shown_rate(flow.minbw), "", ""),
         property("priority", "rw", flow.priority.to_string(), Priority::Medium.word(), PRIORITIES),
         shown_fusing(flow.fusion),
+        property("cpus", "rw", flow.cpus.to_string(), "", ""),
+        property("cpus-effective", "r-", list_of(effective), "", ""),
     ]
 }

@@ -557,6 +557,11 @@ pub trait Facts {
         Vec::new()
     }
 
+    /// The CPUs of lanes of the flow's own.
+    fn flow_cpus(&self, _name: &FlowName) -> Vec<usize> {
+        Vec::new()
+    }
+
     /// The rings of the link's device.
     fn rings(&self, _name: &LinkName) -> DeviceRings {
         DeviceRings::default()
@@ -886,6 +891,7 @@ impl Snapshot<'_> {
 
     /// The properties of the flow `name`.
     pub fn flow_props(&self, name: &str) -> Result<Vec<Property>, ApiError> {
-        self.model.flows.get(name).map(props::of_flow).ok_or_else(|| Status::NotFound.into())
+        let of_flow = |(name, flow)| props::of_flow(flow, &self.facts.flow_cpus(name));
+        self.model.flows.get_key_value(name).map(of_flow).ok_or_else(|| Status::NotFound.into())
     }
 }

@@ -6,7 +6,7 @@ use firelane::{Engine, MemifStatus, Ring, Standing};
 use firelane_api::{
     AddressState, ConfiguredAddress, DeviceInfo, DeviceRings, Facts, Leased, LinkState, ResolverInfo,
 };
-use firelane_model::{AddrObjName, LinkClass, LinkKind, LinkName, Model, Nic};
+use firelane_model::{AddrObjName, FlowName, LinkClass, LinkKind, LinkName, Model, Nic};
 use firelane_units::{LinkId, MacAddr};
 
 use crate::addresses::Addresses;
@@ -72,6 +72,10 @@ impl Facts for Running<'_> {
         let lower = self.works.links.get(name).map(|it| rings_of(&self.works.engine, it.id, false));
         let upper = || self.works.vnics.get(name).map(|it| rings_of(&self.works.engine, it.id, true));
         lower.or_else(upper).unwrap_or_default()
+    }
+
+    fn flow_cpus(&self, name: &FlowName) -> Vec<usize> {
+        self.works.flow(name).map(|id| self.works.engine.flow_cpus(id)).unwrap_or_default()
     }
 
     fn cpus(&self, name: &LinkName) -> Vec<usize> {

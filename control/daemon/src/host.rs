@@ -457,6 +457,7 @@ impl Inner {
     /// CPUs come and go: lanes return to theirs, and what was refused at the start is tried again.
     fn look_at_cpus(&mut self) {
         self.returns.look(&self.works.engine);
+        self.works.engine.settle();
         for nth in (0..self.failed.len()).rev() {
             let step = &self.failed[nth].0;
             if !self.is_missing(step) {

@@ -46,7 +46,7 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::NoQueues(_) => Status::NotSupported,
         E::NoRings { .. } | E::FixedRings { .. } | E::Spread(_) => Status::HwRings,
         E::NoLane(_) => Status::TooMany,
-        E::FixedLanes { .. } => Status::NotSupported,
+        E::FixedLanes { .. } | E::NoService | E::OneLane(_) => Status::NotSupported,
         E::SharedLane(_) => Status::LinkBusy,
         E::ManyCaptures(_) => Status::TooMany,
         E::Tracing | E::Metering => Status::TooMany,
@@ -56,6 +56,7 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::NoCpu { cpu, .. } | E::NoLane(cpu) | E::SharedLane(cpu) => {
             ApiError::new(status, "cpus", cpu, error.to_string())
         }
+        E::NoService | E::OneLane(_) => ApiError::new(status, "cpus", "", error.to_string()),
         _ => ApiError::new(status, "", "", error.to_string()),
     }
 }

@@ -1,14 +1,14 @@
 //! CPUs and rings that links ask for and may not get.
 //!
 //! Called by `host.rs`: a plan refuses beforehand what would be refused when it is carried out; a link whose CPUs or rings
-//! are gone at the daemon's start begins without them, and gets its CPUs when they are there; a netstack begins in the lanes that
+//! are gone at the daemon's start begins without them, and gets its CPUs when they are there, as does a flow; a netstack begins in the lanes that
 //! all share then, and stays there; and where a CPU went off line since, that is told, as is that its lanes came back to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use firelane::{CpuNews, Engine};
 use firelane_api::{ApiError, Status};
-use firelane_model::{Cpus, Link, LinkName, LinkRings, Model, Vnic};
+use firelane_model::{Cpus, Flow, Link, LinkName, LinkRings, Model, Vnic};
 use firelane_plan::{Action, Effect, Step};
 use firelane_units::{LaneId, LinkId};
 
@@ -26,6 +26,10 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
     let (link, from, to): (_, Option<Properties<'_>>, Properties<'_>) = match &step.action {
         Action::CreateNetstack(_, cpus, _) | Action::SetCpus(_, _, cpus) => {
             return are_usable(cpus).map_err(refused);
+        }
+        Action::AddFlow(_, flow) => return are_usable(&flow.cpus).map_err(refused),
+        Action::SetFlow(_, from, to) if from.cpus != to.cpus => {
+            return are_usable(&to.cpus).map_err(refused);
         }
         Action::CreateLink(_, link) => (None, None, link.into()),
         Action::CreateVnic(_, vnic) => (None, None, vnic.into()),
@@ -66,6 +70,8 @@ pub(crate) fn without(step: &Step, why: &ApiError) -> Option<Step> {
     let action = match &step.action {
         Action::CreateNetstack(name, its, tunables) => (cpus && !its.is_empty())
             .then(|| Action::CreateNetstack(name.clone(), Cpus::NONE, tunables.clone())),
+        Action::AddFlow(name, flow) => (cpus && !flow.cpus.is_empty())
+            .then(|| Action::AddFlow(name.clone(), Flow { cpus: Cpus::NONE, ..flow.clone() })),
         Action::CreateLink(name, link) => {
             let mut rest = link.clone();
             reduce((&mut rest.cpus, &mut rest.rings));
@@ -96,6 +102,11 @@ pub(crate) fn again(works: &Works, step: &Step, present: &Model) -> Option<Step>
             let is = present.vnics.get(name).filter(|is| is.cpus.is_empty())?;
             let to = Vnic { cpus: wanted.cpus.clone(), ..is.clone() };
             Action::SetVnic(name.clone(), is.clone(), to)
+        }
+        Action::AddFlow(name, wanted) if are_there(&wanted.cpus) => {
+            let is = present.flows.get(name).filter(|is| is.cpus.is_empty())?;
+            let to = Flow { cpus: wanted.cpus.clone(), ..is.clone() };
+            Action::SetFlow(name.clone(), is.clone(), to)
         }
         Action::SetDaemon(_, wanted) if are_there(&wanted.cpus) && present.daemon.cpus.is_empty() => {
             Action::SetDaemon(present.daemon.clone(), wanted.clone())
@@ -133,7 +144,7 @@ impl Returns {
     /// A sentence for each lane that came back.
     pub(crate) fn told(&self, common: usize) -> Vec<String> {
         let told = |(lane, (cpu, times)): (&LaneId, &(usize, u64))| {
-            let whose = if lane.index() < common { "" } else { ", a link's or netstack's own," };
+            let whose = if lane.index() < common { "" } else { ", a link's, netstack's or flow's own," };
             let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
             format!(
                 "lane {lane}{whose} had to leave its CPU and came back, {times}; the last time to CPU {cpu}"
@@ -167,8 +178,12 @@ pub(crate) fn own_elsewhere(works: &Works, model: &Model) -> Vec<String> {
         let is = works.engine.netstack_cpus(works.netstack(name).ok()?);
         Some((format!("netstack {name}"), &it.cpus, is))
     });
+    let flows = model.flows.iter().filter_map(|(name, it)| {
+        let is = works.engine.flow_cpus(works.flow(name).ok()?);
+        Some((format!("flow {name}"), &it.cpus, is))
+    });
     let mut told = Vec::new();
-    for (name, wanted, is) in links.chain(netstacks).filter(|(_, cpus, _)| !cpus.is_empty()) {
+    for (name, wanted, is) in links.chain(netstacks).chain(flows).filter(|(_, cpus, _)| !cpus.is_empty()) {
         let wanted: BTreeSet<usize> = wanted.numbers().collect();
         let is: BTreeSet<usize> = is.into_iter().collect();
         if is.is_empty() || !is.is_subset(&wanted) {
@@ -204,7 +219,7 @@ mod tests {
             returns.told(2),
             [
                 "lane 1 had to leave its CPU and came back, once; the last time to CPU 3",
-                "lane 2, a link's or netstack's own, had to leave its CPU and came back, 12 times; the last time to CPU 0"
+                "lane 2, a link's, netstack's or flow's own, had to leave its CPU and came back, 12 times; the last time to CPU 0"
             ]
         );
     }

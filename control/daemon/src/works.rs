@@ -346,7 +346,7 @@ impl Works {
         known.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))
     }
 
-    fn flow(&self, name: &FlowName) -> Result<FlowId, ApiError> {
+    pub(crate) fn flow(&self, name: &FlowName) -> Result<FlowId, ApiError> {
         self.flows.get(name).copied().ok_or_else(|| ApiError::new(Status::NotFound, "flow", name, ""))
     }
 
@@ -731,6 +731,9 @@ impl Works {
         if flow.fusion != Fusing::default() {
             self.engine.set_flow_fusion(id, settings::fusion(flow.fusion)).map_err(refused)?;
         }
+        if !flow.cpus.is_empty() {
+            self.engine.set_flow_cpus(id, &flow.cpus.numbers().collect::<Vec<_>>()).map_err(refused)?;
+        }
         Ok(())
     }
 
@@ -747,6 +750,9 @@ impl Works {
         }
         if from.fusion != to.fusion {
             self.engine.set_flow_fusion(id, settings::fusion(to.fusion)).map_err(refused)?;
+        }
+        if from.cpus != to.cpus {
+            self.engine.set_flow_cpus(id, &to.cpus.numbers().collect::<Vec<_>>()).map_err(refused)?;
         }
         Ok(())
     }

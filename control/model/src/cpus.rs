@@ -22,6 +22,12 @@ impl Cpus {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// The first of them without the others.
+    #[must_use]
+    pub fn first_alone(&self) -> Self {
+        Self(self.0.iter().copied().take(1).collect())
+    }
 }
 
 impl TextValue for Cpus {

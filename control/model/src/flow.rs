@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fusing::{Fusing, is_same_zone};
 use crate::value::{self, TextValue, serde_as_text};
-use crate::{FieldError, LinkName};
+use crate::{Cpus, FieldError, LinkName};
 
 /// The protocol above IP that a flow matches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -169,6 +169,10 @@ pub struct Flow {
     #[serde(default, skip_serializing_if = "is_same_zone")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "same-zone"))]
     pub fusion: Fusing,
+    /// The CPUs of lanes of its own: where the connections and datagrams of a service are, or what passes a device is limited.
+    #[serde(default, skip_serializing_if = "Cpus::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub cpus: Cpus,
 }
 
 fn medium() -> Priority {
@@ -220,6 +224,17 @@ impl FlowMatch {
     pub fn canonical(&self) -> Self {
         let network = |prefix: Option<IpPrefix>| prefix.map(IpPrefix::network);
         Self { local_ip: network(self.local_ip), remote_ip: network(self.remote_ip), ..self.clone() }
+    }
+
+    /// Whether it tells connections and datagram sockets of a netstack: by local ports, and at most by addresses and the transport beside
+    /// them. The rest tells packets.
+    pub const fn tells_sockets(&self) -> bool {
+        let Self { local_port, dsfield, vlan_id, local_mac, remote_mac, .. } = self;
+        local_port.is_some()
+            && dsfield.is_none()
+            && vlan_id.is_none()
+            && local_mac.is_none()
+            && remote_mac.is_none()
     }
 
     /// Whether nothing is matched, which no flow may.

@@ -380,6 +380,22 @@ impl Model {
             let value = matching.remote_ip.map(|ip| ip.to_string()).unwrap_or_default();
             faults.add(field, value, "local_ip and remote_ip must be of one family");
         }
+        if let Some(allowed) = self.no_lanes(flow) {
+            faults.add(format!("flow.{name}.cpus"), &flow.cpus, allowed);
+        }
+    }
+
+    /// Why a flow cannot have lanes of its own on the CPUs that it names.
+    fn no_lanes(&self, flow: &Flow) -> Option<&'static str> {
+        let is_netstacks = self.vnics.get(&flow.link).is_some_and(|vnic| vnic.netstack().is_some());
+        match flow.cpus.numbers().count() {
+            0 => None,
+            _ if is_netstacks && !flow.matching.tells_sockets() => Some(
+                "a flow of a netstack has lanes of its own if it names local_port, and nothing beside it but addresses and the transport",
+            ),
+            2.. if !is_netstacks => Some("one CPU: what passes a device is in one lane of its flow's"),
+            _ => None,
+        }
     }
 
     fn check_services(&self, faults: &mut Faults) {

@@ -343,6 +343,7 @@ impl Step {
                     change("minbw", &rate(from.minbw), &rate(to.minbw)),
                     change("priority", &from.priority, &to.priority),
                     change("fusion", &from.fusion.word(), &to.fusion.word()),
+                    change("cpus", &shown(&from.cpus), &shown(&to.cpus)),
                 ];
                 write!(f, "set flow {name}{}", Changes(&list))
             }

@@ -187,6 +187,28 @@ impl<D: Driver> Lane<D> {
         }
     }
 
+    /// A netstack begins or ends, or its sockets begin in other lanes from now on.
+    fn place_netstack(&mut self, control: Control<D>) -> Result<(), Refusal> {
+        let Self { common, links, stacks, departures, .. } = self;
+        match control {
+            Control::AddNetstack(config) => {
+                links.set_steering(config.id, Some(config.steering.clone()));
+                stacks.add(common, config)
+            }
+            Control::RemoveNetstack(id) => {
+                links.set_steering(id, None);
+                stacks.remove(common, links, departures, id)
+            }
+            Control::Steer(id, steering) => {
+                let doors = stacks.steer(common, id, steering.clone())?;
+                links.set_steering(id, Some(steering));
+                links.set_doors(id, Some(doors));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// An address ends, or is not used until it is added again.
     fn end_address(&mut self, control: Control<D>) -> Result<(), Refusal> {
         let Self { common, stacks, .. } = self;
@@ -212,7 +234,7 @@ impl<D: Driver> Lane<D> {
     }
 
     fn apply(&mut self, control: Control<D>) -> Result<(), Refusal> {
-        let Self { common, links, stacks, departures, .. } = self;
+        let Self { common, links, stacks, .. } = self;
         match control {
             Control::AddLink(config) => links.add_link(config),
             Control::RemoveLink(link) => links.remove_link(link),
@@ -248,13 +270,8 @@ impl<D: Driver> Lane<D> {
             Control::SetOnlooker(port, looks_on) => links.set_onlooker(port, looks_on),
             Control::SendThrough(port, through) => links.send_through(common, port, through),
             queue @ (Control::AddQueue(..) | Control::GiveQueue(..)) => self.deal_queue(queue),
-            Control::AddNetstack(config) => {
-                links.set_steering(config.id, Some(config.steering.clone()));
-                stacks.add(common, config)
-            }
-            Control::RemoveNetstack(id) => {
-                links.set_steering(id, None);
-                stacks.remove(common, links, departures, id)
+            netstacks @ (Control::AddNetstack(_) | Control::RemoveNetstack(_) | Control::Steer(..)) => {
+                self.place_netstack(netstacks)
             }
             Control::AddAddress(id, link, address) => stacks.add_address(common, id, link, address),
             Control::SetAddress(id, link, addr, is_old) => stacks.set_address(id, link, addr, is_old),
@@ -267,12 +284,6 @@ impl<D: Driver> Lane<D> {
             Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
             Control::ChangeRoutes(id, changes) => stacks.change_routes(id, &changes),
             Control::Tune(config) => stacks.tune(config),
-            Control::Steer(id, steering) => {
-                let doors = stacks.steer(common, id, steering.clone())?;
-                links.set_steering(id, Some(steering));
-                links.set_doors(id, Some(doors));
-                Ok(())
-            }
             taps @ (Control::AddTap(_) | Control::RemoveTap(_)) => self.look_on(taps),
         }
     }

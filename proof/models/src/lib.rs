@@ -321,7 +321,13 @@ fn roll_flow(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
     let link = links[dice.below(links.len())].clone();
     let (maxbw, priority, fusion) = (dice.maybe(Dice::rate), dice.priority(), dice.fusing());
     let minbw = dice.maybe(Dice::rate);
-    let flow = Flow { link, matching, maxbw, minbw, priority, fusion };
+    let is_netstacks = model.vnics.get(&link).is_some_and(|vnic| vnic.netstack().is_some());
+    let cpus = match (is_netstacks, dice.cpus()) {
+        (true, cpus) if matching.tells_sockets() => cpus,
+        (true, _) => Cpus::NONE,
+        (false, cpus) => cpus.first_alone(),
+    };
+    let flow = Flow { link, matching, maxbw, minbw, priority, fusion, cpus };
     model.flows.insert(name("f", number), flow);
 }
 

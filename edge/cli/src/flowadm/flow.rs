@@ -1,7 +1,7 @@
 //! `flowadm` verbs that make, remove and list flows.
 
 use firelane_api::{Api, ApiError, Change, ChangeRequest, FlowInfo, Status, Which, set_flow_prop};
-use firelane_model::{FieldError, Flow, FlowMatch, FlowName, Fusing, LinkName};
+use firelane_model::{Cpus, FieldError, Flow, FlowMatch, FlowName, Fusing, LinkName};
 use firelane_units::Priority;
 
 use super::PROGRAM;
@@ -63,6 +63,7 @@ pub(super) fn add(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fail
         minbw: None,
         priority: Priority::Medium,
         fusion: Fusing::default(),
+        cpus: Cpus::NONE,
     };
     flow.matching = matching(&attributes)?;
     let texts: Vec<_> = call.args.values('p').collect();

@@ -28,7 +28,7 @@ pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
     let texts: Vec<_> = call.args.values('p').collect();
     let wrong = || die(format!("invalid flow property specified ({}: property[,...])", texts.join(",")));
     let names = match texts.is_empty() {
-        true => ["maxbw", "minbw", "priority", "fusion"].map(str::to_owned).to_vec(),
+        true => ["maxbw", "minbw", "priority", "fusion", "cpus"].map(str::to_owned).to_vec(),
         false => name_list(&texts).ok_or_else(wrong)?,
     };
     let changes = names.into_iter().map(|name| PropChange { name, value: None }).collect();

@@ -207,7 +207,9 @@ fn flows(model: &Model, like: &LinkName, vnic: &LinkName, addresses: &[IpPrefix]
                 .map_or(Some(local), |it| Some(IpPrefix::host(it.addr())));
         }
         if let Ok(name) = format!("{name}-{vnic}").parse() {
-            flows.push((name, Flow { link: vnic.clone(), matching, ..flow.clone() }));
+            // What passes its device has one lane of its flow's.
+            let cpus = flow.cpus.first_alone();
+            flows.push((name, Flow { link: vnic.clone(), matching, cpus, ..flow.clone() }));
         }
     }
     flows
