@@ -103,6 +103,11 @@ pub trait Driver {
         false
     }
 
+    /// Whether frames come from it at all: not from one that is lent to a lane for what that one sends.
+    fn is_read(&self) -> bool {
+        true
+    }
+
     /// Lets frames of the conversation that `frame` is of end before they are read, where the device can: its flow's limit
     /// would drop them anyway. Whether that conversation is out then.
     fn shut_out(&mut self, now: Instant, frame: &[u8], flow: FlowId) -> bool {

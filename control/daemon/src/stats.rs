@@ -123,7 +123,20 @@ fn rings(snapshot: &EngineSnapshot, works: &Works, name: &LinkName) -> Vec<RingS
             obytes: sent.bytes,
         }
     };
-    let mut rings: Vec<_> = snapshot.rings.iter().filter(|(_, it)| it.port == port).map(stats).collect();
+    let its = || snapshot.rings.iter().filter(|(_, it)| it.port == port);
+    let mut rings: Vec<_> = its().filter(|(_, it)| !it.is_lent).map(stats).collect();
+    // What a lane has sent by a ring that is lent to it is the ring's.
+    for lent in its().filter(|(_, it)| it.is_lent).map(stats) {
+        if let Some(ring) = rings.iter_mut().find(|it| it.ring == lent.ring) {
+            ring.ipackets += lent.ipackets;
+            ring.rbytes += lent.rbytes;
+            ring.intrs += lent.intrs;
+            ring.polls += lent.polls;
+            ring.chains.iter_mut().zip(lent.chains).for_each(|(sum, it)| *sum += it);
+            ring.opackets += lent.opackets;
+            ring.obytes += lent.obytes;
+        }
+    }
     rings.sort_by_key(|it| it.ring);
     rings
 }

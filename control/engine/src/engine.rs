@@ -261,6 +261,7 @@ impl Engine {
         let dealt = self.0.add_port(id, link, PortKind::Uplink, VnicUser::Device(queues))?;
         entry.uplink = Some(id);
         registry.queues.insert(id, Queues::dealt(dealt));
+        self.0.lend(&mut registry)?;
         Ok(id)
     }
 
@@ -315,6 +316,7 @@ impl Engine {
         registry.flows.insert(flow, Flow { owner: id, rule: None, config: limits, home, lanes: Vec::new() });
         let vnic = Vnic { over, mac: config.mac, vlan: config.vlan, flow, netstack };
         registry.vnics.insert(id, vnic);
+        self.0.lend(&mut registry)?;
         Ok(id)
     }
 

@@ -35,8 +35,9 @@ impl Engine {
             registry.give_lanes(flow, before);
         }
         let homes = self.0.rehome(&mut registry);
+        let lent = self.0.lend(&mut registry);
         self.0.rest_lanes(&registry);
-        steered.and(homes)
+        steered.and(homes).and(lent)
     }
 
     /// Whether a flow with these attributes, of a link or VNIC, could have lanes of its own on these CPUs.

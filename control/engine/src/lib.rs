@@ -29,6 +29,7 @@ mod filter;
 mod flow_lanes;
 mod interfaces;
 mod invented;
+mod lent;
 mod memory;
 mod nat;
 mod netstack_config;

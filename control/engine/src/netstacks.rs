@@ -63,6 +63,7 @@ impl Engine {
         self.0.tell_all(|_| Control::AddNetstack(told.clone()))?;
         let config = Arc::new(config.clone());
         registry.netstacks.insert(id, Netstack::new(lanes, config));
+        self.0.lend(&mut registry)?;
         Ok(id)
     }
 

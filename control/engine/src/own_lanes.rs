@@ -41,14 +41,17 @@ impl Engine {
                 (0..before.len()).map(|nth| own[nth % own.len()]).collect()
             }
         };
+        // What is lent moves nowhere, and lanes that get queues of their own need it no more.
+        self.0.lend_to(&mut registry, port, &[])?;
         let moved = self.0.move_queues(&mut registry, port, &wanted);
         if moved.is_err() {
             // What cannot be moved back stays where the registry says.
             let _ = self.0.move_queues(&mut registry, port, &before);
         }
         let homes = self.0.rehome(&mut registry);
+        let lent = self.0.lend(&mut registry);
         self.0.rest_lanes(&registry);
-        moved.and(homes)
+        moved.and(homes).and(lent)
     }
 
     /// The CPUs on which the queues of a VNIC's device, or of a link's, are served, if these are some of its own, as the
@@ -70,7 +73,7 @@ impl Engine {
 
 impl Registry {
     /// The lanes that links, flows and netstacks have been given.
-    fn lanes_in_use(&self) -> BTreeSet<LaneId> {
+    pub(crate) fn lanes_in_use(&self) -> BTreeSet<LaneId> {
         let lanes = self.queues.values().map(|it| &it.lanes).chain(self.flows.values().map(|it| &it.lanes));
         lanes.flatten().copied().chain(self.netstacks.values().flat_map(|it| it.all_lanes())).collect()
     }

@@ -58,6 +58,14 @@ impl Queue {
         }
     }
 
+    /// The same for another lane to send by, if the device takes frames from several at a time.
+    pub(crate) fn for_sending(&self) -> Option<io::Result<Self>> {
+        match self {
+            Self::Tap(queue) => Some(queue.device().for_sending().map(Self::from)),
+            Self::Memory(_) | Self::Packet(_) | Self::Memif(_) | Self::AfXdp(_) => None,
+        }
+    }
+
     /// The descriptor that becomes readable when frames arrive, for kernel devices.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
@@ -153,6 +161,10 @@ impl Driver for Queue {
 
     fn is_drained(&self) -> bool {
         each!(self, queue => queue.is_drained())
+    }
+
+    fn is_read(&self) -> bool {
+        each!(self, queue => queue.is_read())
     }
 
     fn shut_out(&mut self, now: Instant, frame: &[u8], flow: FlowId) -> bool {

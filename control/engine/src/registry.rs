@@ -57,11 +57,13 @@ pub(crate) struct Queues {
     pub(crate) dealt: Vec<LaneId>,
     /// How many of them are used.
     pub(crate) rings: Rings,
+    /// Lanes without any that have one of them once more, to send by (`lent.rs`).
+    pub(crate) lent: Vec<LaneId>,
 }
 
 impl Queues {
     pub(crate) fn dealt(lanes: Vec<LaneId>) -> Self {
-        Self { dealt: lanes.clone(), lanes, rings: Rings::default() }
+        Self { dealt: lanes.clone(), lanes, rings: Rings::default(), lent: Vec::new() }
     }
 }
 

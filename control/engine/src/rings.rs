@@ -52,7 +52,8 @@ impl Engine {
             self.0.spread(port, queues, few(rings.fetched))?;
         }
         queues.rings = rings;
-        self.0.direct(port, queues)
+        self.0.direct(port, queues)?;
+        self.0.lend(&mut registry)
     }
 
     /// Whether a link's device has as many rings as that.
@@ -129,7 +130,7 @@ impl Inner {
     /// Tells each lane where it sends frames for a port's device, and waits until all do.
     pub(crate) fn direct(&self, port: LinkId, queues: &Queues) -> Result<(), ChangeError> {
         let senders = queues.senders();
-        let through = |lane: LaneId| match senders.contains(&lane) {
+        let through = |lane: LaneId| match senders.contains(&lane) || queues.lent.contains(&lane) {
             true => lane,
             false => senders[lane.index() % senders.len()],
         };

@@ -98,6 +98,10 @@ impl<D: Driver + AsFd> Driver for Watched<D> {
         self.device.is_drained()
     }
 
+    fn is_read(&self) -> bool {
+        self.device.is_read()
+    }
+
     fn shut_out(&mut self, now: Instant, frame: &[u8], flow: FlowId) -> bool {
         self.device.shut_out(now, frame, flow)
     }

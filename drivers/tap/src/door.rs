@@ -74,6 +74,11 @@ impl Door {
         Self { table, lines: Vec::new() }
     }
 
+    /// The same door for another queue.
+    pub(crate) fn beside(&self) -> Self {
+        Self::new(Arc::clone(&self.table))
+    }
+
     /// Shuts out the conversation that `frame` is of; whether it is out then.
     pub(crate) fn shut_out(&mut self, now: Instant, frame: &[u8], flow: FlowId) -> bool {
         let Some(key) = key(frame) else { return false };
@@ -146,9 +151,13 @@ impl Door {
 }
 
 impl Drop for Door {
+    /// The lines are anybody's again. What a sender counts that has just read its key is whoever's takes the line next.
     fn drop(&mut self) {
-        for it in self.lines.iter().filter(|it| it.rests_since.is_none()) {
-            open(&self.table, it.slot);
+        for it in &self.lines {
+            if it.rests_since.is_none() {
+                open(&self.table, it.slot);
+            }
+            line(&self.table, it.slot)[0].store(0, Ordering::Release);
         }
     }
 }

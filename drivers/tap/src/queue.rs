@@ -24,6 +24,8 @@ pub struct TapQueue {
     udp_segmentation: bool,
     landing: Landing,
     is_drained: bool,
+    /// Not of one that is for sending alone.
+    is_read: bool,
     /// Where this process may not load programs, there is none.
     door: Option<Door>,
 }
@@ -35,7 +37,19 @@ impl TapQueue {
         udp_segmentation: bool,
         door: Option<Door>,
     ) -> Self {
-        Self { fd, ring, mtu, udp_segmentation, landing: Landing::default(), is_drained: false, door }
+        let landing = Landing::default();
+        Self { fd, ring, mtu, udp_segmentation, landing, is_drained: false, is_read: true, door }
+    }
+
+    /// The same queue for another lane to send by, which reads nothing from it. The kernel takes frames from several at a time. At
+    /// the door it has lines of its own.
+    ///
+    /// # Errors
+    /// There is no descriptor left for it.
+    pub fn for_sending(&self) -> std::io::Result<Self> {
+        let door = self.door.as_ref().map(Door::beside);
+        let same = Self::new((self.fd.try_clone()?, self.ring), self.mtu, self.udp_segmentation, door);
+        Ok(Self { is_read: false, is_drained: true, ..same })
     }
 
     /// What says by how many of the TAP's queues its frames come.
@@ -74,7 +88,7 @@ impl Driver for TapQueue {
         out: &mut Chain,
         drops: &mut DropCounters,
     ) -> usize {
-        let Self { fd, landing, is_drained, .. } = self;
+        let Self { fd, landing, is_drained, is_read: true, .. } = self else { return 0 };
         *is_drained = false;
         landing.receive(pools, budget, out, drops, |header, body| {
             let read = rustix::io::readv(&*fd, &mut [IoSliceMut::new(header), IoSliceMut::new(body)]);
@@ -107,6 +121,10 @@ impl Driver for TapQueue {
 
     fn is_drained(&self) -> bool {
         self.is_drained
+    }
+
+    fn is_read(&self) -> bool {
+        self.is_read
     }
 
     fn shut_out(&mut self, now: Instant, frame: &[u8], flow: FlowId) -> bool {

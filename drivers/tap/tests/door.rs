@@ -161,3 +161,45 @@ fn what_no_door_can_tell_is_let_in() {
         assert!(!world.tap.shut_out(Instant::ZERO, frame, FLOODED));
     }
 }
+
+#[test]
+fn a_queue_that_is_lent_sends_and_shuts_out_and_reads_nothing() {
+    let Some(mut world) = World::new() else { return };
+    let mut lent = world.tap.for_sending().expect("a descriptor");
+    assert!(!lent.is_read() && world.tap.is_read());
+    let flood = sender("10.0.0.2:7");
+    let send = |count: usize| (0..count).for_each(|_| assert_eq!(flood.send(&[1; 58]).unwrap(), 58));
+    let now = Instant::from_secs(1);
+    // As often as the table has lines, so that who leaves any taken is found out.
+    for _ in 0..70 {
+        send(1);
+        let mut chain = Chain::new();
+        assert_eq!(lent.receive(&mut world.pools, 64, &mut chain, &mut world.drops), 0);
+        let came = world.receive();
+        assert_eq!(came.len(), 1);
+        assert!(lent.shut_out(now, &came[0], FLOODED));
+        send(3);
+        assert!(world.receive().is_empty());
+        let mut told = Vec::new();
+        lent.turned_away(&mut |flow, weight| told.push((flow, weight.packets)));
+        assert_eq!(told, [(FLOODED, 3)]);
+        lent = world.tap.for_sending().expect("a descriptor");
+    }
+    // What it sends comes to the host that has the TAP.
+    let here = UdpSocket::bind("10.0.0.1:9").unwrap();
+    here.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut frame = vec![0u8; 14 + 28 + 4];
+    frame[..6].copy_from_slice(&[2, 8, 0x20, 0, 0, 1]);
+    frame[6..14].copy_from_slice(&[2, 8, 0x20, 0, 0, 2, 8, 0]);
+    frame[14..34].copy_from_slice(&[0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+    let words = frame[14..34].chunks_exact(2).map(|it| u32::from(u16::from_be_bytes([it[0], it[1]])));
+    let sum: u32 = words.sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame[34..42].copy_from_slice(&[0, 7, 0, 9, 0, 12, 0, 0]);
+    let mut chain = Chain::new();
+    chain.push(world.pools.copy_of(&frame).unwrap());
+    lent.transmit(&mut chain, &mut world.drops);
+    let mut bytes = [1; 16];
+    assert_eq!(here.recv_from(&mut bytes).unwrap(), (4, "10.0.0.2:7".parse().unwrap()));
+}

@@ -78,6 +78,7 @@ impl<D: Driver> Links<D> {
             guarded,
             counters,
             settled: PortTraffic::default(),
+            given_back: Vec::new(),
         };
         self.ports.insert(id.index(), port).map_err(|_| "the port exists")
     }

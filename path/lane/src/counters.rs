@@ -243,6 +243,8 @@ pub struct RingCounters {
     pub ring: u16,
     /// Whether the lane in which it is sends by it.
     pub sends: bool,
+    /// It is or was lent to this lane, and is in another one: what this one has sent by it is part of what it has carried.
+    pub is_lent: bool,
     /// What it has carried, in whatever lane.
     pub traffic: RingTraffic,
 }

@@ -229,6 +229,7 @@ impl<D: Driver> Lane<D> {
         match control {
             Control::AddQueue(port, driver) => links.give_one_more(port, driver),
             Control::GiveQueue(port, to) => links.give_queue(common, port, to),
+            Control::GiveBack(port) => links.give_back(port),
             _ => Ok(()),
         }
     }
@@ -269,7 +270,9 @@ impl<D: Driver> Lane<D> {
             Control::SetPolling(port, polling) => links.set_polling(port, polling),
             Control::SetOnlooker(port, looks_on) => links.set_onlooker(port, looks_on),
             Control::SendThrough(port, through) => links.send_through(common, port, through),
-            queue @ (Control::AddQueue(..) | Control::GiveQueue(..)) => self.deal_queue(queue),
+            queue @ (Control::AddQueue(..) | Control::GiveQueue(..) | Control::GiveBack(_)) => {
+                self.deal_queue(queue)
+            }
             netstacks @ (Control::AddNetstack(_) | Control::RemoveNetstack(_) | Control::Steer(..)) => {
                 self.place_netstack(netstacks)
             }
@@ -394,7 +397,7 @@ impl<D: Driver> Lane<D> {
     /// The rings of a port's driver that are here, and whether this lane sends by them.
     pub fn rings_of(&self, port: LinkId) -> Vec<(u16, bool)> {
         let rings = self.links.rings();
-        rings.into_iter().filter(|it| it.port == port).map(|it| (it.ring, it.sends)).collect()
+        rings.into_iter().filter(|it| it.port == port && !it.is_lent).map(|it| (it.ring, it.sends)).collect()
     }
 
     /// The driver of one of a port's queues that are here.

@@ -132,6 +132,8 @@ pub enum Control<D> {
     AddPort(PortConfig, Option<D>),
     /// One more queue of a port's driver is here.
     AddQueue(LinkId, D),
+    /// What was lent to this lane to send to a port's device by ends; it sends through another one by now.
+    GiveBack(LinkId),
     /// A port ends.
     RemovePort(LinkId),
     /// A port is protected from its user, in another way, or no more. It may come before the port, so that nothing
@@ -212,6 +214,7 @@ impl<D> Control<D> {
             Self::RemoveLink(_) => "remove link",
             Self::AddPort(..) => "add port",
             Self::AddQueue(..) => "add queue",
+            Self::GiveBack(_) => "give back",
             Self::RemovePort(_) => "remove port",
             Self::SetGuard(..) => "set guard",
             Self::SetUser(..) => "set user",

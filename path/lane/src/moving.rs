@@ -7,6 +7,9 @@
 //! back behind what it has made of the frames before. When all are back, no frame of the queue is on its way to another
 //! lane's device, and the queue follows: the lane that takes it goes on with the next frame.
 //!
+//! *Lent.* A device that takes frames from several lanes at a time has the same queue once more in lanes that have none of its own,
+//! for what they send: it is read by nobody and moves nowhere.
+//!
 //! *To the device.* What waited for the device goes with its queue. A lane whose frames take another way from now on keeps
 //! them back and sends a fence after those of the old way; when the fence has come to the lane that has the queue, nothing
 //! is on the old way any more, and what was kept back goes on.
@@ -18,7 +21,7 @@ use firelane_units::{DropReason, LaneId, LinkId};
 
 use crate::common::Common;
 use crate::control::Refusal;
-use crate::counters::RingCounters;
+use crate::counters::{RingCounters, RingTraffic};
 use crate::links::Links;
 use crate::message::{LaneMessage, PortUser, Stage};
 use crate::poll::Polling;
@@ -100,7 +103,8 @@ impl<D: Driver> Links<D> {
         to: LaneId,
     ) -> Result<(), Refusal> {
         let sends = self.ports.get(id.index()).ok_or("no such port")?.queue;
-        let place = self.spare_queue(id).or(sends).ok_or("no queue here")?;
+        let is_read = |&place: &usize| self.queues.get(place).is_some_and(|it| it.driver.is_read());
+        let place = self.spare_queue(id, true).or(sends.filter(is_read)).ok_or("no queue here")?;
         let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
         if to == common.id || port.leaving.is_some() {
             return Err("a queue goes to one other lane at a time");
@@ -194,7 +198,7 @@ impl<D: Driver> Links<D> {
         through: LaneId,
     ) -> Result<(), Refusal> {
         self.changed();
-        let own = self.spare_queue(id);
+        let own = self.spare_queue(id, true).or_else(|| self.spare_queue(id, false));
         let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
         let PortUser::Driver { through: before } = port.user else { return Err("the port has no driver") };
         port.user = PortUser::Driver { through };
@@ -260,9 +264,21 @@ impl<D: Driver> Links<D> {
             if sends {
                 traffic.sent.merge(&port.counters.inward.since(&port.settled));
             }
-            Some(RingCounters { port: queue.port, ring: queue.driver.ring(), sends, traffic })
+            let (ring, is_lent) = (queue.driver.ring(), !queue.driver.is_read());
+            Some(RingCounters { port: queue.port, ring, sends, is_lent, traffic })
         };
-        (0..self.queues.places()).filter_map(ring).collect()
+        let given_back = self.ports.entries().flat_map(|(id, port)| {
+            let id = LinkId(id as u32);
+            let ring = move |&(ring, traffic): &(u16, RingTraffic)| RingCounters {
+                port: id,
+                ring,
+                sends: false,
+                is_lent: true,
+                traffic,
+            };
+            port.given_back.iter().map(ring)
+        });
+        (0..self.queues.places()).filter_map(ring).chain(given_back).collect()
     }
 
     /// A fence has come: it goes on, or has come back and somebody has waited for it.
@@ -305,23 +321,9 @@ impl<D> Links<D> {
         }
     }
 
-    /// The last queue of a port here by which nothing is sent.
-    pub(crate) fn spare_queue(&self, id: LinkId) -> Option<usize> {
-        let sends = self.ports.get(id.index())?.queue;
-        let is_spare = |&place: &usize| {
-            sends != Some(place) && self.queues.get(place).is_some_and(|queue| queue.port == id)
-        };
-        (0..self.queues.places()).rev().find(is_spare)
-    }
-
     /// The driver of one of a port's queues that are here.
     pub(crate) fn driver_of(&self, id: LinkId) -> Option<&D> {
         self.queues.iter().find(|queue| queue.port == id).map(|queue| &queue.driver)
-    }
-
-    /// How many queues of a port are here.
-    pub(crate) fn queues_of(&self, id: LinkId) -> usize {
-        self.queues.iter().filter(|queue| queue.port == id).count()
     }
 
     /// Whether no queue of a port is about to go and nothing is kept back for it.
@@ -332,5 +334,35 @@ impl<D> Links<D> {
     /// How many frames are kept back.
     pub(crate) fn kept(&self) -> usize {
         self.ports.iter().filter_map(|port| port.kept.as_ref()).map(Chain::len).sum()
+    }
+}
+
+impl<D: Driver> Links<D> {
+    /// The last queue of a port here by which nothing is sent: of those that are read, or of those that are lent.
+    pub(crate) fn spare_queue(&self, id: LinkId, is_read: bool) -> Option<usize> {
+        let sends = self.ports.get(id.index())?.queue;
+        let is_its = |queue: &Queue<D>| queue.port == id && queue.driver.is_read() == is_read;
+        let is_spare = |&place: &usize| sends != Some(place) && self.queues.get(place).is_some_and(is_its);
+        (0..self.queues.places()).rev().find(is_spare)
+    }
+
+    /// What was lent to this lane for a port ends; nothing is sent by it any more.
+    pub(crate) fn give_back(&mut self, id: LinkId) -> Result<(), Refusal> {
+        let place = self.spare_queue(id, false).ok_or("nothing is lent, or it is sent by")?;
+        self.changed();
+        if let Some((port, queue)) = self.ports.get_mut(id.index()).zip(self.queues.remove(place)) {
+            let ring = queue.driver.ring();
+            match port.given_back.iter_mut().find(|(known, _)| *known == ring) {
+                Some((_, traffic)) => traffic.sent.merge(&queue.traffic.sent),
+                None => port.given_back.push((ring, queue.traffic)),
+            }
+        }
+        self.count_unpolled();
+        Ok(())
+    }
+
+    /// How many queues of a port are here that are read.
+    pub(crate) fn queues_of(&self, id: LinkId) -> usize {
+        self.queues.iter().filter(|queue| queue.port == id && queue.driver.is_read()).count()
     }
 }

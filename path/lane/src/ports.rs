@@ -33,6 +33,8 @@ pub(crate) struct Port {
     pub(crate) counters: PortCounters,
     /// What it had counted inward when another ring became the one by which this lane sends.
     pub(crate) settled: PortTraffic,
+    /// What this lane has sent by rings that were lent to it, and are not any more.
+    pub(crate) given_back: Vec<(u16, RingTraffic)>,
 }
 
 impl Port {

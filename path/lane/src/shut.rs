@@ -124,7 +124,7 @@ impl<D: Driver> Links<D> {
     fn queue_of(&mut self, port: LinkId) -> Option<&mut Queue<D>> {
         // One by which nothing is sent has the same door.
         let sends = self.ports.get(port.index())?.queue;
-        let place = sends.or_else(|| self.spare_queue(port))?;
+        let place = sends.or_else(|| self.spare_queue(port, true))?;
         self.queues.get_mut(place)
     }
 }

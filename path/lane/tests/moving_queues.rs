@@ -25,6 +25,8 @@ struct Chaos {
     devices: Vec<Vec<RingDriver>>,
     /// The lanes in which they are.
     places: Vec<Vec<LaneId>>,
+    /// The lanes to which each station's device is lent.
+    lent: Vec<Vec<LaneId>>,
     /// How many frames went from each station to each other one, and came there.
     sent: [[u16; 4]; 4],
     came: [[u16; 4]; 4],
@@ -54,7 +56,8 @@ impl Chaos {
         let ways = (0..lanes).map(|_| VecDeque::new()).collect();
         let pools = Pools::new(PoolsConfig { small_slots: 8192, large_slots: 4 });
         let (sent, came) = Default::default();
-        Self { world, ways, pools, devices, places, sent, came, random }
+        let lent = STATIONS.map(|_| Vec::new()).to_vec();
+        Self { world, ways, pools, devices, places, lent, sent, came, random }
     }
 
     fn below(&mut self, limit: usize) -> usize {
@@ -164,17 +167,37 @@ impl Chaos {
         if from == to {
             return;
         }
+        let lent = std::mem::take(&mut self.lent[station]);
+        if !lent.is_empty() {
+            self.direct(station);
+            lent.iter().for_each(|lane| self.tell(lane.index(), Control::GiveBack(port)));
+        }
         let there = self.world.lanes[to.index()].queues_of(port).0;
         self.tell(from.index(), Control::GiveQueue(port, to));
         self.step_until(|it| it.world.lanes[to.index()].queues_of(port).0 > there);
         self.places[station][which] = to;
         self.settle(port);
-        // As many of its rings send as chance likes; who has none that does sends by the first.
+        // Lanes without a queue of it may have one to send by.
+        for lane in (0..self.lanes()).map(|lane| LaneId(lane as u16)) {
+            if !self.places[station].contains(&lane) && self.below(3) == 0 {
+                let (far, near) = wire(Capabilities::plain(MTU));
+                self.devices[station].push(far);
+                self.tell(lane.index(), Control::AddQueue(port, AnyDriver::Lent(near)));
+                self.lent[station].push(lane);
+            }
+        }
+        self.direct(station);
+    }
+
+    /// As many of a device's rings send as chance likes; who has none that does, and none that is lent, sends by the first.
+    fn direct(&mut self, station: usize) {
+        let port = LinkId(u32::from(STATIONS[station]));
         let senders = 1 + self.below(self.places[station].len());
         let senders = self.places[station][..senders].to_vec();
         for lane in 0..self.lanes() {
             let own = LaneId(lane as u16);
-            let through = if senders.contains(&own) { own } else { senders[0] };
+            let sends = senders.contains(&own) || self.lent[station].contains(&own);
+            let through = if sends { own } else { senders[0] };
             self.tell(lane, Control::SendThrough(port, through));
             for _ in 0..self.below(20) {
                 self.step();

@@ -76,6 +76,8 @@ fn a_running_programs_service_gets_a_lane_of_its_own_and_loses_it_under_load() {
     assert!(lanes.iter().all(|&lane| lane >= LANES as u64), "{lanes:?}");
     drop(holder);
     drop(server);
+    // Its lane, and what that was lent to send to the kernel's interface by, are given back.
+    daemon.firelane(&["flowadm", "reset-flowprop", "-p", "cpus", "echo"]).expect_success();
     stage.wait_until_nothing_is_left();
     assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
 }

@@ -35,6 +35,8 @@ pub enum AnyDriver {
     Copying(Copying),
     /// One that only its descriptor tells of.
     Kernel(KernelDevice),
+    /// A ring for sending alone.
+    Lent(RingDriver),
 }
 
 /// A ring as a device of the kernel shows it: a descriptor tells of frames, nobody else does, and there is room for many.
@@ -119,6 +121,7 @@ impl Driver for AnyDriver {
             Self::Doored(doored) => doored.ring.capabilities(),
             Self::Copying(copying) => copying.0.capabilities(),
             Self::Kernel(device) => device.ring.capabilities(),
+            Self::Lent(ring) => ring.capabilities(),
         }
     }
 
@@ -139,6 +142,7 @@ impl Driver for AnyDriver {
                 device.is_drained = count < budget;
                 count
             }
+            Self::Lent(_) => 0,
         }
     }
 
@@ -149,6 +153,7 @@ impl Driver for AnyDriver {
             Self::Doored(doored) => doored.ring.transmit(chain, drops),
             Self::Copying(copying) => copying.0.transmit(chain, drops),
             Self::Kernel(device) => device.ring.transmit(chain, drops),
+            Self::Lent(ring) => ring.transmit(chain, drops),
         }
     }
 
@@ -158,8 +163,12 @@ impl Driver for AnyDriver {
             Self::Wire(wire) => wire.notify(on),
             Self::Doored(doored) => doored.ring.notify(on),
             Self::Copying(copying) => copying.0.notify(on),
-            Self::Kernel(_) => false,
+            Self::Kernel(_) | Self::Lent(_) => false,
         }
+    }
+
+    fn is_read(&self) -> bool {
+        !matches!(self, Self::Lent(_))
     }
 
     fn remind(&mut self, on: bool) {
@@ -173,14 +182,14 @@ impl Driver for AnyDriver {
     }
 
     fn is_drained(&self) -> bool {
-        matches!(self, Self::Kernel(KernelDevice { is_drained: true, .. }))
+        matches!(self, Self::Kernel(KernelDevice { is_drained: true, .. }) | Self::Lent(_))
     }
 
     fn next_event(&self) -> Option<Instant> {
         match self {
             Self::Ring(ring) => ring.next_event(),
             Self::Wire(wire) => wire.next_event(),
-            Self::Doored(_) | Self::Copying(_) | Self::Kernel(_) => None,
+            Self::Doored(_) | Self::Copying(_) | Self::Kernel(_) | Self::Lent(_) => None,
         }
     }
 
@@ -208,7 +217,7 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.advance(now),
             Self::Wire(wire) => wire.advance(now),
-            Self::Doored(_) | Self::Copying(_) | Self::Kernel(_) => {}
+            Self::Doored(_) | Self::Copying(_) | Self::Kernel(_) | Self::Lent(_) => {}
         }
     }
 }

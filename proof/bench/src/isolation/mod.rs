@@ -5,7 +5,8 @@
 //! victim's own as another flow. In the same run the kernel does it with a bridge, veths and a class of `htb` for each.
 //! Unloaded, the generator sends as much to a TAP that nobody reads, so that it takes as much of its CPU.
 //!
-//! The generator is on CPU 0; the victim, its server and the lane share CPU 1.
+//! The generator is on CPU 0; the victim, its server and the lane that all share are on CPU 1. The attacker's VNIC and his flow have
+//! a lane of their own, as whoever expects no good of them gives them: on CPU 0, where the server's TAP has a ring, too.
 
 mod noise;
 
@@ -13,7 +14,7 @@ pub(crate) use noise::play as play_noise;
 
 use std::time::Duration;
 
-use crate::cpu::{self, Meter};
+use crate::cpu::Meter;
 use crate::peer::{self, Peer, Place, Result};
 use crate::report::{ROUNDS_MIN, Samples, Table, Verdict, number};
 use crate::scene::Scene;
@@ -68,6 +69,8 @@ const CLASSES: &[&str] = &[
     "class add dev eth0 parent 1: classid 1:20 htb rate 10gbit",
 ];
 const CONFIG: &str = r#"
+[daemon]
+cpus = "1"
 [etherstub.s1]
 mtu = 1500
 [vnic.web0]
@@ -79,9 +82,13 @@ tap = { namespace = "victim", addresses = ["10.2.0.1/24"] }
 [vnic.noise0]
 over = "s1"
 maxbw = "10M"
+cpus = "0"
 tap = { namespace = "noise", addresses = ["10.2.0.3/24"] }
 [vnic.server0]
 over = "s1"
+cpus = "1,0"
+rxrings = "2"
+txrings = "2"
 tap = { namespace = "server", addresses = ["10.2.0.2/24"] }
 [netstack.web.addresses]
 "web0/v4" = "10.2.0.10/24"
@@ -90,6 +97,7 @@ tap = { namespace = "server", addresses = ["10.2.0.2/24"] }
 link = "victim0"
 match = { remote_ip = "10.2.0.4" }
 maxbw = "10M"
+cpus = "0"
 "#;
 /// Where nobody is.
 const NOBODY: &str = "10.3.0.2";
@@ -168,7 +176,6 @@ impl World {
         for netns in ["noise", "victim"] {
             CLASSES.iter().try_for_each(|line| peer::tc(&scene.sandbox, netns, line))?;
         }
-        cpu::bind_process(scene.daemon(), VICTIM_CPU)?;
         let on = VICTIM_CPU;
         let server =
             Peer::start(scene.netns("server"), "stream-server", &[&format!("0.0.0.0:{SERVER_PORT}"), on])?;

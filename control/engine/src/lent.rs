@@ -1,0 +1,62 @@
+//! Queues that are lent: a lane of a link's, netstack's or flow's own sends to TAPs without passing by the lanes that read them.
+//!
+//! A TAP takes frames from several threads at a time. So each lane in reserve that serves somebody, and has no queue of a TAP's own,
+//! has one of its queues once more, to send by (`path/lane/src/moving.rs`), unless it is said by how many rings the TAP is
+//! sent to (`txrings`). Brought up to date whenever lanes, devices or rings change; where the system has no descriptor left, frames
+//! go through the lane that they went through before.
+
+use std::collections::BTreeSet;
+
+use firelane_lane::{Control, Lane};
+use firelane_units::{LaneId, LinkId};
+
+use crate::engine::Inner;
+use crate::error::ChangeError;
+use crate::queue::Queue;
+use crate::registry::Registry;
+
+impl Inner {
+    /// Lends queues to the lanes that are to have some, and takes back those of others.
+    pub(crate) fn lend(&self, registry: &mut Registry) -> Result<(), ChangeError> {
+        let common = self.fabric.lane_count();
+        let used: BTreeSet<_> =
+            registry.lanes_in_use().into_iter().filter(|lane| lane.index() >= common).collect();
+        for port in registry.queues.keys().copied().collect::<Vec<_>>() {
+            let Some(queues) = registry.queues.get(&port) else { continue };
+            let is_fixed = queues.rings.sent.is_some() || queues.lanes.is_empty();
+            let borrows = |lane: &&LaneId| !is_fixed && !queues.lanes.contains(lane);
+            let wanted: Vec<_> = used.iter().filter(borrows).copied().collect();
+            self.lend_to(registry, port, &wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Lets these lanes and no others have one of the port's queues to send by, if its device can do that.
+    pub(crate) fn lend_to(
+        &self,
+        registry: &mut Registry,
+        port: LinkId,
+        wanted: &[LaneId],
+    ) -> Result<(), ChangeError> {
+        let Some(queues) = registry.queues.get_mut(&port) else { return Ok(()) };
+        let before = queues.lent.clone();
+        let same = |reader: LaneId| {
+            let lent = |lane: &mut Lane<Queue>| lane.driver_of(port).and_then(Queue::for_sending);
+            self.fabric.visit(reader, |_, lane| lent(lane)).flatten()
+        };
+        let mut lent = before.clone();
+        for &lane in wanted.iter().filter(|lane| !before.contains(lane)) {
+            let Some(Ok(queue)) = queues.lanes.first().and_then(|&reader| same(reader)) else { break };
+            self.tell(lane, Control::AddQueue(port, queue))?;
+            lent.push(lane);
+        }
+        lent.retain(|lane| wanted.contains(lane));
+        if lent == before {
+            return Ok(());
+        }
+        queues.lent = lent;
+        self.direct(port, queues)?;
+        let ended = before.iter().filter(|lane| !queues.lent.contains(lane));
+        ended.copied().try_for_each(|lane| self.tell(lane, Control::GiveBack(port)))
+    }
+}
