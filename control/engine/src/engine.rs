@@ -276,8 +276,7 @@ impl Engine {
         self.0.remove_flows(&mut registry, uplink)?;
         registry.queues.remove(&uplink);
         self.0.tell_all(|_| Control::RemovePort(uplink))?;
-        self.0.rest_lanes(&registry);
-        Ok(())
+        self.0.take_back(&mut registry)
     }
 
     /// Makes a VNIC over a link.
@@ -333,12 +332,12 @@ impl Engine {
         self.0.tell_all(|_| Control::RemovePort(vnic))?;
         registry.vnics.remove(&vnic);
         registry.queues.remove(&vnic);
-        self.0.rest_lanes(&registry);
         for netstack in registry.netstacks.values_mut() {
             netstack.addresses.retain(|(link, _)| *link != vnic);
             netstack.configured.retain(|(link, _)| *link != vnic);
+            netstack.routing.remove(&vnic);
         }
-        Ok(())
+        self.0.take_back(&mut registry)
     }
 
     /// Protects a VNIC from its user, in another way, or no more; what it has learned and counted stays.
@@ -463,8 +462,7 @@ impl Engine {
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;
         registry.forget_flow(flow);
         self.0.flows_changed(&mut registry, owner)?;
-        self.0.rest_lanes(&registry);
-        Ok(())
+        self.0.take_back(&mut registry)
     }
 
     /// Changes a flow's limit; traffic runs on.

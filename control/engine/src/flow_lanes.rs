@@ -35,9 +35,7 @@ impl Engine {
             registry.give_lanes(flow, before);
         }
         let homes = self.0.rehome(&mut registry);
-        let lent = self.0.lend(&mut registry);
-        self.0.rest_lanes(&registry);
-        steered.and(homes).and(lent)
+        steered.and(homes).and(self.0.take_back(&mut registry))
     }
 
     /// Whether a flow with these attributes, of a link or VNIC, could have lanes of its own on these CPUs.

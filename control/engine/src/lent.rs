@@ -31,6 +31,13 @@ impl Inner {
         Ok(())
     }
 
+    /// Lanes that serve nobody any more give back what was lent to them, and rest.
+    pub(crate) fn take_back(&self, registry: &mut Registry) -> Result<(), ChangeError> {
+        let lent = self.lend(registry);
+        self.rest_lanes(registry);
+        lent
+    }
+
     /// Lets these lanes and no others have one of the port's queues to send by, if its device can do that.
     pub(crate) fn lend_to(
         &self,

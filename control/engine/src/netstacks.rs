@@ -116,8 +116,7 @@ impl Engine {
         let mut registry = self.0.registry();
         registry.netstacks.remove(&id).ok_or(ChangeError::NoNetstack(id))?;
         let removed = self.0.tell_all(|_| Control::RemoveNetstack(id));
-        self.0.rest_lanes(&registry);
-        removed
+        removed.and(self.0.take_back(&mut registry))
     }
 
     /// Changes a netstack's tunables. Its shards follow at once and running connections within a few turns of their

@@ -49,9 +49,7 @@ impl Engine {
             let _ = self.0.move_queues(&mut registry, port, &before);
         }
         let homes = self.0.rehome(&mut registry);
-        let lent = self.0.lend(&mut registry);
-        self.0.rest_lanes(&registry);
-        moved.and(homes).and(lent)
+        moved.and(homes).and(self.0.take_back(&mut registry))
     }
 
     /// The CPUs on which the queues of a VNIC's device, or of a link's, are served, if these are some of its own, as the

@@ -35,7 +35,8 @@ impl Engine {
             // A lane that has failed has nothing left.
             let _ = self.0.settle_flows(&mut registry, id);
         }
-        self.0.rest_lanes(&registry);
+        // Nor has one that has failed anything that is lent to it.
+        let _ = self.0.take_back(&mut registry);
     }
 }
 

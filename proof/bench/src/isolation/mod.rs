@@ -6,7 +6,7 @@
 //! Unloaded, the generator sends as much to a TAP that nobody reads, so that it takes as much of its CPU.
 //!
 //! The generator is on CPU 0; the victim, its server and the lane that all share are on CPU 1. The attacker's VNIC and his flow have
-//! a lane of their own, as whoever expects no good of them gives them: on CPU 0, where the server's TAP has a ring, too.
+//! a lane of their own, as whoever expects no good of them gives them, on CPU 0.
 
 mod noise;
 
@@ -86,9 +86,6 @@ cpus = "0"
 tap = { namespace = "noise", addresses = ["10.2.0.3/24"] }
 [vnic.server0]
 over = "s1"
-cpus = "1,0"
-rxrings = "2"
-txrings = "2"
 tap = { namespace = "server", addresses = ["10.2.0.2/24"] }
 [netstack.web.addresses]
 "web0/v4" = "10.2.0.10/24"
