@@ -6,6 +6,7 @@
 use core::fmt;
 use core::ops::AddAssign;
 
+use crate::ahead::read_begin_ahead;
 use crate::meta::FrameMeta;
 use crate::pool::{Head, Slot};
 
@@ -61,6 +62,12 @@ impl Frame {
     #[inline]
     fn head_mut(&mut self) -> &mut Head {
         self.0.head_mut()
+    }
+
+    /// Begins to fetch what is known of the frame, which its way home needs: nobody has touched it for long.
+    #[inline]
+    pub fn read_ahead(&self) {
+        read_begin_ahead(self.head());
     }
 
     /// How many bytes are in use.

@@ -148,6 +148,13 @@ impl Ip {
         pools: &mut Pools,
         emit: impl FnOnce(&mut [u8], &crate::Egress),
     ) {
+        // As in Linux, what a netstack tells its own programs is not limited: nobody else hears it. A look at the limit costs less than
+        // the way, which is not looked for in vain.
+        let is_limited = !self.is_local(to);
+        if is_limited && self.icmp_limit.is_spent(now, IcmpKind::Error) {
+            self.counts.of(to).icmp.limited += 1;
+            return;
+        }
         let src = match name {
             Name::OursOr(address) => Some(address).filter(|&ours| self.is_local(ours)),
             Name::Theirs(_) => None,
@@ -156,8 +163,7 @@ impl Ip {
         if let Name::Theirs(address) = name {
             egress.src = address;
         }
-        // As in Linux, what a netstack tells its own programs is not limited: nobody else hears it.
-        if !self.is_local(to) && !self.icmp_limit.allow(now, IcmpKind::Error, to, &mut self.random) {
+        if is_limited && !self.icmp_limit.allow(now, IcmpKind::Error, to, &mut self.random) {
             self.counts.of(to).icmp.limited += 1;
             return;
         }

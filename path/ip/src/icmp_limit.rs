@@ -45,13 +45,26 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     pub(crate) fn take(&mut self, now: Instant, rate: Rate, tokens: u64) -> bool {
-        let token = Duration::from_nanos(1_000_000_000 / rate.per_second);
-        let full_at = self.full_at.max(now) + token * tokens as u32;
-        let is_allowed = full_at <= now + token * rate.burst as u32;
-        if is_allowed {
+        let without = self.without(now, rate, tokens);
+        if let Some(full_at) = without {
             self.full_at = full_at;
         }
-        is_allowed
+        without.is_some()
+    }
+
+    /// When it would be full without so many tokens, if it has them.
+    fn without(&self, now: Instant, rate: Rate, tokens: u64) -> Option<Instant> {
+        let token = Duration::from_nanos(1_000_000_000 / rate.per_second);
+        let full_at = self.full_at.max(now) + token * tokens as u32;
+        (full_at <= now + token * rate.burst as u32).then_some(full_at)
+    }
+}
+
+/// What one destination gets, and what all get.
+const fn rates(kind: IcmpKind) -> (Rate, Rate) {
+    match kind {
+        IcmpKind::Error => (ERRORS_EACH, ERRORS_ALL),
+        IcmpKind::Echo => (ECHOES_EACH, ECHOES_ALL),
     }
 }
 
@@ -69,15 +82,30 @@ impl IcmpLimit {
         Self { keyed, each: [buckets(), buckets()], all: [Bucket::default(); 2] }
     }
 
+    /// Whether no message at all may be sent now, to whomever: who knows it first spares himself the making of one. In a flood of
+    /// what would be answered with errors that is nearly always so.
+    #[inline]
+    pub(crate) fn is_spent(&self, now: Instant, kind: IcmpKind) -> bool {
+        self.all[kind as usize].without(now, rates(kind).1, 1).is_none()
+    }
+
+    fn bucket_of(&self, dst: IpAddr) -> usize {
+        self.keyed.hash_one(dst) as usize % BUCKETS
+    }
+
     /// Whether a message may be sent to `dst`; if so it is charged.
     pub(crate) fn allow(&mut self, now: Instant, kind: IcmpKind, dst: IpAddr, random: &mut Random) -> bool {
-        let (each, all) = match kind {
-            IcmpKind::Error => (ERRORS_EACH, ERRORS_ALL),
-            IcmpKind::Echo => (ECHOES_EACH, ECHOES_ALL),
-        };
-        let at = self.keyed.hash_one(dst) as usize % BUCKETS;
+        let (each, all) = rates(kind);
+        let at = self.bucket_of(dst);
         let tokens = 1 + random.below(3);
-        self.each[kind as usize][at].take(now, each, 1) && self.all[kind as usize].take(now, all, tokens)
+        let bucket = &mut self.each[kind as usize][at];
+        let Some(full_at) = bucket.without(now, each, 1) else { return false };
+        // Whom all others leave nothing has not had his own.
+        let is_allowed = self.all[kind as usize].take(now, all, tokens);
+        if is_allowed {
+            bucket.full_at = full_at;
+        }
+        is_allowed
     }
 }
 
@@ -98,6 +126,39 @@ mod tests {
         assert!(!ask(Instant::from_millis(99)));
         assert!(ask(Instant::from_millis(100)));
         assert!(!ask(Instant::from_millis(101)));
+    }
+
+    #[test]
+    fn what_is_spent_allows_nobody_anything_and_what_is_not_may() {
+        let (mut limit, mut random) = limit();
+        let (mut allowed_when_spent, mut spent) = (0, 0);
+        for n in 0..100_000u32 {
+            let now = Instant::from_nanos(u64::from(n) * 20_000);
+            let is_spent = limit.is_spent(now, IcmpKind::Error);
+            let is_allowed = limit.allow(now, IcmpKind::Error, IpAddr::V4(n.into()), &mut random);
+            spent += u32::from(is_spent);
+            allowed_when_spent += u32::from(is_spent && is_allowed);
+        }
+        assert_eq!(allowed_when_spent, 0);
+        assert!(
+            (80_000..100_000).contains(&spent),
+            "{spent}: 50,000 are asked for in a second, 1,000 tokens come"
+        );
+        assert!(!limit.is_spent(Instant::from_secs(3), IcmpKind::Error));
+    }
+
+    #[test]
+    fn who_is_refused_because_of_others_has_not_had_his_own() {
+        let (mut limit, mut random) = limit();
+        let dst: IpAddr = "192.0.2.1".parse().unwrap();
+        let mut others = (0u32..).map(|n| IpAddr::V4(n.into()));
+        while !limit.is_spent(Instant::ZERO, IcmpKind::Error) {
+            let other = others.find(|&other| limit.bucket_of(other) != limit.bucket_of(dst)).unwrap();
+            limit.allow(Instant::ZERO, IcmpKind::Error, other, &mut random);
+        }
+        let mut ask = |now| (0..100).filter(|_| limit.allow(now, IcmpKind::Error, dst, &mut random)).count();
+        assert_eq!(ask(Instant::ZERO), 0);
+        assert_eq!(ask(Instant::from_millis(200)), 20, "his burst is whole");
     }
 
     #[test]

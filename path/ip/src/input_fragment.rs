@@ -44,10 +44,10 @@ impl Ip {
         };
         let piece = Piece {
             offset: u32::from(header.fragment_offset),
-            start,
+            start: start as u16,
             more: header.more_fragments,
             ecn: header.ecn,
-            header_len,
+            header_len: header_len as u16,
             frame,
         };
         match self.add_piece(now, key, piece, pools) {
@@ -120,10 +120,10 @@ impl Ip {
         frame.truncate(l3_offset + len);
         let piece = Piece {
             offset: u32::from(fragment.repr.offset),
-            start: l3_offset + usize::from(chain.offset),
+            start: l3_offset as u16 + chain.offset,
             more: fragment.repr.more,
             ecn,
-            header_len: usize::from(fragment.header_at) - Ipv6View::HEADER_LEN,
+            header_len: fragment.header_at - Ipv6View::HEADER_LEN as u16,
             frame,
         };
         match self.add_piece(now, key, piece, pools) {

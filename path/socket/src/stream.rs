@@ -21,7 +21,7 @@ use crate::fused::{Inlet, Nudge, Outlet};
 use crate::urgent::Heed;
 use crate::{Flags, Ready, SocketError, SocketToken, Words};
 
-/// The sizes of a stream's rings.
+/// The sizes of a stream's rings. Who asks for just the default leaves the size to TCP, which makes it larger where that helps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamConfig {
     /// The most bytes that wait to be acknowledged (SO_SNDBUF).
@@ -31,9 +31,12 @@ pub struct StreamConfig {
 }
 
 impl Default for StreamConfig {
-    /// A bandwidth-delay product of 10 Gb/s and 0.8 ms in each direction; storage is attached at first use.
+    /// A window of 10 Gb/s and 0.8 ms may come in. What goes out begins with a quarter of that, which carries 50 Gb/s over 40 us,
+    /// and grows when the path is longer (`path/tcp/src/send_tuning.rs`). A busy sender walks over all of its ring again and again;
+    /// one that stays in its CPU's cache, beside the frames made from it, is half as fast again as one that does not. Storage is
+    /// attached at first use.
     fn default() -> Self {
-        Self { send_capacity: 1 << 20, recv_capacity: 1 << 20 }
+        Self { send_capacity: 1 << 18, recv_capacity: 1 << 20 }
     }
 }
 

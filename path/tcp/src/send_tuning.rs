@@ -3,8 +3,9 @@
 //! The send ring holds what is under way, for it may be lost, and what waits to follow. As long as that is not twice the
 //! congestion window, the window cannot double in a round trip, nor be refilled at once when a recovery ends. So where all
 //! text is under way, both windows admit more, and it is the ring that is full, it grows: to twice the window (three times
-//! for BBR, whose window may double in a recovery, too), and never beyond the netstack's limit. Storage is of powers of two,
-//! and so are the sizes. Called by the lane when a connection has sent all that it had.
+//! for BBR, whose window may double in a recovery, too), and never beyond the netstack's limit or what the path carries in the
+//! least round trip: a window that nothing bounds would make a ring that is in no cache. Storage is of powers of two, and so are
+//! the sizes. Called by the lane when a connection has sent all that it had.
 //!
 //! It does not shrink while it is in use. What is empty for a second gives its storage back (`Connection::shrink`), and the
 //! ring begins again with what it was made for, as the congestion window does (RFC 5681 §4.1).
@@ -55,6 +56,7 @@ impl Connection {
             && self.state.may_send_text()
             && !is_enough(storage as u64, self.flight.rtt().minimum())
             && wanted(self.flight.algorithm(), self.flight.window(), most)
+                .map(|size| size.min(enough(self.flight.rtt().minimum())))
                 .filter(|&size| size > storage)
                 .is_some_and(|size| rings.send.grow(size))
     }
@@ -68,6 +70,12 @@ const fn waits(unsent: u64, under_way: u64, storage: u64) -> bool {
 /// Whether a ring carries all that there can be to carry, by the least round trip, if there was a sample.
 fn is_enough(storage: u64, round_trip: Option<Duration>) -> bool {
     round_trip.is_some_and(|time| u128::from(storage) >= u128::from(ENOUGH) * time.as_micros().max(1))
+}
+
+/// The size that is enough: without a sample, any may be.
+fn enough(round_trip: Option<Duration>) -> usize {
+    let size = round_trip.map(|time| u128::from(ENOUGH) * time.as_micros().max(1));
+    size.and_then(|size| usize::try_from(size.next_power_of_two()).ok()).unwrap_or(usize::MAX)
 }
 
 /// The size for a congestion window, of at most `most` octets.
@@ -94,6 +102,16 @@ mod tests {
             (65_536, micros(0), true),
         ] {
             assert_eq!(is_enough(storage, round_trip), enough, "{storage} {round_trip:?}");
+        }
+    }
+
+    #[test]
+    fn no_ring_grows_to_more_than_is_enough() {
+        assert_eq!(enough(None), usize::MAX);
+        for micros in [0, 1, 41, 42, 60, 167, 168, 1000, 1_000_000] {
+            let round_trip = Some(Duration::from_micros(micros));
+            let size = enough(round_trip) as u64;
+            assert!(is_enough(size, round_trip) && !is_enough(size / 2 - 1, round_trip), "{micros}: {size}");
         }
     }
 
