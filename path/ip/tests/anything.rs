@@ -3,8 +3,8 @@
 //! Frames are well-formed ones with a few bytes changed, whose header checksum is then made right, so that
 //! they get far; and bytes that mean nothing. They go to a host and to a router, while time passes.
 
-mod common;
-mod craft;
+use crate::common;
+use crate::craft;
 
 use core::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Attacks on address resolution (conformance A01 to A07, A10): expected behaviour, and the counter that rises.
 
-mod attack;
-mod common;
-mod craft;
+use crate::attack;
+use crate::common;
+use crate::craft;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

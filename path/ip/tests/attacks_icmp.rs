@@ -1,8 +1,8 @@
 //! Attacks by ICMP (conformance C01 to C07): expected behaviour, and the counter that rises.
 
-mod attack;
-mod common;
-mod craft;
+use crate::attack;
+use crate::common;
+use crate::craft;
 
 use core::net::Ipv4Addr;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Attacks on IPv4 (conformance I01 to I13): expected behaviour, and the counter that rises.
 
-mod attack;
-mod common;
-mod craft;
+use crate::attack;
+use crate::common;
+use crate::craft;
 
 use core::net::Ipv4Addr;
 use std::collections::BTreeSet;

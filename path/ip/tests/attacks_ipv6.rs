@@ -1,8 +1,7 @@
 //! Attacks on IPv6 (conformance V01 to V10): expected behaviour, and the counter that rises.
 
-mod attack;
-mod common;
-mod craft;
+use crate::attack;
+use crate::craft;
 
 use core::net::Ipv6Addr;
 

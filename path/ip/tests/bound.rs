@@ -1,6 +1,6 @@
 //! The way of who speaks over one link alone (SO_BINDTODEVICE of socket(7)).
 
-mod common;
+use crate::common;
 
 use core::net::IpAddr;
 

@@ -1,7 +1,7 @@
 //! What the tables in `input.rs` do not reach: quotes, pointers, chains cut off, scopes of addresses.
 
-mod common;
-mod craft;
+use crate::common;
+use crate::craft;
 
 use common::{LINK, Station};
 use craft::*;

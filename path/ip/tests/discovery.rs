@@ -2,8 +2,8 @@
 //!
 //! Tables of single messages; sequences in virtual time are in `neighbours.rs`.
 
-mod common;
-mod craft;
+use crate::common;
+use crate::craft;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 

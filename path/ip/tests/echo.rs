@@ -1,6 +1,6 @@
 //! Echoes between stations: resolution, answers, fragments, oneself.
 
-mod common;
+use crate::common;
 
 use core::net::IpAddr;
 

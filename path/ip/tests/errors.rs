@@ -2,8 +2,8 @@
 //!
 //! C07, the limiter that cannot be read from outside, is with the limiter in `icmp_limit.rs`.
 
-mod common;
-mod craft;
+use crate::common;
+use crate::craft;
 
 use core::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Routers: which way, for whom, and that the way of a known flow is the way of its first packet.
 
-mod common;
+use crate::common;
 
 use common::{Station, ip, mac};
 use firelane_frame::Frame;

@@ -1,7 +1,7 @@
 //! Fragments: what is cut comes together again, in any order, and bad pieces are refused (I05 to I10, V05
 //! to V07).
 
-mod common;
+use crate::common;
 
 use common::{LINK, Station, exchange, ip};
 use firelane_ip::{DadConfig, Sent, Upper};

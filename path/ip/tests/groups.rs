@@ -1,8 +1,8 @@
 //! Groups that a netstack listens to: what it reports, what it answers, what it delivers (RFC 3376, RFC 3810), and
 //! what floods of queries and reports do (V10).
 
-mod common;
-mod craft;
+use crate::common;
+use crate::craft;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

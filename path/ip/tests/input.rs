@@ -1,7 +1,7 @@
 //! Bad and unusual packets, by the ids of the conformance table (I01 to I13, V01 to V10, C01 to C07), and the
 //! law that no bytes can make a station panic.
 
-mod common;
+use crate::common;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,6 +1,6 @@
 //! The address that an interface makes for its link alone (RFC 4862 §5.3, RFC 7217, RFC 7527).
 
-mod common;
+use crate::common;
 
 use core::net::IpAddr;
 

@@ -1,7 +1,7 @@
 //! Neighbours in virtual time: the sequences of RFC 4861 §7.3 for both protocols, and their limits (A01 to
 //! A09).
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //!
 //! The same attacks on a host are in `attacks_ipv4.rs` and `attacks_ipv6.rs`.
 
-mod common;
-mod craft;
+use crate::common;
+use crate::craft;
 
 use common::{Station, ip, mac};
 use core::net::{Ipv4Addr, Ipv6Addr};

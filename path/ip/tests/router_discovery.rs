@@ -3,8 +3,8 @@
 //!
 //! The routers are frames made by hand; the host is a home lane with a link-local address.
 
-mod common;
-mod craft;
+use crate::common;
+use crate::craft;
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;

@@ -1,6 +1,6 @@
 //! Which source a packet has and which destination is tried first (RFC 6724 §5, §6 and the examples of §10).
 
-mod common;
+use crate::common;
 
 use core::net::IpAddr;
 

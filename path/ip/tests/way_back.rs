@@ -1,6 +1,6 @@
 //! The headers that are ready and the header that is looked at alone: both come to what the long ways come to.
 
-mod common;
+use crate::common;
 
 use common::{ETHERNET, LINK, Station, exchange, ip};
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};

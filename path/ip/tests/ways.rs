@@ -1,6 +1,6 @@
 //! Ways out: sources, routes, generations, offload metadata, oneself, and packets for others.
 
-mod common;
+use crate::common;
 
 use core::time::Duration;
 
