@@ -12,14 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use firelane_classify::{FlowLanes, FlowMatch};
-use firelane_lane::{Control, DatagramKind, Lane, LaneMessage, SocketCommand, Strangers, datagram_lane};
+use firelane_classify::{FlowLanes, FlowMatch, Steering};
+use firelane_lane::{Control, DatagramKind, LaneMessage, SocketCommand, Strangers, datagram_lane};
 use firelane_units::{IpPrefix, LaneId, NetstackId, Port, PortRange};
 
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
 use crate::own_lanes::wait_until;
-use crate::queue::Queue;
 use crate::registry::{Netstack, Registry};
 
 /// How long a lane may take to hear of a steering: it does so at its next turn, but its CPU may be busy.
@@ -166,13 +165,12 @@ impl Inner {
             return Ok(());
         }
         let before = netstack.steering.lanes();
-        let next = netstack.steering.followed_by(flows.map(Arc::new));
-        // From here on it tells the lanes that join what it learns, and then what it knew.
-        let home = next.home();
-        self.tell(home, Control::Steer(id, next.clone()))?;
-        self.await_steering(home, id, next.version())?;
-        let (learned, heard) =
-            self.fabric.visit(home, |_, it| it.known(id)).ok_or(ChangeError::LaneFailed)?;
+        let prepared = netstack.steering.prepared(flows.as_ref());
+        let next = prepared.followed_by(flows.map(Arc::new));
+        // From here on the home lane tells those that join what it learns.
+        self.tell_steering(registry, id, prepared)?;
+        let known = self.fabric.visit(next.home(), |_, it| it.known(id));
+        let (learned, heard) = known.ok_or(ChangeError::LaneFailed)?;
         for lane in next.lanes().into_iter().filter(|lane| !before.contains(lane)) {
             let learned = learned.iter().map(|it| LaneMessage::Learned(id, Box::new(it.clone())));
             let heard = heard.iter().flat_map(|(listen, filter)| {
@@ -181,14 +179,29 @@ impl Inner {
             });
             let heard = heard.map(|command| LaneMessage::Socket(id, command));
             learned.chain(heard).try_for_each(|message| self.fabric.enter_surely(lane, message))?;
-            self.fabric.catch_up(lane);
         }
-        self.tell_all(|_| Control::Steer(id, next.clone()))?;
-        let version = next.version();
-        registry.netstack_mut(id)?.steering = next;
-        // Lanes find what is elsewhere if none of them is further behind than by one change.
-        self.fabric.lane_ids().try_for_each(|lane| self.await_steering(lane, id, version))?;
+        self.tell_steering(registry, id, next)?;
         self.settle_flows(registry, id)
+    }
+
+    /// Tells all lanes of a netstack's steering, and waits until the last of them has heard of it.
+    fn tell_steering(
+        &self,
+        registry: &mut Registry,
+        id: NetstackId,
+        steering: Steering,
+    ) -> Result<(), ChangeError> {
+        let version = steering.version();
+        registry.netstack_mut(id)?.steering = steering.clone();
+        self.tell_all(|_| Control::Steer(id, steering.clone()))?;
+        let deadline = Instant::now() + HEARS_WITHIN;
+        let hears = |lane| self.fabric.visit(lane, |_, it| it.steering_version(id) == Some(version));
+        self.fabric.lane_ids().try_for_each(|lane| {
+            while !hears(lane).ok_or(ChangeError::LaneFailed)? {
+                wait_until(deadline)?;
+            }
+            Ok(())
+        })
     }
 
     fn has_strangers(&self, lane: LaneId, id: NetstackId) -> bool {
@@ -199,15 +212,6 @@ impl Inner {
                 found => return found == Some(Strangers::Some),
             }
         }
-    }
-
-    fn await_steering(&self, lane: LaneId, id: NetstackId, version: u32) -> Result<(), ChangeError> {
-        let deadline = Instant::now() + HEARS_WITHIN;
-        let hears = |_, it: &mut Lane<Queue>| it.steering_version(id) == Some(version);
-        while !self.fabric.visit(lane, hears).ok_or(ChangeError::LaneFailed)? {
-            wait_until(deadline)?;
-        }
-        Ok(())
     }
 
     /// Forgets what flows had before, if nothing is left that began by that. Lanes that have nothing more to do with the netstack
@@ -226,11 +230,8 @@ impl Inner {
             return Ok(());
         }
         let settled = netstack.steering.settled();
-        netstack.steering = settled.clone();
-        self.tell_all(|_| Control::Steer(id, settled.clone()))?;
-        let version = settled.version();
-        all().try_for_each(|lane| self.await_steering(lane, id, version))?;
         let stays = settled.lanes();
+        self.tell_steering(registry, id, settled)?;
         for lane in lanes.into_iter().filter(|lane| !stays.contains(lane)) {
             let heard = self.fabric.visit(lane, |_, it| it.known(id).1).unwrap_or_default();
             for (listen, _) in heard {

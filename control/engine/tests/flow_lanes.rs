@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 
 use echoed::{exchange, text};
 use firelane::{
-    ChangeError, Engine, EngineConfig, FlowMatch, Forwarding, NetstackConfig, Stack, StreamConfig,
+    ChangeError, Engine, EngineConfig, FlowMatch, Forwarding, NatConfig, NetstackConfig, Stack, StreamConfig,
     TcpListener, TcpStream, UdpSocket, VnicConfig, VnicUser, WireConfig, wire,
 };
-use firelane_units::{BitRate, FlowId, LinkId, Mtu, NetstackId, Priority};
+use firelane_units::{
+    BitRate, FlowId, LinkId, Mtu, NatAction, NatLimits, NatPorts, NatRule, NatTarget, NetstackId, Priority,
+};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -32,7 +34,11 @@ struct World {
 impl World {
     /// A server at 10.0.0.1 and a client at 10.0.0.2, in one lane, with as many in reserve.
     fn new(reserve: usize) -> Self {
-        let engine = Engine::start(&EngineConfig { lanes: 1, reserve, ..EngineConfig::default() }).unwrap();
+        Self::with(1, reserve)
+    }
+
+    fn with(lanes: usize, reserve: usize) -> Self {
+        let engine = Engine::start(&EngineConfig { lanes, reserve, ..EngineConfig::default() }).unwrap();
         let link = engine.add_link(Mtu::ETHERNET).unwrap();
         let host = |n: u8| {
             let id = engine.add_netstack_with(&NetstackConfig::default()).unwrap();
@@ -56,6 +62,31 @@ impl World {
 
     fn connect(&self, port: u16) -> TcpStream {
         TcpStream::connect(&self.near, ("10.0.0.1", port)).unwrap()
+    }
+
+    /// Connections to port 7 begin, carry text and end while the flow of that port gets lanes, others, and none.
+    fn exchange_while_lanes_change(&self) {
+        let (cpus, flow) = (usable(), self.service("7"));
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut nth = 0;
+                while !ended.load(Ordering::Acquire) {
+                    let own = [&cpus[nth % cpus.len()..][..1], &[]][nth / 2 % 2];
+                    self.engine.set_flow_cpus(flow, own).unwrap();
+                    nth += 1;
+                    thread::sleep(Duration::from_micros(500));
+                }
+            });
+            let stream = |seed: u32| {
+                thread::sleep(Duration::from_millis(u64::from(seed) * 3));
+                exchange(self.connect(7), &text(seed));
+            };
+            let streams: Vec<_> = (0..16).map(|seed| scope.spawn(move || stream(seed))).collect();
+            let outcomes: Vec<_> = streams.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            ended.store(true, Ordering::Release);
+            outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+        });
     }
 
     /// Waits until the lanes have so many connections, common ones first.
@@ -133,39 +164,58 @@ fn a_service_is_in_its_lane_and_what_was_there_before_stays_and_goes_on() {
 
 #[test]
 fn a_lane_comes_and_goes_under_load_and_no_byte_is_lost() {
-    let world = World::new(2);
-    let cpus = usable();
-    serve(&world.server.2, 7);
-    let flow = world.service("7");
-    let ended = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut nth = 0;
-            while !ended.load(Ordering::Acquire) {
-                let own = [&cpus[nth % cpus.len()..][..1], &[]][nth / 2 % 2];
-                world.engine.set_flow_cpus(flow, own).unwrap();
-                nth += 1;
-                thread::sleep(Duration::from_micros(500));
-            }
-        });
-        let streams: Vec<_> = (0..16u32)
-            .map(|seed| {
-                let world = &world;
-                scope.spawn(move || {
-                    thread::sleep(Duration::from_millis(u64::from(seed) * 3));
-                    exchange(world.connect(7), &text(seed));
-                })
-            })
-            .collect();
-        for stream in streams {
-            let outcome = stream.join();
-            if outcome.is_err() {
-                ended.store(true, Ordering::Release);
-            }
-            outcome.unwrap();
+    for lanes in [1, 3] {
+        let world = World::with(lanes, 2);
+        serve(&world.server.2, 7);
+        world.exchange_while_lanes_change();
+    }
+}
+
+/// All that arrives comes to the lane that translates first, and goes to the lanes of the sockets from there.
+#[test]
+fn the_same_holds_where_addresses_are_translated() {
+    for lanes in [1, 3] {
+        let world = World::with(lanes, 2);
+        let (id, vnic, ref stack) = world.server;
+        let mapped = NatRule::new(vnic, NatAction::Map(NatTarget::OfLink, NatPorts::Same));
+        let config = NatConfig { rules: vec![mapped], limits: NatLimits::default() };
+        world.engine.set_nat(id, config).unwrap();
+        serve(stack, 7);
+        world.exchange_while_lanes_change();
+    }
+}
+
+/// While things are not yet where they would begin now, all lanes are asked for what is nowhere, once.
+#[test]
+fn what_nobody_has_is_refused_once_while_others_are_where_they_were() {
+    for is_translated in [false, true] {
+        let world = World::new(2);
+        let (id, vnic, ref stack) = world.server;
+        if is_translated {
+            let mapped = NatRule::new(vnic, NatAction::Map(NatTarget::OfLink, NatPorts::Same));
+            let config = NatConfig { rules: vec![mapped], limits: NatLimits::default() };
+            world.engine.set_nat(id, config).unwrap();
         }
-        ended.store(true, Ordering::Release);
-    });
+        serve(stack, 7);
+        let held = world.connect(7);
+        echoes(&held, b"before");
+        let flow = world.service("7-9");
+        world.engine.set_flow_cpus(flow, &usable()[..1]).unwrap();
+        let asks = UdpSocket::bind(&world.near, "10.0.0.2:999").unwrap();
+        asks.connect("10.0.0.1:8").unwrap();
+        asks.send(b"nobody").unwrap();
+        let refused = asks.recv(&mut [0; 16]).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{is_translated}");
+        let refused = TcpStream::connect(&world.near, "10.0.0.1:9").map(drop).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{is_translated}");
+        echoes(&held, b"after");
+        // Nothing goes round: what is handed on now are acknowledgments that were due.
+        let handed = || world.engine.snapshot().lanes.iter().map(|it| it.counters.handed).sum::<u64>();
+        let before = handed();
+        thread::sleep(Duration::from_millis(50));
+        let since = handed() - before;
+        assert!(since < 20, "{is_translated}: {since}");
+    }
 }
 
 #[test]

@@ -52,6 +52,15 @@ impl Steering {
         steering
     }
 
+    /// The same, with other lanes that may have things soon: whoever knows of it asks them as well. All lanes are told before the
+    /// first begins anything elsewhere, so none takes what it lacks for nobody's.
+    #[must_use]
+    pub fn prepared(&self, flows: Option<&FlowLanes>) -> Self {
+        let joining = flows.map(FlowLanes::lanes).unwrap_or_default();
+        let former = self.lanes().into_iter().chain(joining).collect();
+        Self { is_settling: true, former, version: self.version + 1, ..self.clone() }
+    }
+
     /// The same for what begins from now on by these flows; what began before is found where it is.
     #[must_use]
     pub fn followed_by(&self, flows: Option<Arc<FlowLanes>>) -> Self {
@@ -193,6 +202,10 @@ mod tests {
         assert_eq!(four.next_to_ask(LaneId(4), LaneId(1)), None);
         assert_eq!(six.next_to_ask(LaneId(4), LaneId(4)), Some(LaneId(6)));
         assert_eq!(six.next_to_ask(LaneId(4), LaneId(6)), None);
+        // Who is told beforehand sends nothing anywhere else as yet, and asks there all the same.
+        let prepared = plain.prepared(flow(4).as_deref());
+        assert!(prepared.is_settling() && prepared.flows().is_none());
+        assert_eq!(prepared.lanes(), [1, 4].map(LaneId));
         let settled = steering.settled();
         assert_eq!((settled.is_settling(), settled.lanes()), (false, vec![LaneId(1)]));
     }

@@ -63,11 +63,6 @@ impl Stacks {
         };
         probes::ip_receive(&frame, link);
         let mut inside = Inside { common, shard, conns: &mut self.conns };
-        if inside.shard.config.steering.is_settling()
-            && let Some((lane, first)) = inside.lane_to_ask(arrival)
-        {
-            return inside.common.hand_over(lane, Stage::Asked(netstack, first), link, frame);
-        }
         let frame = match inside.shard.forwarded.is_router() {
             true => match inside.take_forwarded::<WATCHED>(&self.steps, frame, arrival) {
                 Ok(()) => return,
@@ -75,8 +70,15 @@ impl Stacks {
             },
             false => frame,
         };
+        let frame = match inside.shard.config.steering.is_settling() {
+            true => match inside.ask_others(frame, arrival) {
+                Some(frame) => frame,
+                None => return,
+            },
+            false => frame,
+        };
         let (frame, changed) = match inside.shard.gate.is_on() {
-            true => match inside.pass_doors(link, frame, headers) {
+            true => match inside.pass_doors((link, arrival.asked), frame, headers) {
                 Some(entered) => entered,
                 None => return,
             },

@@ -279,7 +279,7 @@ impl<D> Inside<'_, D> {
         let mut has_passed = false;
         walk(list.inbound(), |step| match (step, travelling.take()) {
             (Step::Nat, Some(frame)) => {
-                let passed = self.translate_in(arrival.link, frame, &arrival.headers);
+                let passed = self.translate_in((arrival.link, arrival.asked), frame, &arrival.headers);
                 let Some((frame, changed)) = passed else { return Onward::Ended };
                 travelling = Some(frame);
                 if let Some((changed, session)) = changed {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use firelane_classify::{Headers, Steering, SteeringKey, Tuple};
 use firelane_filter::FilterConfig;
+use firelane_frame::Frame;
 use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK, Origin, Route};
 use firelane_units::{ConnId, LaneId, LinkId, NetstackId, Port, SocketId};
 use firelane_wire::{IpProtocol, TcpFlags};
@@ -19,7 +20,7 @@ use super::{NO_NETSTACK, Stacks};
 use crate::arrivals::Arrival;
 use crate::common::Common;
 use crate::control::Refusal;
-use crate::message::{DatagramKind, Learned, Listen};
+use crate::message::{DatagramKind, Learned, Listen, Stage};
 use crate::steer::{connection_lane, datagram_lane, loop_lane};
 
 /// What a lane that joins a netstack has to hear of sockets: a listener, and the rules of its own filter, if it has any.
@@ -76,19 +77,38 @@ impl<D> Inside<'_, D> {
         self.shard.lane_of_ends(tuple, &self.common.secrets.steering())
     }
 
-    /// The lane to ask for what an arriving packet is for, if this one has it not and things are not yet where they would begin now;
-    /// and which was asked first.
+    /// Things are not yet where they would begin now: hands a packet to the next lane that may have what it is for, if this one has
+    /// it not. Whoever translates addresses looks at it first.
     #[cold]
-    pub(super) fn lane_to_ask(&self, arrival: &Arrival) -> Option<(LaneId, LaneId)> {
-        let Arrival { link, ref headers, asked, .. } = *arrival;
-        let tuple = headers.tuple()?;
-        if link == LOOPBACK && headers.protocol == IpProtocol::TCP
+    pub(super) fn ask_others(&mut self, frame: Frame, arrival: &Arrival) -> Option<Frame> {
+        match self.shard.gate.has_nat() && arrival.asked.is_none() {
+            true => Some(frame),
+            false => self.ask_next((arrival.link, arrival.asked), frame, &arrival.headers),
+        }
+    }
+
+    /// The same of a packet for which `asked` was asked first.
+    #[cold]
+    pub(super) fn ask_next(
+        &mut self,
+        (link, asked): (LinkId, Option<LaneId>),
+        frame: Frame,
+        headers: &Headers,
+    ) -> Option<Frame> {
+        let Some(tuple) = headers.tuple() else { return Some(frame) };
+        let is_own = self.shard.ip.core.is_local(tuple.local()) || headers.dst.is_multicast();
+        if !is_own
+            || link == LOOPBACK && headers.protocol == IpProtocol::TCP
             || self.shard.knows(link, headers, &tuple, || self.lookup(&tuple).is_some())
         {
-            return None;
+            return Some(frame);
         }
-        let (me, first) = (self.common.id, asked.unwrap_or(self.common.id));
-        self.shard.config.steering.next_to_ask(me, first).map(|next| (next, first))
+        let first = asked.unwrap_or(self.common.id);
+        let Some(next) = self.shard.config.steering.next_to_ask(self.common.id, first) else {
+            return Some(frame);
+        };
+        self.common.hand_over(next, Stage::Asked(self.shard.config.id, first), link, frame);
+        None
     }
 }
 

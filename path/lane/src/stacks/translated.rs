@@ -133,12 +133,12 @@ impl<D> Inside<'_, D> {
     /// other ends now.
     pub(crate) fn pass_doors(
         &mut self,
-        link: LinkId,
+        (link, asked): (LinkId, Option<LaneId>),
         frame: Frame,
         headers: &Headers,
     ) -> Option<(Frame, Option<Headers>)> {
         let (frame, translated) = match self.shard.gate.has_nat() {
-            true => self.translate_in(link, frame, headers)?,
+            true => self.translate_in((link, asked), frame, headers)?,
             false => (frame, None),
         };
         let changed = translated.map(|(headers, _)| headers);
@@ -154,7 +154,7 @@ impl<D> Inside<'_, D> {
     #[expect(clippy::type_complexity, reason = "a frame, and what became of it")]
     pub(crate) fn translate_in(
         &mut self,
-        link: LinkId,
+        (link, asked): (LinkId, Option<LaneId>),
         mut frame: Frame,
         headers: &Headers,
     ) -> Option<(Frame, Option<(Headers, Option<NatRef>)>)> {
@@ -174,16 +174,18 @@ impl<D> Inside<'_, D> {
                 self.drop_frame(frame, reason);
                 None
             }
-            Outcome::Untouched => {
-                let lane = self.lane_of_own(link, dst, &frame, headers);
-                match lane {
-                    Some(lane) => {
-                        self.common.hand_over(lane, Stage::Door(self.shard.config.id), link, frame);
-                        None
-                    }
-                    None => Some((frame, None)),
+            // The lane that has its sockets has asked this one.
+            Outcome::Untouched if asked.is_some() => Some((frame, None)),
+            Outcome::Untouched => match self.lane_of_own(link, dst, &frame, headers) {
+                Some(lane) => {
+                    self.common.hand_over(lane, Stage::Door(self.shard.config.id), link, frame);
+                    None
                 }
-            }
+                None if self.shard.config.steering.is_settling() => {
+                    self.ask_next((link, asked), frame, headers).map(|frame| (frame, None))
+                }
+                None => Some((frame, None)),
+            },
             Outcome::Translated(session) => match Headers::parse(frame.as_slice()) {
                 Ok(headers) => Some((frame, Some((headers, session)))),
                 Err(reason) => {
