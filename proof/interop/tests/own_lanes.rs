@@ -142,7 +142,7 @@ fn a_lane_that_is_moved_off_its_cpu_returns_and_a_plan_refuses_what_cannot_be() 
             daemon
                 .firelane(&["doctor"])
                 .stdout
-                .contains("a link's or netstack's own, had to leave its CPU and came back")
+                .contains("a link's, netstack's or flow's own, had to leave its CPU and came back")
         };
         let deadline = Instant::now() + Duration::from_secs(10);
         while !returns() {
