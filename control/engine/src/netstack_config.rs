@@ -106,7 +106,8 @@ impl Default for SocketDefaults {
         const DATAGRAMS: usize = 256 * 1024;
         const BACKLOG_MAX: usize = 4096;
         Self {
-            stream: StreamConfig::default(),
+            // `send_buf` and `recv_buf` of TCP.
+            stream: StreamConfig { send_capacity: 1 << 20, recv_capacity: 1 << 20 },
             datagrams_out: DATAGRAMS,
             datagrams_in: DATAGRAMS,
             unsent_limit: u32::MAX,
