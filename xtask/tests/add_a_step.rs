@@ -53,7 +53,7 @@ fn a_step_is_a_short_patch_that_builds_and_works() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("add-a-step-built");
     let said = succeeds(
         Command::new(env!("CARGO"))
-            .args(["test", "--offline", "--quiet", "-p", "firelane-lane", "--test", "forwarding", "sieve"])
+            .args(["test", "--offline", "--quiet", "-p", "firelane-lane", "--test", "all", "sieve"])
             .current_dir(&tree)
             .env("CARGO_TARGET_DIR", target)
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
