@@ -123,20 +123,15 @@ fn rings(snapshot: &EngineSnapshot, works: &Works, name: &LinkName) -> Vec<RingS
             obytes: sent.bytes,
         }
     };
-    let its = || snapshot.rings.iter().filter(|(_, it)| it.port == port);
-    let mut rings: Vec<_> = its().filter(|(_, it)| !it.is_lent).map(stats).collect();
+    let its = snapshot.rings.iter().filter(|(_, it)| it.port == port).copied();
+    let (lent, mut own): (Vec<_>, Vec<_>) = its.partition(|(_, it)| it.is_lent);
     // What a lane has sent by a ring that is lent to it is the ring's.
-    for lent in its().filter(|(_, it)| it.is_lent).map(stats) {
-        if let Some(ring) = rings.iter_mut().find(|it| it.ring == lent.ring) {
-            ring.ipackets += lent.ipackets;
-            ring.rbytes += lent.rbytes;
-            ring.intrs += lent.intrs;
-            ring.polls += lent.polls;
-            ring.chains.iter_mut().zip(lent.chains).for_each(|(sum, it)| *sum += it);
-            ring.opackets += lent.opackets;
-            ring.obytes += lent.obytes;
+    for (_, lent) in lent {
+        if let Some((_, ring)) = own.iter_mut().find(|(_, it)| it.ring == lent.ring) {
+            ring.traffic.sent.merge(&lent.traffic.sent);
         }
     }
+    let mut rings: Vec<_> = own.iter().map(stats).collect();
     rings.sort_by_key(|it| it.ring);
     rings
 }

@@ -17,7 +17,7 @@ impl Engine {
     /// Gives a flow lanes of its own on these CPUs; without CPUs it has those of its link or netstack again. Traffic runs on.
     ///
     /// # Errors
-    /// The flow does not exist, or is one that cannot have lanes ([`check_flow_cpus`](Self::check_flow_cpus)); a CPU does not exist,
+    /// The flow does not exist, or is one that cannot have so many lanes; a CPU does not exist,
     /// is off line, or is not for this process; the engine has no lane left for it. Then everything is as before.
     pub fn set_flow_cpus(&self, flow: FlowId, cpus: &[usize]) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
@@ -38,15 +38,6 @@ impl Engine {
         steered.and(homes).and(self.0.take_back(&mut registry))
     }
 
-    /// Whether a flow with these attributes, of a link or VNIC, could have lanes of its own on these CPUs.
-    ///
-    /// # Errors
-    /// A CPU does not exist, is off line, or is not for this process; or [`ChangeError::NoService`] or [`ChangeError::OneLane`].
-    pub fn check_flow_cpus(&self, link: LinkId, rule: &FlowMatch, cpus: &[usize]) -> Result<(), ChangeError> {
-        self.check_cpus(cpus)?;
-        check(rule, self.0.registry().user_of(link).is_some(), cpus.len())
-    }
-
     /// The CPUs on which a flow's own lanes may run, as the scheduler says; none if it has none.
     pub fn flow_cpus(&self, flow: FlowId) -> Vec<usize> {
         let registry = self.0.registry();
@@ -56,9 +47,7 @@ impl Engine {
 
 /// Whether a flow with these attributes can have so many lanes.
 fn check(rule: &FlowMatch, is_netstacks: bool, count: usize) -> Result<(), ChangeError> {
-    let FlowMatch { local_port, dsfield, vlan, local_mac, remote_mac, .. } = rule;
-    let tells_sockets =
-        local_port.is_some() && dsfield.is_none() && vlan.is_none() && local_mac.or(*remote_mac).is_none();
+    let tells_sockets = rule.local_port.is_some() && rule.tells_connections();
     match (is_netstacks, count) {
         (_, 0) => Ok(()),
         (true, _) if !tells_sockets => Err(ChangeError::NoService),

@@ -11,7 +11,7 @@ use firelane::{
 };
 use firelane_driver_memory::End;
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
-use firelane_units::{DropCounters, MacAddr, Mtu, Priority};
+use firelane_units::{DropCounters, MacAddr, Mtu, NetstackId, Priority};
 use firelane_wire::{
     EtherType, EthernetRepr, IpProtocol, Ipv6Repr, NdpMessage, NdpOption, NdpRepr, PrefixInformation,
     RouterPreference, ethernet, icmpv6,
@@ -93,23 +93,15 @@ fn a_router_gives_a_netstack_its_address_its_way_out_and_its_name_server() {
         let stack = Stack::builder().lanes(lanes).interface(here).mac("02:08:20:00:00:01").unwrap();
         let stack = stack.autoconf(settings).unwrap().build().unwrap();
         let mut pools = Pools::new(PoolsConfig { small_slots: 256, large_slots: 8 });
-        let mut chain = Chain::default();
-        let mut drops = DropCounters::default();
 
         let own: IpAddr = "fd00:1::8:20ff:fe00:1".parse().unwrap();
         let engine = stack.engine();
-        let configured = || engine.configured_addresses(stack.id());
-        let mut looks = 0;
-        soon(|| {
-            // As routers do, it says so again: the first may come before the interface hears.
-            if looks % 256 == 0 {
-                chain.push(pools.copy_of(&advertisement()).unwrap());
-                there.transmit(&mut chain, &mut drops);
-            }
-            looks += 1;
-            configured().iter().any(|(_, prefix)| prefix.addr() == own).then_some(())
-        });
-        assert_eq!(configured().len(), 2, "the link-local address and the router's");
+        advertise_until(&engine, stack.id(), own, &mut there, &mut pools);
+        assert_eq!(
+            engine.configured_addresses(stack.id()).len(),
+            2,
+            "the link-local address and the router's"
+        );
         let resolvers = soon(|| stack.resolvers().pop().filter(|known| !known.servers.is_empty()));
         assert_eq!(resolvers.servers, [SERVER]);
 
@@ -118,6 +110,22 @@ fn a_router_gives_a_netstack_its_address_its_way_out_and_its_name_server() {
             leaves_by_the_router(&stack, SocketAddr::new(own, port), &mut there, &mut pools);
         }
     }
+}
+
+/// The router speaks until the netstack has made itself the address.
+fn advertise_until(engine: &Engine, id: NetstackId, own: IpAddr, there: &mut End, pools: &mut Pools) {
+    let (mut chain, mut drops) = (Chain::default(), DropCounters::default());
+    let mut looks = 0;
+    soon(|| {
+        // As routers do, it says so again: the first may come before the interface hears.
+        if looks % 256 == 0 {
+            chain.push(pools.copy_of(&advertisement()).unwrap());
+            there.transmit(&mut chain, &mut drops);
+        }
+        looks += 1;
+        let configured = engine.configured_addresses(id);
+        configured.iter().any(|(_, prefix)| prefix.addr() == own).then_some(())
+    });
 }
 
 /// Sends a datagram from there to the world, and looks at it at the router.
@@ -154,18 +162,8 @@ fn a_lane_that_joins_later_knows_what_the_router_has_said() {
     engine.set_autoconf(vnic, Some(settings)).unwrap();
     let stack = engine.stack(id).unwrap();
     let mut pools = Pools::new(PoolsConfig { small_slots: 256, large_slots: 8 });
-    let (mut chain, mut drops) = (Chain::default(), DropCounters::default());
     let own: IpAddr = "fd00:1::8:20ff:fe00:1".parse().unwrap();
-    let mut looks = 0;
-    soon(|| {
-        if looks % 256 == 0 {
-            chain.push(pools.copy_of(&advertisement()).unwrap());
-            there.transmit(&mut chain, &mut drops);
-        }
-        looks += 1;
-        let configured = engine.configured_addresses(id);
-        configured.iter().any(|(_, prefix)| prefix.addr() == own).then_some(())
-    });
+    advertise_until(&engine, id, own, &mut there, &mut pools);
     let service = FlowMatch { local_port: Some("5000-5009".parse().unwrap()), ..FlowMatch::default() };
     let flow = engine.add_flow(vnic, service, None, Priority::Medium).unwrap();
     let set = rustix::thread::sched_getaffinity(None).unwrap();

@@ -4,7 +4,7 @@
 //! flow decides, as it does for limits (`rules.rs`), so the flows without lanes of their own are here, too. What a packet may
 //! have or not (DS field, VLAN, stations) tells no connection, and flows that pin such things are not asked.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use firelane_units::{Direction, FlowId, LaneId, Port};
 use firelane_wire::IpProtocol;
@@ -33,9 +33,9 @@ impl FlowLanes {
     /// # Errors
     /// Those of [`FlowRules::insert`]. Of two flows with the same attributes (those of two VNICs) the first counts.
     pub fn insert(&mut self, rule: &FlowMatch, flow: FlowId, lanes: Vec<LaneId>) -> Result<(), RuleError> {
-        let FlowMatch { dsfield: None, vlan: None, local_mac: None, remote_mac: None, .. } = rule else {
+        if !rule.tells_connections() {
             return Ok(());
-        };
+        }
         self.rules.insert(rule, flow)?;
         let at = self.lanes.partition_point(|&(other, _)| other < flow);
         self.lanes.insert(at, (flow, lanes));
@@ -52,13 +52,13 @@ impl FlowLanes {
 
     /// The lane of a connection whose ends have this `hash`, if its flow has lanes of its own.
     pub fn of_connection(&self, tuple: &Tuple, hash: impl FnOnce() -> u32) -> Option<LaneId> {
-        let [local, remote] = [(tuple.local_port(), tuple.local()), (tuple.remote_port(), tuple.remote())];
-        let l3 = match (remote.1, local.1) {
-            (core::net::IpAddr::V4(src), core::net::IpAddr::V4(dst)) => L3::V4 { src, dst },
-            (core::net::IpAddr::V6(src), core::net::IpAddr::V6(dst)) => L3::V6 { src, dst },
+        let l3 = match (tuple.remote(), tuple.local()) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => L3::V4 { src, dst },
+            (IpAddr::V6(src), IpAddr::V6(dst)) => L3::V6 { src, dst },
             _ => return None,
         };
-        self.find(tuple.protocol(), l3, (remote.0, local.0), hash)
+        let ports = (tuple.remote_port(), tuple.local_port());
+        self.lane_of(self.found(tuple.protocol(), l3, ports)?, hash)
     }
 
     /// The lane of a datagram socket with this local port, if a flow that names nothing else has lanes of its own: whoever writes to
@@ -71,16 +71,6 @@ impl FlowLanes {
         let of_v4 = self.found(IpProtocol::UDP, L3::V4 { src, dst }, ports)?;
         let of_v6 = self.found(IpProtocol::UDP, v6, ports)?;
         if of_v4 == of_v6 { self.lane_of(of_v4, hash) } else { None }
-    }
-
-    fn find(
-        &self,
-        protocol: IpProtocol,
-        l3: L3,
-        ports: (Port, Port),
-        hash: impl FnOnce() -> u32,
-    ) -> Option<LaneId> {
-        self.lane_of(self.found(protocol, l3, ports)?, hash)
     }
 
     fn found(&self, protocol: IpProtocol, l3: L3, ports: (Port, Port)) -> Option<FlowId> {
@@ -101,7 +91,6 @@ impl FlowLanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::net::IpAddr;
 
     fn flows(rules: &[(&str, FlowMatch, &[u16])]) -> FlowLanes {
         let mut flows = FlowLanes::new();

@@ -92,6 +92,12 @@ const ALL_PORTS: PortRange = PortRange::new(Port(0), Port(u16::MAX)).expect("zer
 const RANGE_PINS: u32 = 8;
 
 impl FlowMatch {
+    /// Whether all that it pins stays the same for a connection's life. The rest is what single packets have or not.
+    pub const fn tells_connections(&self) -> bool {
+        let Self { dsfield, vlan, local_mac, remote_mac, .. } = self;
+        dsfield.is_none() && vlan.is_none() && local_mac.is_none() && remote_mac.is_none()
+    }
+
     /// Takes the rule apart: which bits it pins, to what, and the ranges of ports.
     pub(crate) fn compile(&self) -> Result<Pins, RuleError> {
         if *self == Self::default() {

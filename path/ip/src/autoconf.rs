@@ -344,8 +344,8 @@ impl Ip {
         let is_made = |it: &&Address| it.origin != AddressOrigin::Operator;
         let made = self.addresses.iter().filter(is_made);
         let made = made.map(|it| Configured::NoAddress { link: it.link, addr: it.prefix.addr() });
-        let is_said = |it: &&Route| matches!(it.origin, Origin::OnLink | Origin::Router(_));
-        let said = self.routes.iter().filter(is_said).map(|&route| Configured::NoRoute(route));
+        let said = self.routes.iter().filter(|it| it.origin.is_routers());
+        let said = said.map(|&route| Configured::NoRoute(route));
         for gone in made.chain(said).collect::<Vec<_>>() {
             self.apply(gone);
         }

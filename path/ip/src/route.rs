@@ -76,6 +76,13 @@ pub enum Origin {
     Daemon,
 }
 
+impl Origin {
+    /// Whether a router has said it.
+    pub const fn is_routers(self) -> bool {
+        matches!(self, Self::OnLink | Self::Router(_))
+    }
+}
+
 /// Whether a lease is that of the interface which the operator calls the primary one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Primacy {

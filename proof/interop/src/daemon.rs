@@ -95,6 +95,16 @@ impl<'a> Daemon<'a> {
         finish(&mut command, args)
     }
 
+    /// The sockets of a program, as `firelane explain` tells of them.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn explained_sockets(&self, pid: &str) -> Vec<serde_json::Value> {
+        let said = self.firelane(&["explain", "-j", pid]).expect_success();
+        let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        report["program"]["sockets"].as_array().expect("a list").clone()
+    }
+
     /// Where the daemon keeps its socket and state.
     pub fn runtime(&self) -> &Path {
         &self.runtime

@@ -15,9 +15,7 @@ fn prop(daemon: &Daemon<'_>, name: &str) -> String {
 
 /// The lanes of all sockets that a program has, as `firelane explain` tells.
 fn lanes_of(daemon: &Daemon<'_>, pid: &str) -> Vec<u64> {
-    let said = daemon.firelane(&["explain", "-j", pid]).expect_success();
-    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-    let sockets = report["program"]["sockets"].as_array().expect("a list");
+    let sockets = daemon.explained_sockets(pid);
     sockets.iter().filter_map(|it| it["lane"].as_u64()).collect()
 }
 

@@ -4,12 +4,13 @@
 //! were, and a lane that lacks what a packet is for hands it to the next one until all were asked. The engine asks for those that
 //! are elsewhere than they would begin now ([`Stacks::strangers`]), and lets the steering settle when there are none. A lane that joins is told what the others have learned and heard: engine and home lane see to that before a packet comes.
 
+use core::net::SocketAddr;
 use std::sync::Arc;
 
 use firelane_classify::{Headers, Steering, SteeringKey, Tuple};
 use firelane_filter::FilterConfig;
 use firelane_frame::Frame;
-use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK, Origin, Route};
+use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK};
 use firelane_units::{ConnId, LaneId, LinkId, NetstackId, Port, SocketId};
 use firelane_wire::{IpProtocol, TcpFlags};
 
@@ -51,10 +52,8 @@ impl Shard {
 
     /// Whether a packet finds what it is for here. Whoever begins a connection does so here.
     fn knows(&self, link: LinkId, headers: &Headers, tuple: &Tuple, has: impl FnOnce() -> bool) -> bool {
-        let [local, remote] =
-            [(tuple.local(), tuple.local_port()), (tuple.remote(), tuple.remote_port())].map(Into::into);
-        let [local, remote] =
-            [local, remote].map(|(ip, port): (_, Port)| core::net::SocketAddr::new(ip, port.0));
+        let local = SocketAddr::new(tuple.local(), tuple.local_port().0);
+        let remote = SocketAddr::new(tuple.remote(), tuple.remote_port().0);
         match headers.protocol {
             IpProtocol::TCP => {
                 let names = firelane_tcp::Tuple::new(local, remote);
@@ -187,8 +186,7 @@ impl Stacks {
         };
         let of_link = |&link| Learned::Configured(Configured::Link(link, ip.link_parameters(link)));
         let parameters = shard.links.iter().map(of_link);
-        let is_router_s = |route: &&Route| matches!(route.origin, Origin::OnLink | Origin::Router(_));
-        let routes = ip.routes().filter(is_router_s);
+        let routes = ip.routes().filter(|route| route.origin.is_routers());
         let routes = routes.map(|&route| Learned::Configured(Configured::Route(route)));
         let paths = ip.narrow_paths().map(|it| Learned::PathMtu { dst: it.dst, mtu: it.mtu });
         let addresses = ip.addresses().filter_map(of_address);
@@ -202,7 +200,7 @@ impl Stacks {
             let (ip, v6_only) = listening.address.parts();
             let listen = Listen {
                 socket,
-                local: core::net::SocketAddr::new(ip, listening.port.0),
+                local: SocketAddr::new(ip, listening.port.0),
                 v6_only,
                 shares: listening.shares,
                 slot: listening.slot.clone(),
