@@ -471,7 +471,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         let own = [
             rings.two.tail.load(Ordering::Acquire),
             rings.two.head.load(Ordering::Acquire),
-            rings.one.state.load(Ordering::Acquire) & ATTACHED,
+            self.own_room() as u64,
             rings.margin[margin::MARK].load(Ordering::Acquire),
             self.status(),
             self.block.requests.load(Ordering::Acquire) & request::FULL,

@@ -132,6 +132,16 @@ impl<'a> Stage<'a> {
         Self::start(sandbox, lanes, &format!("{HOST}[netstack.web]\ncpus = \"{cpus}\"\n"), &["web0/v4"])
     }
 
+    /// The same with a wire between the two, of what it is made as in the file.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn across_a_wire(sandbox: &'a Sandbox, lanes: usize, both: &str) -> Self {
+        let far = HOST.replace("[vnic.kernel0]\nover = \"s1\"", "[vnic.kernel0]\nover = \"s2\"");
+        let wire = format!("[etherstub.s2]\n[wire.w0]\nends = [\"s1\", \"s2\"]\nboth = {both}\n");
+        Self::start(sandbox, lanes, &format!("{far}{wire}"), &["web0/v4"])
+    }
+
     fn start(sandbox: &'a Sandbox, lanes: usize, host: &str, addresses: &[&str]) -> Self {
         let config = sandbox.folder().join("host.toml");
         std::fs::write(&config, host).expect("the sandbox's folder is writable");

@@ -86,6 +86,27 @@ one.accept()[0].sendall(b'at last')";
     stage.wait_until_nothing_is_left();
 }
 
+/// The send buffer grows many times on the way to a client that is 20 ms away, and each time its program is to write on.
+#[test]
+fn who_waits_for_edges_hears_that_the_buffer_has_grown() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::across_a_wire(&sandbox, lanes, "{ delay = \"10ms\" }");
+        let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", "send_buf=16384", "tcp"];
+        stage.daemon().firelane(&words).expect_success();
+        let script = script("edges.py");
+        let words = |what| ["/usr/bin/python3", &script, what, Stage::FIRELANE];
+        let server = stage.serve(On::Firelane, &words("serve"));
+        wait_for_log(&server, "ready");
+        for _ in 0..3 {
+            assert_eq!(stage.ask(On::Kernel, &words("fetch")), "whole\n", "{}", server.log());
+        }
+        assert!(!server.log().contains("no edge"), "{}", server.log());
+        drop(server);
+        stage.wait_until_nothing_is_left();
+    }
+}
+
 fn wait_for_log(server: &Server, text: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !server.log().contains(text) {

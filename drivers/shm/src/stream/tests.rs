@@ -5,7 +5,7 @@ use crate::UrgentError;
 use crate::layout::{DEFERRED, Layout, PAGE};
 use crate::{Arena, Mapping};
 use core::ptr::without_provenance_mut;
-use firelane_frame::ring_state::SIZE_SHIFT;
+use firelane_frame::ring_state::{GROWN, SIZE_SHIFT};
 
 const LAYOUT: Layout = Layout { lanes: 1, blocks: 16, storage_bytes: 16 * PAGE };
 const ME: Holder = Holder::new(1, 1);
@@ -113,6 +113,29 @@ fn a_full_ring_takes_no_more_and_the_window_is_told_by_quarters() {
         told += usize::from(end.read(&mut [IoSliceMut::new(&mut bytes)], false).unwrap().1);
     }
     assert_eq!(told, 4);
+}
+
+/// Who waits for an edge looks again only where this number is another.
+#[test]
+fn a_ring_that_has_grown_is_progress() {
+    let world = World::new();
+    let (end, side) = (world.end(), &world.block().rings.one);
+    assert_eq!(write(&end, &[1; PAGE as usize]), Ok(PAGE as usize));
+    let full = end.progress();
+    assert!(!end.readiness().has(Readiness::WRITABLE));
+    let grown = ATTACHED | GROWN | u64::from((2 * PAGE).trailing_zeros()) << SIZE_SHIFT;
+    side.state.store(grown, Ordering::Release);
+    assert!(end.readiness().has(Readiness::WRITABLE));
+    assert_ne!(end.progress(), full);
+    // Entering and leaving is the program's own.
+    let before = end.progress();
+    side.state.store(grown.wrapping_add(EPOCH), Ordering::Release);
+    assert_eq!(end.progress(), before);
+    // A larger buffer (SO_SNDBUF) counts as well, once there is storage for it.
+    side.state.store(grown & !GROWN, Ordering::Release);
+    let cramped = end.progress();
+    world.block().capacity[0].store(2 * PAGE as u32, Ordering::Relaxed);
+    assert_ne!(end.progress(), cramped);
 }
 
 #[test]
