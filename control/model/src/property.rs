@@ -189,7 +189,7 @@ properties! {
     /// Selective acknowledgment.
     Sack = Tcp "sack", WILLING, W("active");
     /// A new socket's send buffer, in bytes.
-    TcpSendBuf = Tcp "send_buf", Number(4096, BUFFER_MAX), N(1 << 20);
+    TcpSendBuf = Tcp "send_buf", Number(4096, BUFFER_MAX), N(1 << 18);
     /// The smallest local port that is chosen.
     TcpSmallestPort = Tcp "smallest_anon_port", Number(1024, 65_535), N(32_768);
     /// The most finished connections that wait for one listener.

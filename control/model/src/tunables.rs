@@ -351,7 +351,7 @@ mod tests {
             ),
             (
                 "tcp = { max_buf = 131072 }",
-                "netstack.web.tunables.tcp.max_buf: \"131072\": at least 1048576, the send_buf",
+                "netstack.web.tunables.tcp.max_buf: \"131072\": at least 262144, the send_buf",
             ),
         ] {
             let faults =
