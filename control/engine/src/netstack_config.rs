@@ -106,8 +106,7 @@ impl Default for SocketDefaults {
         const DATAGRAMS: usize = 256 * 1024;
         const BACKLOG_MAX: usize = 4096;
         Self {
-            // `send_buf` and `recv_buf` of TCP.
-            stream: StreamConfig { send_capacity: 1 << 20, recv_capacity: 1 << 20 },
+            stream: StreamConfig::default(),
             datagrams_out: DATAGRAMS,
             datagrams_in: DATAGRAMS,
             unsent_limit: u32::MAX,

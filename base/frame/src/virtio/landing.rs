@@ -11,6 +11,8 @@ use crate::{Chain, Frame, Pools};
 
 /// The longest frame that a kernel hands over: 64 KiB of packet behind an Ethernet header with one tag.
 pub const FRAME_BYTES_MAX: usize = 65_535 + 18;
+/// After so many octets a chain ends: more would push the first of them out of the CPU's own cache before anybody reads them.
+const OCTETS_MAX: usize = 128 << 10;
 /// Frames up to this length are copied to a small buffer.
 const COPY_BYTES_MAX: usize = 1_600;
 
@@ -31,8 +33,8 @@ impl Landing {
         drops: &mut DropCounters,
         mut read: impl FnMut(&mut [u8; HEADER_BYTES], &mut [u8]) -> Option<usize>,
     ) -> usize {
-        let mut frames = 0;
-        for _ in 0..budget {
+        let (mut frames, mut octets) = (0, 0);
+        while frames < budget && octets < OCTETS_MAX {
             let Some(mut frame) = self.0.take().or_else(|| pools.take(FRAME_BYTES_MAX)) else { break };
             frame.truncate(0);
             let mut bytes = [0; HEADER_BYTES];
@@ -40,6 +42,7 @@ impl Landing {
                 self.0 = Some(frame);
                 break;
             };
+            octets += length;
             frame.truncate(length.saturating_sub(HEADER_BYTES));
             match header::read(&bytes, frame.as_slice()) {
                 Ok((checksum, segmentation)) => {

@@ -29,6 +29,10 @@ const SEGMENT_MAX: u64 = 65_535 - 60 - 60;
 /// How many frames one connection may make before the next dirty one has its turn.
 const FRAMES_PER_TURN: usize = 16;
 
+/// How much text it may have put into them by then: what leaves the lane next is still in the CPU's own cache, as is the buffer that it
+/// leaves and that the next frame takes.
+const TEXT_PER_TURN: usize = 128 << 10;
+
 /// How many connections send in one round, after which what they made goes to the devices. Enough to pay a
 /// doorbell, few enough that the far side is not kept waiting: with all in one piece, two lanes that answer each
 /// other would work in turn and never at the same time.
@@ -114,6 +118,7 @@ impl<D> Inside<'_, D> {
         self.has_route(id);
         let Some(steps) = self.conns.slab.get(id).map(|conn| conn.steps) else { return Pause::Waits };
         let list = lists.list(steps).outbound();
+        let mut text = 0;
         for _ in 0..FRAMES_PER_TURN {
             let mut outgoing = Outgoing { limits: UNLIMITED, is_limited: false, segment: None, pause: None };
             let is_watched = self.common.watch.is_on();
@@ -130,8 +135,9 @@ impl<D> Inside<'_, D> {
             if self.conns.slab.get_mut(id).is_some_and(|conn| conn.has_sent_all(self.common.now)) {
                 return Pause::Empty;
             }
-            if outgoing.is_limited {
-                // The next question to the limit comes after this frame has been charged.
+            text += outgoing.segment.map_or(0, |it| it.payload_len());
+            // The next question to the limit comes after this frame has been charged.
+            if outgoing.is_limited || text >= TEXT_PER_TURN {
                 return Pause::Again;
             }
         }
