@@ -322,7 +322,7 @@ impl Door {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    if error.kind() != io::ErrorKind::UnexpectedEof {
+                    if !is_its_end(error.kind()) {
                         let pid = self.guests.get(&key).map_or(0, |guest| guest.owner.pid);
                         tracing::warn!("program {pid}: {error}: its session ends");
                     }
@@ -516,4 +516,28 @@ fn admitted(peer: Peer, netstack: &str, rules: &Rules) -> Result<(), String> {
 fn command_of(pid: u32) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     text.trim_end().chars().filter(|it| !it.is_control()).take(COMMAND_MAX).collect()
+}
+
+/// Whether a program's control socket says so that the program has ended: with an answer that it has not read, or while it was
+/// being answered, it says more than that there is no more to come.
+const fn is_its_end(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn whoever_leaves_answers_unread_has_ended_and_done_nothing_wrong() {
+        use std::io::{Read, Write};
+        let (mut daemon, program) = UnixStream::pair().unwrap();
+        daemon.write_all(b"an answer").unwrap();
+        drop(program);
+        let (read, written) = (daemon.read(&mut [0; 9]).unwrap_err(), daemon.write(b"another").unwrap_err());
+        assert!(is_its_end(read.kind()) && is_its_end(written.kind()), "{read}, {written}");
+        assert!(!is_its_end(io::ErrorKind::InvalidData) && !is_its_end(io::ErrorKind::Other));
+    }
 }
