@@ -7,7 +7,7 @@
 //! true gets the socket's token and passes it on after its turn.
 //!
 //! - `shared.rs`: the words between the sides: interest, flags, error, kicks.
-//! - `stream.rs`: two byte rings, for a connection. `fused.rs`: one that two of them share. `listener.rs`: the accept queue that all lanes share.
+//! - `stream.rs`: two byte rings, for a connection. `unsent.rs`: one that is to hold little. `fused.rs`: one that two of them share. `listener.rs`: the accept queue that all lanes share.
 //! - `datagram.rs`: two queues, for UDP. `records.rs`: one of them, over a byte ring. `error.rs`: what an application may be told.
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod listener;
 mod records;
 mod shared;
 mod stream;
+mod unsent;
 mod urgent;
 
 pub use datagram::{

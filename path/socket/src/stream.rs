@@ -376,20 +376,6 @@ impl SendEnd {
         }
     }
 
-    /// Writes while less than the limit is unsent (TCP_NOTSENT_LOWAT). How much of what is unacknowledged was sent is
-    /// the lane's to say, which relieves a stream that seems full here.
-    #[cold]
-    fn write_within(&mut self, bytes: &[u8], limit: usize) -> Result<usize, WriteError> {
-        if self.shared().words().is_full() {
-            return Err(WriteError::WouldBlock);
-        }
-        let count = self.ring.write(&bytes[..bytes.len().min(limit)]);
-        if self.ring.unread() >= limit {
-            self.shared().words().fill();
-        }
-        if count == 0 && !bytes.is_empty() { Err(WriteError::WouldBlock) } else { Ok(count) }
-    }
-
     /// Copies as much of `bytes` as has room before the lane knows of the stream: a SYN may carry it (RFC 7413).
     pub fn preload(&mut self, bytes: &[u8]) -> usize {
         self.ring.write(bytes)
