@@ -4,12 +4,10 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
+use crate::support::{Program, World, is_over, until, wait_for_one};
 use firelane::TcpStream;
 use firelane_shm::AcceptQueue;
 use firelane_shm::control::{Answer, Place, Request, SocketId};
-use support::{Program, World, is_over, until, wait_for_one};
-
-mod support;
 
 /// A listener with its name, where connections wait, and its address.
 fn listen(program: &Program<'_>) -> (OwnedFd, SocketId, Place, std::net::SocketAddr) {

@@ -1,14 +1,12 @@
 //! Flows with lanes of their own: the connections and sockets of a service go there, those of others do not, and what there was
 //! before goes on where it is.
 
-mod echoed;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use echoed::{exchange, text};
+use crate::echoed::{exchange, text};
 use firelane::{
     ChangeError, Engine, EngineConfig, FlowMatch, Forwarding, NatConfig, NetstackConfig, Stack, StreamConfig,
     TcpListener, TcpStream, UdpSocket, VnicConfig, VnicUser, WireConfig, wire,

@@ -1,8 +1,6 @@
 //! Sockets of programs that are closed and kept: each end, whose connection it is, and the books that follow later.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -12,7 +10,7 @@ use firelane_shm::control::{Answer, Place, Request, SocketId};
 use firelane_shm::layout::request;
 use firelane_shm::{Mapping, Readiness};
 
-use support::*;
+use crate::support::*;
 
 #[test]
 fn a_socket_that_is_closed_and_kept_is_a_new_one() {

@@ -1,13 +1,11 @@
 //! Lanes that move between CPUs while their connections carry text: nothing is lost, and wrong CPUs change nothing. And how long they
 //! run at a time.
 
-mod echoed;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use echoed::exchange_eight;
+use crate::echoed::exchange_eight;
 use firelane::{ChangeError, Engine, Stack, TcpListener, WireConfig, wire};
 
 fn pair(lanes: usize) -> (Stack, Stack) {

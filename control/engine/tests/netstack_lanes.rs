@@ -1,12 +1,10 @@
 //! Netstacks with lanes of their own: whose connections go there and stay there, while others' are elsewhere.
 
-mod echoed;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use echoed::{exchange, exchange_eight, text};
+use crate::echoed::{exchange, exchange_eight, text};
 use firelane::{
     ChangeError, Engine, EngineConfig, NetstackConfig, SocketCursor, Stack, TcpListener, TcpStream,
     UdpSocket, VnicConfig, VnicUser,

@@ -1,8 +1,6 @@
 //! Connections that programs begin by words of blocks that they are offered: books that follow later, and every misuse.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
-mod support;
-
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +8,7 @@ use firelane::TcpListener;
 use firelane_shm::Readiness;
 use firelane_shm::control::{Answer, Request, SocketId};
 
-use support::*;
+use crate::support::*;
 
 /// Connects by a block that was offered, as a socket of this name.
 fn connect_by_offer(program: &Program<'_>, socket: SocketId, to: SocketAddr) -> u32 {

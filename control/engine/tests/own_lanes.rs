@@ -1,11 +1,9 @@
 //! Links with lanes of their own: their queues go from lane to lane while connections carry text, and nothing is lost.
 
-mod echoed;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use echoed::{exchange, host, text};
+use crate::echoed::{exchange, host, text};
 use firelane::{ChangeError, Engine, Queue, Rings, Stack, TcpListener, TcpStream, WireConfig, wire};
 use firelane_units::{DropReason, Mtu};
 

@@ -1,15 +1,13 @@
 //! Ports that a netstack keeps for privileged programs: who gets them, of which protocol, and from when on.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
-mod support;
-
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use firelane::{Limits, NetstackConfig, PrivilegedPorts, TcpListener};
 use firelane_shm::control::{Answer, Family, Kind, Request, SocketId};
 
-use support::*;
+use crate::support::*;
 
 /// Each is asked for once: a socket's port is free again only some time after its end.
 const KEPT: [u16; 8] = [2049, 2050, 2051, 2052, 2053, 2054, 2055, 2056];

@@ -2,8 +2,6 @@
 //! ways, every end, and every lie.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
-mod support;
-
 use std::io::{IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +15,7 @@ use firelane_shm::layout::status;
 use firelane_shm::{Mapping, Readiness, Spin, StreamEnd, WriteError, carry, doorbell};
 use proptest::prelude::*;
 
-use support::*;
+use crate::support::*;
 
 #[test]
 fn a_program_serves_and_its_bytes_go_both_ways_to_the_end() {

@@ -1,0 +1,29 @@
+//! The tests of the engine, each file of this folder a part: one program to build and to link in place of as many. Apart is
+//! `returning_lanes.rs`, which knows this process' lanes by the names of their threads.
+
+mod accept_queue;
+mod autoconf;
+mod capture;
+mod datagrams;
+mod echoed;
+mod flow_lanes;
+mod fusion;
+mod groups;
+mod kept_sockets;
+mod moving_lanes;
+mod nat;
+mod netstack_lanes;
+mod offers;
+mod own_lanes;
+mod poller;
+mod priorities;
+mod privileged_ports;
+mod probes;
+mod programs;
+mod seed;
+mod socket_filters;
+mod sockets;
+mod support;
+mod tokio;
+mod watch;
+mod wires;
