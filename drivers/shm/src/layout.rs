@@ -354,6 +354,10 @@ pub const SIGNALLED: u64 = 1 << 6;
 /// there is some.
 pub const REFUSED: u64 = 1 << 7;
 
+/// In the word `file` of a stream, from this bit on: how many writes found no room. Who waits for an edge is told of the next one
+/// that there is, though the stream be then as it was when he was told last. For the program's side alone.
+pub const REFUSALS: u64 = 1 << 32;
+
 /// In the word `file` of a datagram socket: what its program is told with each datagram, and what it cuts by. Set by the
 /// daemon when the program asks.
 pub mod file {

@@ -14,6 +14,7 @@ use firelane_frame::{RingSide, RingWords};
 use crate::joint::{Beside, Lie, Readable};
 use crate::layout::{Block, margin, request, status};
 use crate::owner::{Busy, Holder, Inside, bury};
+use crate::readiness::Readiness;
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::Mapping;
 use crate::wait::{Sleep, Spin, Woken};
@@ -64,30 +65,6 @@ pub enum ReadError {
     Busy(Busy),
     /// The peer of a joint has said what cannot be true. The caller kicks the lane, which resets the connection.
     Lie,
-}
-
-/// What poll(2) would say, in its bits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Readiness(pub u32);
-
-impl Readiness {
-    /// POLLIN: bytes, or the end of the stream.
-    pub const READABLE: u32 = 0x1;
-    /// POLLPRI: urgent text.
-    pub const URGENT: u32 = 0x2;
-    /// POLLOUT: room to write, or the end of connecting.
-    pub const WRITABLE: u32 = 0x4;
-    /// POLLERR: it failed.
-    pub const ERROR: u32 = 0x8;
-    /// POLLHUP: it is closed in both directions.
-    pub const HANGUP: u32 = 0x10;
-    /// POLLRDHUP: the peer sends no more.
-    pub const PEER_CLOSED: u32 = 0x2000;
-
-    /// Whether any bit of `events` is there.
-    pub const fn has(self, events: u32) -> bool {
-        self.0 & events != 0
-    }
 }
 
 /// A stream, as one thread of the program sees it.
@@ -418,7 +395,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     }
 
     /// Room to write, and what lies before it in the same ring.
-    fn room_and_unread(&self) -> (usize, usize) {
+    pub(crate) fn room_and_unread(&self) -> (usize, usize) {
         if let Some(there) = self.beside.as_ref().and_then(Beside::room) {
             return there;
         }
@@ -427,59 +404,12 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     }
 
     /// How much the ring that the lane reads may hold.
-    fn own_room(&self) -> usize {
+    pub(crate) fn own_room(&self) -> usize {
         let state = self.rings().one.state.load(Ordering::Acquire);
         if state & ATTACHED == 0 {
             return 0;
         }
         room_in(state, self.capacity(0))
-    }
-
-    /// What poll(2) says. Writable is [`is_roomy`], as in Linux, so that writes are not crumbs.
-    pub fn readiness(&self) -> Readiness {
-        self.readiness_of(Readiness::READABLE | Readiness::WRITABLE)
-    }
-
-    /// The same as far as `events` go, and what comes unasked. What is not asked for is left in the peer's cache.
-    #[inline]
-    fn readiness_of(&self, events: u32) -> Readiness {
-        let status = self.status();
-        let mut ready = 0;
-        let mut add = |when: bool, bits: u32| ready |= if when { bits } else { 0 };
-        // As in Linux, an error alone is nothing to read: a stream that stands may have one (IP_RECVERR).
-        add(status >> status::ERROR_SHIFT != 0 || status & status::FAULTS != 0, Readiness::ERROR);
-        add(status & status::CLOSED != 0, Readiness::HANGUP | Readiness::READABLE | Readiness::WRITABLE);
-        let ended = status & (status::PEER_CLOSED | status::CLOSED | status::READ_CLOSED) != 0;
-        add(ended, Readiness::PEER_CLOSED | Readiness::READABLE);
-        add(status & status::WRITE_CLOSED != 0, Readiness::WRITABLE);
-        add(status & status::WRITE_CLOSED != 0 && ended, Readiness::HANGUP);
-        add(events & Readiness::READABLE != 0 && self.available() > 0, Readiness::READABLE);
-        add(self.has_urgent(), Readiness::URGENT);
-        if events & Readiness::WRITABLE != 0 && status & status::CONNECTED != 0 {
-            let (room, unread) = self.room_and_unread();
-            add(is_roomy(room as u64, unread as u64) && self.unsent_room() > 0, Readiness::WRITABLE);
-        } else if status == 0 && self.is_deferred() {
-            // Its program is to write, for that begins the connection.
-            add(true, Readiness::WRITABLE);
-        }
-        Readiness(ready)
-    }
-
-    /// A number that is another whenever lane or peer have changed what [`StreamEnd::readiness`] looks at.
-    pub fn progress(&self) -> u64 {
-        let rings = self.rings();
-        let own = [
-            rings.two.tail.load(Ordering::Acquire),
-            rings.two.head.load(Ordering::Acquire),
-            self.own_room() as u64,
-            rings.margin[margin::MARK].load(Ordering::Acquire),
-            self.status(),
-            self.block.requests.load(Ordering::Acquire) & request::FULL,
-        ];
-        let beside = self.beside.as_ref().map_or([0; 4], Beside::progress);
-        // Fibonacci hashing, each word after the other.
-        let mix = |mixed: u64, word: &u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        own.iter().chain(&beside).fold(0, mix)
     }
 
     /// Whether the send ring waits for storage, or the joint for credit, that nobody has asked for. Who waits to write calls it before he sleeps,
@@ -554,11 +484,6 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     pub fn sleep(&self) -> &'a Sleep {
         self.beside.as_ref().map_or(&self.block.sleep, Beside::sleep)
     }
-}
-
-/// Whether a send ring is writable as poll(2) means it: a third of it is free.
-pub const fn is_roomy(room: u64, unacknowledged: u64) -> bool {
-    room > 0 && 2 * room >= unacknowledged
 }
 
 /// The state word of a ring while its writer is inside (R3).

@@ -76,19 +76,18 @@ impl Stream {
             return ready;
         }
         self.ask_for_room();
-        self.is_refused();
+        self.wants_a_signal();
         // There may have been some before it was asked for, of which nobody tells.
         self.end().readiness()
     }
 
     /// There is no room, and whoever is signalled about the stream wants to know when there is. Look once more.
     #[inline]
-    fn is_refused(&self) -> bool {
+    fn wants_a_signal(&self) {
         if self.has(SIGNALLED) {
             self.end().block().file.fetch_or(REFUSED, Ordering::SeqCst);
             fence(Ordering::SeqCst);
         }
-        self.has(SIGNALLED)
     }
 
     /// Tells the lane that there is work, and wakes it if it sleeps.
@@ -513,9 +512,12 @@ pub(crate) struct Waiting<'a> {
     limit: Option<Duration>,
     deadline: Option<Deadline>,
     is_over: bool,
-    /// It has said once that it found no room.
-    is_refused: bool,
+    /// How often it has said that it found no room.
+    refusals: u8,
 }
+
+/// How often a call that does not block may find no room, and then some after all, before it ends.
+const REFUSALS_MAX: u8 = 64;
 
 impl<'a> Waiting<'a> {
     /// Of a call with these flags, which reads or writes.
@@ -526,7 +528,7 @@ impl<'a> Waiting<'a> {
         }
         let blocks = flags & libc::MSG_DONTWAIT == 0 && !stream.is_nonblocking();
         let limit = if blocks { stream.limit(reads) } else { None };
-        Self { stream, events, blocks, limit, deadline: None, is_over: false, is_refused: false }
+        Self { stream, events, blocks, limit, deadline: None, is_over: false, refusals: 0 }
     }
 
     /// Whether it has ended, so that nothing more is waited for.
@@ -541,6 +543,16 @@ impl<'a> Waiting<'a> {
         result
     }
 
+    /// A write that does not block found no room; whether there is some after all. Who was refused and waits for an edge, or a
+    /// signal, is told of none that came before he said so.
+    fn finds_room(&mut self) -> bool {
+        let end = self.stream.end();
+        end.note_refusal();
+        self.stream.wants_a_signal();
+        self.refusals += 1;
+        self.refusals < REFUSALS_MAX && end.readiness().has(Readiness::WRITABLE)
+    }
+
     fn wait_after(&mut self, stop: Stop) -> Result<(), Errno> {
         match stop {
             Stop::Closed => return Err(Errno::PIPE),
@@ -553,17 +565,8 @@ impl<'a> Waiting<'a> {
         let writes = self.events & Readiness::WRITABLE != 0;
         let asked = writes && self.stream.ask_for_room();
         if !self.blocks {
-            // Who was refused and waits for an edge is told of none that came before he asked.
-            let end = self.stream.end();
-            let is_writable = || end.readiness().has(Readiness::WRITABLE);
-            let has_room = || writes && end.beside().is_some() && is_writable();
-            let comes_to_signal = writes && !self.is_refused && self.stream.is_refused() && is_writable();
-            self.is_refused |= writes;
-            return if comes_to_signal || has_room() || asked && self.stream.gets_room() {
-                Ok(())
-            } else {
-                Err(Errno::AGAIN)
-            };
+            let has_room = writes && self.finds_room() || asked && self.stream.gets_room();
+            return if has_room { Ok(()) } else { Err(Errno::AGAIN) };
         }
         if self.deadline.is_none() {
             self.deadline = Deadline::of(self.limit);

@@ -86,20 +86,22 @@ one.accept()[0].sendall(b'at last')";
     stage.wait_until_nothing_is_left();
 }
 
-/// The send buffer grows many times on the way to a client that is 20 ms away, and each time its program is to write on.
+/// The send buffer grows many times on the way to a client that is 20 ms away, and what the program wants to be unsent at most is sent
+/// again and again: each time it is to write on.
 #[test]
-fn who_waits_for_edges_hears_that_the_buffer_has_grown() {
-    for lanes in [1, 2] {
+fn who_waits_for_edges_hears_of_all_room_that_there_is() {
+    for (lanes, unsent) in [(1, "0"), (2, "0"), (1, "16384"), (2, "131072")] {
         let sandbox = Sandbox::new();
         let stage = Stage::across_a_wire(&sandbox, lanes, "{ delay = \"10ms\" }");
         let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", "send_buf=16384", "tcp"];
         stage.daemon().firelane(&words).expect_success();
         let script = script("edges.py");
-        let words = |what| ["/usr/bin/python3", &script, what, Stage::FIRELANE];
-        let server = stage.serve(On::Firelane, &words("serve"));
+        let words = ["/usr/bin/python3", &script, "serve", Stage::FIRELANE, unsent];
+        let server = stage.serve(On::Firelane, &words);
         wait_for_log(&server, "ready");
         for _ in 0..3 {
-            assert_eq!(stage.ask(On::Kernel, &words("fetch")), "whole\n", "{}", server.log());
+            let words = ["/usr/bin/python3", &script, "fetch", Stage::FIRELANE];
+            assert_eq!(stage.ask(On::Kernel, &words), "whole\n", "{unsent}: {}", server.log());
         }
         assert!(!server.log().contains("no edge"), "{}", server.log());
         drop(server);

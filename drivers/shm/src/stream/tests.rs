@@ -138,6 +138,23 @@ fn a_ring_that_has_grown_is_progress() {
     assert_ne!(end.progress(), cramped);
 }
 
+/// What the program does and the lane undoes leaves no trace but this.
+#[test]
+fn a_write_that_was_refused_is_progress() {
+    let world = World::new();
+    let (end, block) = (world.end(), world.block());
+    block.low_water[1].store(1000, Ordering::Relaxed);
+    let told = end.progress();
+    assert!(end.readiness().has(Readiness::WRITABLE));
+    assert_eq!(write(&end, &[1; 1000]), Ok(1000));
+    assert_eq!(write(&end, &[1; 1]), Err(WriteError::WouldBlock));
+    end.note_refusal();
+    // All of it was sent, and nothing is acknowledged as yet.
+    block.requests.fetch_and(!request::FULL, Ordering::Relaxed);
+    assert!(end.readiness().has(Readiness::WRITABLE));
+    assert_ne!(end.progress(), told);
+}
+
 #[test]
 fn who_wants_little_to_be_unsent_is_full_until_the_lane_says_otherwise() {
     let world = World::new();

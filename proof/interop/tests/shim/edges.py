@@ -1,6 +1,7 @@
 """Text to a far client by a program that waits for edges, from a send buffer that begins small and grows meanwhile.
 
-"serve": takes a connection after the other, sends each the text and closes. "fetch": reads it, and judges it."""
+"serve": takes a connection after the other, sends each the text, of which little may be unsent if that is said, and closes.
+"fetch": reads it, and judges it."""
 
 import hashlib
 import select
@@ -10,12 +11,13 @@ import sys
 TEXT = bytes(range(256)) * 251 * 64  # 4 MB, and no power of two.
 
 
-def serve(host):
+def serve(host, unsent):
     listener = socket.create_server((host, 7070))
     print("ready", flush=True)
     while True:
         connection, _ = listener.accept()
         connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, int(unsent))
         edges = select.epoll()
         edges.register(connection.fileno(), select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET)
         done = 0
@@ -42,4 +44,4 @@ def fetch(host):
     print("whole" if got.digest() == hashlib.sha256(TEXT).digest() else f"only {count} of {len(TEXT)}")
 
 
-{"serve": serve, "fetch": fetch}[sys.argv[1]](sys.argv[2])
+{"serve": serve, "fetch": fetch}[sys.argv[1]](*sys.argv[2:])
