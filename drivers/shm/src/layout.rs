@@ -231,7 +231,8 @@ pub struct Block {
     pub recv_owner: AtomicU64,
     /// The read cursor at which the lane was last told that room was made.
     pub told_at: AtomicU64,
-    /// For the program's side: flags of the open file (O_NONBLOCK). The daemon asks for [`TAKEN`] alone.
+    /// For the program's side: flags of the open file (O_NONBLOCK), and from [`REFUSALS`] on how many writes found no room. The daemon asks for
+    /// [`TAKEN`] alone.
     pub file: AtomicU64,
     /// For the program's side alone: how long a read waits, in nanoseconds; zero is for ever (SO_RCVTIMEO).
     pub recv_timeout: AtomicU64,

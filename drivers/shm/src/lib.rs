@@ -10,6 +10,7 @@
 //! - `joint.rs`: what two programs share whose connection is fused.
 //! - `doorbell.rs`: what wakes a waiter of many streams.
 //! - `stream.rs`: the program's end of a stream; `owner.rs`: who of many is inside. `wait.rs`: spinning and sleeping.
+//! - `readiness.rs`: what poll(2) says of a stream, and what edges are judged by.
 //! - `accept_queue.rs`: connections that wait at a listener. `early.rs`: text that goes with a SYN.
 //! - `urgent.rs`: urgent text. `fault.rs`: datagrams that did not arrive.
 //! - `control.rs`: the messages; `codec.rs`: their bytes; `carry.rs`: how they travel with descriptors.
