@@ -1,6 +1,6 @@
 //! The host behind the interface: two configurations, what runs, and the way from one to the other.
 //!
-//! `server.rs` calls it through the trait [`Api`]. One lock covers all of it, so changes are made one after the
+//! `server.rs` calls it through the trait [`Api`] (`host/answers.rs`). One lock covers all of it, so changes are made one after the
 //! other, each whole. The order of a change: write the persistent configuration beside its place (a full disk
 //! shows here), carry out the steps and replay each on the record of what is present, put the file in its
 //! place. A step that fails takes the steps before it back.
@@ -8,26 +8,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use firelane::{Engine, IpTables, SocketCursor};
-use firelane_api::{
-    AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, Change,
-    ChangeRequest, DestinationInfo, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats,
-    FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession,
-    NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
-    ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
-    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended,
-    informed_object, leased_object,
-};
+use firelane::SocketCursor;
+use firelane_api::{AddressState, Api, ApiError, Facts, Snapshot, Status, Store, Which};
 use firelane_model::{
-    Accounting, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice,
-    SocketFilter,
+    Accounting, Daemon, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice, SocketFilter,
 };
-use firelane_plan::{Action, Effect, Step, apply_to_model, plan};
+use firelane_plan::{Action, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
 use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
 
 use crate::addresses::Addresses;
-use crate::explain::{Known, Process};
 use crate::facts::{Running, Stored};
 use crate::history::{History, Totals};
 use crate::programs::Programs;
@@ -35,10 +25,9 @@ use crate::refusal::refused;
 use crate::resources::Returns;
 use crate::state::State;
 use crate::works::Works;
-use crate::{
-    calendar, capture, counted, doctor, filter, memory, nat, netns, nic, rebuild, resources, sockets, stats,
-    trace, ways,
-};
+use crate::{filter, nic, rebuild, resources, stats};
+
+mod answers;
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -182,31 +171,6 @@ impl Host {
         };
         view(Snapshot { model: store.model(which), persistent: &store.persistent, facts })
     }
-}
-
-impl Host {
-    /// What the lanes of the netstack `name` know, and what its links are called.
-    fn ways(&self, name: &str) -> Result<(IpTables, ways::Names), ApiError> {
-        let (engine, netstack, names) = self.place_of(name)?;
-        let tables = engine.ip_tables(netstack);
-        let failed = |error: firelane::ChangeError| ApiError::new(Status::Failed, "", "", error.to_string());
-        Ok((tables.map_err(failed)?, names))
-    }
-
-    /// Where the netstack `name` runs, and what its links are called.
-    fn place_of(&self, name: &str) -> Result<(Engine, NetstackId, ways::Names), ApiError> {
-        let inner = self.lock();
-        let works = &inner.works;
-        let netstack = works.netstacks.get(name).copied();
-        let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
-        let names = works.vnics.iter().map(|(name, it)| (it.id, (name.to_string(), it.mac))).collect();
-        Ok((works.engine.clone(), netstack, names))
-    }
-}
-
-/// Why nothing is recorded has been said at the start.
-fn no_history() -> ApiError {
-    ApiError::new(Status::Failed, "history", "", "is not kept: firelane status says why")
 }
 
 /// What programs are told.
@@ -482,12 +446,6 @@ impl Inner {
     }
 }
 
-/// Programs that spoilt their shared memory.
-fn note_of_lies(lies: u64) -> Option<String> {
-    let text = "connections of programs were reset: what the programs said of their rings could not be";
-    (lies > 0).then(|| format!("shm_lies: {lies} {text}"))
-}
-
 /// Reads what lanes report as soon as they do: a leased address waits for how its test ended.
 pub(crate) async fn follow(host: Arc<Host>) {
     let engine = host.lock().works.engine.clone();
@@ -511,332 +469,5 @@ pub(crate) async fn watch_cpus(host: Arc<Host>) {
         if tokio::task::spawn_blocking(move || host.lock().look_at_cpus()).await.is_err() {
             return;
         }
-    }
-}
-
-/// The steps as they are felt: one that stands for several, which end what it names, says so.
-fn shown(steps: &[Step], before: &Model) -> PlanReply {
-    let mut present = before.clone();
-    let shown = |step: &Step| {
-        let is_rebuilt = rebuild::instead_of(step, &present).is_some();
-        let effect = if is_rebuilt { Effect::Recreate } else { step.effect };
-        apply_to_model(&mut present, step);
-        PlanStep { effect: effect.word().to_owned(), step: step.to_string(), lines: step.lines() }
-    };
-    PlanReply { steps: steps.iter().map(shown).collect() }
-}
-
-impl Api for Host {
-    fn status(&self) -> Result<StatusInfo, ApiError> {
-        let mut inner = self.lock();
-        inner.note_addresses();
-        let model = &inner.store.active;
-        let snapshot = inner.works.engine.snapshot();
-        Ok(StatusInfo {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            instance: self.instance.clone(),
-            pid: std::process::id(),
-            uptime_seconds: self.started.elapsed().as_secs(),
-            lanes: u16::try_from(inner.works.engine.lanes()).unwrap_or(u16::MAX),
-            links: model.link_names().count(),
-            flows: model.flows.len(),
-            netstacks: model.netstacks.len(),
-            connections: snapshot.connections,
-            notes: inner
-                .works
-                .detours()
-                .into_iter()
-                .chain(note_of_lies(snapshot.counters.shm_lies))
-                .collect(),
-            problems: inner.problems(self.lanes_given, snapshot.lanes.len()),
-        })
-    }
-
-    fn model(&self, which: Which) -> Result<Model, ApiError> {
-        Ok(self.lock().store.model(which).clone())
-    }
-
-    fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
-        let inner = self.lock();
-        let mut next = inner.store.replaced(wanted, true)?;
-        next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
-        let present = &inner.store.active;
-        let steps = plan(&next.active, present);
-        steps.iter().try_for_each(|step| resources::check(&inner.works, step, present))?;
-        Ok(shown(&steps, present))
-    }
-
-    fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
-        let mut inner = self.lock();
-        let mut next = inner.store.replaced(wanted, temporary)?;
-        next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
-        let before = inner.store.active.clone();
-        inner.move_to(next).map(|steps| shown(&steps, &before))
-    }
-
-    fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
-        let mut inner = self.lock();
-        let now = calendar::seconds();
-        if matches!(request.change, Change::ChangePools(..)) {
-            // Lanes have forgotten them already, so that no step is needed.
-            forget_ended(&mut inner.store.active, now);
-            forget_ended(&mut inner.store.persistent, now);
-        }
-        if let Change::DeletePhys(name) = &request.change
-            && inner.works.has_device(name)
-        {
-            return Err(Status::LinkBusy.into());
-        }
-        let mut next = inner.store.changed(&request.clone().at(now))?;
-        next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
-        match &request.change {
-            Change::RenameLink(from, to) => inner.rename_link(next, from, to),
-            Change::SetLinkProps(..) => {
-                inner.spare_sockets(&next)?;
-                inner.move_to(next).map(drop)
-            }
-            _ => inner.move_to(next).map(drop),
-        }
-    }
-
-    fn tell_client(&self, name: &str, action: LeaseAction) -> Result<(), ApiError> {
-        let mut inner = self.lock();
-        match action {
-            LeaseAction::Refresh => inner.works.clients.refresh(&leased_object(&inner.store.active, name)?),
-            LeaseAction::Inform => {
-                let asker = informed_object(&inner.store.active, name)?;
-                inner.works.inform(&asker)
-            }
-            LeaseAction::Release => {
-                let name = leased_object(&inner.store.active, name)?;
-                let wait = inner.works.clients.release(&name)?;
-                drop(inner);
-                wait();
-                Ok(())
-            }
-        }
-    }
-
-    fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError> {
-        Ok(self.view(which, |it| it.links()))
-    }
-
-    fn vnics(&self, which: Which) -> Result<Vec<VnicInfo>, ApiError> {
-        Ok(self.view(which, |it| it.vnics()))
-    }
-
-    fn iptuns(&self, which: Which) -> Result<Vec<IptunInfo>, ApiError> {
-        Ok(self.view(which, |it| it.iptuns()))
-    }
-
-    fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError> {
-        Ok(self.view(which, |it| it.etherstubs()))
-    }
-
-    fn wires(&self, which: Which) -> Result<Vec<WireInfo>, ApiError> {
-        Ok(self.view(which, |it| it.wires()))
-    }
-
-    fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError> {
-        Ok(self.view(which, |it| it.flows()))
-    }
-
-    fn addrs(&self, which: Which) -> Result<Vec<AddrInfo>, ApiError> {
-        Ok(self.view(which, |it| it.addrs()))
-    }
-
-    fn ifs(&self, which: Which) -> Result<Vec<IfInfo>, ApiError> {
-        Ok(self.view(which, |it| it.ifs()))
-    }
-
-    fn netstacks(&self, which: Which) -> Result<Vec<NetstackInfo>, ApiError> {
-        Ok(self.view(which, |it| it.netstacks()))
-    }
-
-    fn link_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
-        self.view(which, |it| it.link_props(name))
-    }
-
-    fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
-        self.view(which, |it| it.flow_props(name))
-    }
-
-    fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
-        self.view(Which::Active, |it| it.netstack_props(name))
-    }
-
-    fn if_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
-        self.view(Which::Active, |it| it.if_props(name))
-    }
-
-    fn addr_props(&self, name: &str) -> Result<Vec<AddrProperty>, ApiError> {
-        self.view(Which::Active, |it| it.addr_props(name))
-    }
-
-    fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError> {
-        let fpm = self.lock().works.fpms.of(name);
-        let whence = |destination| fpm.as_ref()?.whence(destination);
-        self.ways(name).map(|(tables, names)| ways::routes(&tables, &names, whence))
-    }
-
-    fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
-        self.ways(name).map(|(tables, names)| ways::neighbours(&tables, &names))
-    }
-
-    fn destinations(&self, name: &str) -> Result<Vec<DestinationInfo>, ApiError> {
-        self.ways(name).map(|(tables, _)| ways::destinations(&tables))
-    }
-
-    fn memory(&self) -> Result<MemoryInfo, ApiError> {
-        let engine = self.lock().works.engine.clone();
-        Ok(memory::info(&engine.memory()))
-    }
-
-    fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError> {
-        let (engine, netstack, tunables) = {
-            let inner = self.lock();
-            let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
-            let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
-            let wanted = inner.store.active.netstacks.get(name).ok_or_else(absent)?;
-            (inner.works.engine.clone(), netstack, wanted.tunables.clone())
-        };
-        let counted = engine.netstack_counters(netstack).map_err(crate::refusal::refused)?;
-        Ok(counted::protocols(&counted, &tunables))
-    }
-
-    fn fpm(&self) -> Result<Vec<FpmInfo>, ApiError> {
-        Ok(self.lock().works.fpms.infos())
-    }
-
-    fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {
-        let (engine, netstack, names) = self.place_of(name)?;
-        let known = engine.memberships(netstack).map_err(crate::refusal::refused)?;
-        Ok(counted::groups(&known, &names))
-    }
-
-    fn filter(&self, name: &str) -> Result<FilterInfo, ApiError> {
-        // Under the lock, so that counts are those of the rules.
-        let inner = self.lock();
-        let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
-        let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
-        let rules = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.filter;
-        let counted = inner.works.engine.filter_counts(netstack).map_err(crate::refusal::refused)?;
-        Ok(filter::info(rules, &counted))
-    }
-
-    fn pools(&self, name: &str) -> Result<PoolsInfo, ApiError> {
-        let inner = self.lock();
-        let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
-        let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
-        let pools = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.pools;
-        filter::pools(&inner.works.engine, netstack, pools)
-    }
-
-    fn nat(&self, name: &str) -> Result<NatInfo, ApiError> {
-        // Under the lock, so that counts are those of the rules.
-        let inner = self.lock();
-        let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
-        let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
-        let said = inner.store.active.netstacks.get(name).ok_or_else(absent)?;
-        nat::info(&inner.works.engine, netstack, said)
-    }
-
-    fn nat_sessions(&self, name: &str) -> Result<Vec<NatSession>, ApiError> {
-        let inner = self.lock();
-        let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
-        let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
-        let rules = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.nat;
-        nat::sessions(&inner.works.engine, netstack, rules)
-    }
-
-    fn flush_nat(&self, name: &str) -> Result<u64, ApiError> {
-        let (engine, netstack, _) = self.place_of(name)?;
-        engine.flush_nat(netstack).map_err(crate::refusal::refused)
-    }
-
-    fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {
-        let (engine, netstacks) = {
-            let inner = self.lock();
-            (inner.works.engine.clone(), inner.works.netstacks.clone())
-        };
-        let programs = self.programs().as_ref().map(Programs::sockets).unwrap_or_default();
-        sockets::page(&engine, &netstacks, netstack, after, &programs)
-    }
-
-    fn program(&self, pid: u32) -> Result<ProgramReport, ApiError> {
-        let process = Process::look(pid)?;
-        let (netstack, sockets) = self
-            .programs()
-            .as_ref()
-            .map_or((None, Vec::new()), |programs| programs.explain(pid, &process.inodes()));
-        let inner = self.lock();
-        let (works, model) = (&inner.works, &inner.store.active);
-        let named = |id| works.netstacks.iter().find(|(_, it)| **it == id).map(|(name, _)| name);
-        let instance: Instance = self.instance.parse().unwrap_or_default();
-        let beside = model.vnics.iter().filter_map(|(name, vnic)| {
-            let namespace = vnic.tap()?.namespace.as_ref()?;
-            Some((name.clone(), netns::path_of(&instance.namespace(namespace))))
-        });
-        let netstack = netstack.and_then(named).cloned();
-        let vnics = works.vnics.iter().map(|(name, it)| (it.id, name.to_string()));
-        let links = works.links.iter().map(|(name, it)| (it.id, name.to_string())).chain(vnics).collect();
-        let known = Known { netstack, sockets, flows: &works.flows, links, beside: beside.collect() };
-        Ok(process.report(&known))
-    }
-
-    fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {
-        let inner = self.lock();
-        Ok(stats::links(&inner.works, &inner.store.active))
-    }
-
-    fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
-        let inner = self.lock();
-        Ok(stats::flows(&inner.works, &inner.store.active))
-    }
-
-    fn wire_stats(&self) -> Result<Vec<WireStats>, ApiError> {
-        Ok(self.lock().works.wire_stats())
-    }
-
-    fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {
-        self.history().as_ref().ok_or_else(no_history)?.usage(request)
-    }
-
-    fn usage_samples(&self, name: &str, request: &UsageRequest) -> Result<Vec<UsageSample>, ApiError> {
-        self.history().as_ref().ok_or_else(no_history)?.samples(name, request)
-    }
-
-    fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
-        let running = capture::Running::begin(&self.lock().works, wanted)?;
-        running.run(sink);
-        Ok(())
-    }
-
-    fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError> {
-        let running = trace::Running::begin(&self.lock().works, wanted)?;
-        Ok(running.finish())
-    }
-
-    fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError> {
-        let engine = self.lock().works.engine.clone();
-        trace::steps(&engine, Duration::from_secs(seconds.into()))
-    }
-
-    fn accounting(&self) -> Result<AccountingInfo, ApiError> {
-        let inner = self.lock();
-        let accounting = inner.store.active.daemon.accounting.clone();
-        Ok(AccountingInfo { accounting, fault: inner.accounting_fault.clone() })
-    }
-
-    fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {
-        Ok(stats::drops(&self.lock().works))
-    }
-
-    fn doctor(&self) -> Result<Vec<Finding>, ApiError> {
-        let inner = self.lock();
-        let lanes = inner.works.engine.snapshot().lanes.len();
-        let common = lanes.min(inner.works.engine.lanes());
-        let returned = inner.returns.told(inner.works.engine.lanes());
-        Ok(doctor::examine(&inner.works, common, &returned, &inner.problems(self.lanes_given, lanes)))
     }
 }
