@@ -34,7 +34,10 @@ impl Landing {
         mut read: impl FnMut(&mut [u8; HEADER_BYTES], &mut [u8]) -> Option<usize>,
     ) -> usize {
         let (mut frames, mut octets) = (0, 0);
-        while frames < budget && octets < OCTETS_MAX {
+        for _ in 0..budget {
+            if octets >= OCTETS_MAX {
+                break;
+            }
             let Some(mut frame) = self.0.take().or_else(|| pools.take(FRAME_BYTES_MAX)) else { break };
             frame.truncate(0);
             let mut bytes = [0; HEADER_BYTES];
@@ -100,6 +103,15 @@ mod tests {
         assert_eq!(out.iter().map(Frame::len).collect::<Vec<_>>(), [60, 1514, 60_000]);
         assert!(out.iter().all(|f| f.as_slice().iter().all(|&b| b == f.len() as u8)));
         assert_eq!((pools.small.free(), pools.large.free()), (6, 0), "one large frame out, one ready");
+    }
+
+    #[test]
+    fn a_chain_of_large_frames_ends_early() {
+        let mut pools = Pools::new(PoolsConfig { small_slots: 80, large_slots: 8 });
+        let (out, _) = receive(&mut Landing::default(), &mut pools, &[60_000; 5]);
+        assert_eq!(out.len(), 3, "the one that reaches the limit is its last");
+        let (out, _) = receive(&mut Landing::default(), &mut pools, &[60; 70]);
+        assert_eq!(out.len(), 64, "small ones are as many as were asked for");
     }
 
     #[test]
