@@ -17,6 +17,9 @@ use firelane_scripts::duel::{Exchange, Page, Transcript, differences, ours};
 const AT_ONCE: usize = 12;
 /// How often the kernel is asked again if it differs: its side runs in real time, on a machine that does other things.
 const TRIES: usize = 4;
+/// How often an exchange that is not as the page says is played again, when nothing else is: what Linux sends may depend on how late
+/// an answer comes.
+const AGAIN: usize = 3;
 /// Exit code of the kernel's side where no TAP may be opened.
 const NO_TAP: i32 = 3;
 
@@ -92,6 +95,24 @@ fn told(exchange: &Exchange, v4: &[String], v6: &[String]) -> String {
     format!("{about}{parts}").trim_end().to_owned()
 }
 
+/// Plays again, one after the other, what is not as the page says.
+fn play_again(all: &[(PathBuf, Exchange)], page: &Page, results: &mut BTreeMap<String, String>) {
+    let faults = page.faults(results);
+    for (file, exchange) in all {
+        let start = format!("{}: ", exchange.name);
+        if !faults.iter().any(|fault| fault.starts_with(&start)) {
+            continue;
+        }
+        let [v4, v6] =
+            Family::ALL.map(|family| found(file, exchange, family, false).expect("it was compared before"));
+        if v4.is_empty() && v6.is_empty() {
+            results.remove(&exchange.name);
+        } else {
+            results.insert(exchange.name.clone(), told(exchange, &v4, &v6));
+        }
+    }
+}
+
 #[test]
 fn every_difference_to_linux_is_explained() {
     let part = std::env::var("FIRELANE_SCRIPT").ok();
@@ -120,7 +141,7 @@ fn every_difference_to_linux_is_explained() {
         println!("not compared with Linux: {why}");
         return;
     }
-    let found = results.into_inner().unwrap();
+    let mut found = results.into_inner().unwrap();
     let page = Page::parse(&std::fs::read_to_string(page_path()).unwrap_or_default());
     if part.is_some() {
         found.values().for_each(|text| println!("{text}"));
@@ -128,6 +149,9 @@ fn every_difference_to_linux_is_explained() {
     }
     if std::env::var_os("FIRELANE_BLESS").is_some() {
         std::fs::write(page_path(), page.renewed(&found)).unwrap();
+    }
+    for _ in 0..AGAIN {
+        play_again(&all, &page, &mut found);
     }
     let faults = page.faults(&found);
     assert!(faults.is_empty(), "docs/linux-differences.md:\n{}", faults.join("\n\n"));
