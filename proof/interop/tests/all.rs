@@ -1,0 +1,26 @@
+//! The tests that mostly wait for a far end, each file a part: as one program they wait at the same time. Apart are those of
+//! unmodified programs and of lanes' CPUs, which keep both busy.
+
+mod accounting;
+mod addresses;
+mod capture;
+mod datagrams;
+mod demo;
+mod dhcp;
+mod dynamic;
+mod filter;
+mod forwarding;
+mod lab;
+mod memif;
+mod nat;
+mod neighbours;
+mod promiscuous;
+mod protection;
+mod rings;
+mod routing;
+mod snooping;
+mod socket_filters;
+mod tunnels;
+mod tunnels_judged;
+mod views;
+mod wires;
