@@ -39,6 +39,11 @@ impl Page {
         page
     }
 
+    /// What the page says of an exchange, if it is there.
+    pub fn says(&self, name: &str) -> Option<&String> {
+        self.entries.get(name).map(|entry| &entry.found)
+    }
+
     /// What is wrong with the page, given what was found for each exchange.
     pub fn faults(&self, found: &BTreeMap<String, String>) -> Vec<String> {
         let mut faults = Vec::new();
