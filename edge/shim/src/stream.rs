@@ -76,14 +76,14 @@ impl Stream {
             return ready;
         }
         self.ask_for_room();
-        self.wants_a_signal();
+        self.ask_for_a_signal();
         // There may have been some before it was asked for, of which nobody tells.
         self.end().readiness()
     }
 
     /// There is no room, and whoever is signalled about the stream wants to know when there is. Look once more.
     #[inline]
-    fn wants_a_signal(&self) {
+    fn ask_for_a_signal(&self) {
         if self.has(SIGNALLED) {
             self.end().block().file.fetch_or(REFUSED, Ordering::SeqCst);
             fence(Ordering::SeqCst);
@@ -548,8 +548,8 @@ impl<'a> Waiting<'a> {
     fn finds_room(&mut self) -> bool {
         let end = self.stream.end();
         end.note_refusal();
-        self.stream.wants_a_signal();
-        self.refusals += 1;
+        self.stream.ask_for_a_signal();
+        self.refusals = self.refusals.saturating_add(1);
         self.refusals < REFUSALS_MAX && end.readiness().has(Readiness::WRITABLE)
     }
 
