@@ -6,6 +6,7 @@ mod autoconf;
 mod capture;
 mod datagrams;
 mod echoed;
+mod ending;
 mod flow_lanes;
 mod fusion;
 mod groups;

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::echoed::{exchange, text};
+use crate::ending::Ending;
 use firelane::{
     ChangeError, Engine, EngineConfig, FlowMatch, Forwarding, NatConfig, NetstackConfig, Stack, StreamConfig,
     TcpListener, TcpStream, UdpSocket, VnicConfig, VnicUser, WireConfig, wire,
@@ -67,6 +68,7 @@ impl World {
         let (cpus, flow) = (usable(), self.service("7"));
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
+            let _ending = Ending(&ended);
             scope.spawn(|| {
                 let mut nth = 0;
                 while !ended.load(Ordering::Acquire) {
@@ -81,9 +83,7 @@ impl World {
                 exchange(self.connect(7), &text(seed));
             };
             let streams: Vec<_> = (0..16).map(|seed| scope.spawn(move || stream(seed))).collect();
-            let outcomes: Vec<_> = streams.into_iter().map(thread::ScopedJoinHandle::join).collect();
-            ended.store(true, Ordering::Release);
-            outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+            streams.into_iter().for_each(|stream| stream.join().unwrap());
         });
     }
 

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use firelane::{FusionTuning, NetstackConfig, Stack, TcpListener, TcpStream};
 
+use crate::ending::Ending;
+
 /// A stack with `lanes` lanes that nobody else is connected to, and a connection with itself.
 fn pair(lanes: usize) -> (Stack, TcpStream, TcpStream) {
     let stack = Stack::builder().lanes(lanes).build().unwrap();
@@ -78,6 +80,7 @@ fn flip_under_load(seed: u64, span: Duration) {
     let begin = Instant::now();
     let mut flips = 0;
     thread::scope(|scope| {
+        let ending = Ending(&stop);
         let mut ends = Vec::new();
         for (from, to, seed) in [(&client, &server, seed ^ 0x11), (&server, &client, seed ^ 0x22)] {
             let (from, to, stop) = (from.clone(), to.clone(), &stop);
@@ -89,7 +92,7 @@ fn flip_under_load(seed: u64, span: Duration) {
             flips += 1;
             thread::sleep(Duration::from_micros(500 + random.below(5000)));
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(ending);
         for (writer, reader) in ends {
             let (written, read) = (writer.join().unwrap(), reader.join().unwrap());
             assert!(written == read && read > 0, "seed {seed}: {read} of {written} bytes arrived");
@@ -144,10 +147,11 @@ fn a_fast_writer_waits_for_a_slow_reader() {
     let (stack, client, server) = pair(1);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        let ending = Ending(&stop);
         let writer = scope.spawn(|| write_all(client, 77, &stop));
         let reader = scope.spawn(|| read_all(server, 77));
         thread::sleep(Duration::from_millis(100));
-        stop.store(true, Ordering::Relaxed);
+        drop(ending);
         assert_eq!(writer.join().unwrap(), reader.join().unwrap());
     });
     drop(stack);

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::echoed::exchange_eight;
+use crate::ending::Ending;
 use firelane::{ChangeError, Engine, Stack, TcpListener, WireConfig, wire};
 
 fn pair(lanes: usize) -> (Stack, Stack) {
@@ -50,8 +51,9 @@ fn connections_go_on_while_their_lanes_move() {
             }
             moves
         });
+        let ending = Ending(&ended);
         exchange_eight(&client);
-        ended.store(true, Ordering::Release);
+        drop(ending);
         mover.join().unwrap()
     });
     assert!(moves >= 20);

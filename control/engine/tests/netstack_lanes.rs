@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::echoed::{exchange, exchange_eight, text};
+use crate::ending::Ending;
 use firelane::{
     ChangeError, Engine, EngineConfig, NetstackConfig, SocketCursor, Stack, TcpListener, TcpStream,
     UdpSocket, VnicConfig, VnicUser,
@@ -97,6 +98,7 @@ fn a_netstacks_lanes_move_with_all_its_connections() {
     serve(&stack);
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _ending = Ending(&ended);
         scope.spawn(|| {
             // One that fails would let this run for ever.
             for nth in (0..cpus.len()).cycle().take(100_000) {
@@ -115,7 +117,6 @@ fn a_netstacks_lanes_move_with_all_its_connections() {
             })
             .collect();
         streams.into_iter().for_each(|stream| stream.join().unwrap());
-        ended.store(true, Ordering::Release);
     });
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::echoed::{exchange, host, text};
+use crate::ending::Ending;
 use firelane::{ChangeError, Engine, Queue, Rings, Stack, TcpListener, TcpStream, WireConfig, wire};
 use firelane_units::{DropReason, Mtu};
 
@@ -35,6 +36,7 @@ fn while_text_is_echoed(server: &Stack, client: &Stack, change: impl Fn(usize) +
     });
     let (ended, moves) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
+        let _ending = Ending(&ended);
         scope.spawn(|| {
             // One that fails would let the others run for ever.
             let mut nth = 0;
@@ -53,7 +55,6 @@ fn while_text_is_echoed(server: &Stack, client: &Stack, change: impl Fn(usize) +
             })
             .collect();
         streams.into_iter().for_each(|stream| assert!(stream.join().unwrap() > 0));
-        ended.store(true, Ordering::Release);
     });
 }
 

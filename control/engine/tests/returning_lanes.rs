@@ -3,12 +3,14 @@
 //! Alone in its file, because it tells this process' lanes from other threads by their names.
 
 mod echoed;
+mod ending;
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use echoed::{exchange_eight, host};
+use ending::Ending;
 use firelane::{CpuNews, TcpListener, WireConfig, wire};
 use firelane_units::LaneId;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
@@ -75,8 +77,9 @@ fn connections_go_on_while_lanes_lose_their_cpu_and_come_back() {
             }
             rounds
         });
+        let ending = Ending(&ended);
         exchange_eight(&client);
-        ended.store(true, Ordering::Release);
+        drop(ending);
         mover.join().unwrap()
     });
     assert!(rounds >= 20);
