@@ -730,6 +730,8 @@ pub enum DatagramOption {
     TrafficClass(u8),
     /// IP_MTU_DISCOVER, IPV6_DONTFRAG: what is too large for the way is refused, here and by routers.
     DontFragment(bool),
+    /// IPV6_MTU (RFC 3542 §11.1, Linux's too): no packet over IPv6 is larger, whatever the way carries.
+    PacketMax(Option<Mtu>),
     /// UDP_GRO.
     ReceiveOffload(bool),
     /// SO_RCVBUF: the most bytes of records that wait to be received.

@@ -179,6 +179,39 @@ fn a_datagram_says_whether_it_may_be_fragmented() {
     }
 }
 
+/// IPV6_MTU: what is larger goes in pieces of so much, or not at all; IPv4 knows no such limit.
+#[test]
+fn a_socket_says_how_large_its_packets_over_ipv6_may_be() {
+    let most = Mtu::new(1280);
+    for (any, there, _) in FAMILIES {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let mut server = world.bind_large(2, 1, &format!("{any}:9"));
+        let mut client = world.bind_large(1, 2, &format!("{any}:0"));
+        let is_v6 = there.starts_with('[');
+        let mut before = 0;
+        for (limit, pieces) in [(None, 3), (most, if is_v6 { 4 } else { 3 }), (Mtu::new(9000), 3), (None, 3)]
+        {
+            world.set(1, 2, DatagramOption::PacketMax(limit));
+            world.send_msg(&mut client, 2, to(there), &[0; 4000]);
+            world.run();
+            assert_eq!(take(&mut server).expect("it has arrived").1.len(), 4000);
+            let ip = world.lanes[0].netstack_counters(NetstackId(1)).unwrap().ip;
+            let now = if is_v6 { ip.v6.pieces } else { ip.v4.pieces };
+            assert_eq!(now - before, pieces, "{there}: {limit:?}");
+            before = now;
+        }
+        world.set(1, 2, DatagramOption::PacketMax(most));
+        world.set(1, 2, DatagramOption::DontFragment(true));
+        for (len, arrives) in [(1232, true), (1233, !is_v6)] {
+            world.send_msg(&mut client, 2, to(there), &vec![0; len]);
+            world.run();
+            assert_eq!(take(&mut server).is_some(), arrives, "{there}: {len}");
+            let told = client.recv.recv(&mut []).err();
+            assert_eq!(told, (!arrives).then_some(SocketError::MessageTooLong));
+        }
+    }
+}
+
 /// What IP refuses was not sent: it is counted as what it is, and the program is told once.
 #[test]
 fn what_ip_drops_is_not_counted_as_sent() {

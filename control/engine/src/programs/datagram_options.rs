@@ -16,7 +16,8 @@ use super::alike::Alike;
 use super::inert::Inert;
 use super::memberships::{Member, Memberships, address_v4, interface_v4};
 use super::numbers::{
-    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, priority_of_tos, socket, udp,
+    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, priority_of_tos,
+    socket, udp,
 };
 
 /// `IP_PMTUDISC_DO`; from here on datagrams are not cut.
@@ -208,6 +209,7 @@ impl DatagramOptions {
                 Setting::Lane(DatagramOption::DontFragment((DISCOVER_DO..=3).contains(&value)))
             }
             (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => return Err(Errno::INVAL),
+            (ipv6::LEVEL, ipv6::MTU) => Setting::Lane(DatagramOption::PacketMax(packet_max(value)?)),
             (ipv6::LEVEL, ipv6::DONTFRAG) => {
                 self.discover = if on { DISCOVER_DO } else { DISCOVER_WANT };
                 Setting::Lane(DatagramOption::DontFragment(on))

@@ -3,7 +3,7 @@
 //! Used by `options.rs` and `datagram_options.rs`.
 
 use firelane_lane::Band;
-use firelane_units::BitRate;
+use firelane_units::{BitRate, Mtu};
 use rustix::io::Errno;
 
 /// The families of addresses (`linux/socket.h`).
@@ -166,6 +166,15 @@ pub(super) const fn priority_of_tos(tos: u8) -> i32 {
         8..=11 => 6,
         12..=15 => 4,
         _ => 0,
+    }
+}
+
+/// IPV6_MTU: zero takes the limit away, and no way carries less than 1280 (RFC 8200 §5).
+pub(super) fn packet_max(value: i32) -> Result<Option<Mtu>, Errno> {
+    match value {
+        0 => Ok(None),
+        ..1280 => Err(Errno::INVAL),
+        _ => Ok(Mtu::new(u16::try_from(value).unwrap_or(u16::MAX))),
     }
 }
 

@@ -19,7 +19,8 @@ use rustix::io::Errno;
 use super::alike::Alike;
 use super::inert::Inert;
 use super::numbers::{
-    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, priority_of_tos, socket, tcp,
+    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, priority_of_tos,
+    socket, tcp,
 };
 use super::stream::{Asked, Beginning};
 use crate::netstack_config::{NetstackConfig, SocketDefaults};
@@ -275,6 +276,8 @@ impl Options {
                 0..=5 => return Err(Errno::NOPROTOOPT),
                 _ => return Err(Errno::INVAL),
             },
+            // Segments are as large as TCP_MAXSEG says, and never cut.
+            (ipv6::LEVEL, ipv6::MTU) => drop(packet_max(value)?),
             (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
                 self.hears_errors[usize::from(level == ipv6::LEVEL)] = value != 0;
                 return Ok(Some(StreamOption::HearsErrors(self.hears_errors)));

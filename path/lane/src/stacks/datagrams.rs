@@ -11,7 +11,7 @@ use firelane_frame::{Envelope, Frame};
 use firelane_ip::{Delivered, Egress, Member};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
 use firelane_udp::{Binding, Datagram, UdpTable, free_port, receive};
-use firelane_units::{DropReason, LinkId, Port, SocketId};
+use firelane_units::{DropReason, LinkId, Mtu, Port, SocketId};
 
 use super::bands::Band;
 use super::inbound::Inside;
@@ -60,6 +60,8 @@ pub(super) struct DatagramOptions {
     pub(super) hops: Option<NonZeroU8>,
     pub(super) tos: u8,
     pub(super) dont_fragment: bool,
+    /// The most that a packet over IPv6 may be; `None` is as much as the way carries.
+    pub(super) packet_max: Option<Mtu>,
     /// Datagrams of one length that come together are handed over together (UDP_GRO).
     joins: bool,
     /// Its program is told of each error over IPv4, and over IPv6.
@@ -81,6 +83,7 @@ impl Default for DatagramOptions {
             hops: None,
             tos: 0,
             dont_fragment: false,
+            packet_max: None,
             joins: false,
             hears: [false; 2],
             band: Band::default(),
@@ -389,6 +392,7 @@ impl<D> Inside<'_, D> {
             DatagramOption::Hops(hops) => place.options.hops = hops,
             DatagramOption::TrafficClass(tos) => place.options.tos = tos,
             DatagramOption::DontFragment(on) => place.options.dont_fragment = on,
+            DatagramOption::PacketMax(most) => place.options.packet_max = most,
             DatagramOption::ReceiveOffload(on) => place.options.joins = on,
             DatagramOption::ReceiveQueue(bytes) => place.slot.recv.set_capacity(bytes),
             DatagramOption::Faults { v4, v6 } => place.options.hears = [v4, v6],

@@ -251,7 +251,10 @@ impl<D> Inside<'_, D> {
             Some(link) => ip.egress_over(self.common.now, link, src, dst),
             None => ip.egress_by(self.common.now, link, src, dst),
         };
-        let egress = egress.map_err(super::route_error)?;
+        let mut egress = egress.map_err(super::route_error)?;
+        if let Some(most) = place.options.packet_max.filter(|_| egress.dst.is_ipv6()) {
+            egress.mtu = egress.mtu.min(most);
+        }
         let local = SocketAddr::new(egress.src, port);
         let flow_label = match place.kind {
             DatagramKind::Udp => {

@@ -38,7 +38,8 @@ OPTIONS = {
     "MCAST_JOIN_GROUP": (IP, 42, bytes(8) + struct.pack("HH", 2, 0) + ADDRESS + bytes(116)),
     "IPV6_UNICAST_HOPS": (IPV6, 16, struct.pack("i", 9)), "IPV6_MULTICAST_IF": (IPV6, 17, struct.pack("i", 0)),
     "IPV6_MULTICAST_HOPS": (IPV6, 18, ON), "IPV6_MULTICAST_LOOP": (IPV6, 19, ON), "IPV6_JOIN_GROUP": (IPV6, 20, GROUP),
-    "IPV6_MTU_DISCOVER": (IPV6, 23, struct.pack("i", 2)), "IPV6_RECVERR": (IPV6, 25, ON), "IPV6_V6ONLY": (IPV6, 26, ON),
+    "IPV6_MTU_DISCOVER": (IPV6, 23, struct.pack("i", 2)), "IPV6_MTU": (IPV6, 24, struct.pack("i", 1280)),
+    "IPV6_RECVERR": (IPV6, 25, ON), "IPV6_V6ONLY": (IPV6, 26, ON),
     "IPV6_RECVPKTINFO": (IPV6, 49, ON), "IPV6_RECVHOPLIMIT": (IPV6, 51, ON), "IPV6_DONTFRAG": (IPV6, 62, ON),
     "IPV6_RECVTCLASS": (IPV6, 66, ON), "IPV6_TCLASS": (IPV6, 67, struct.pack("i", 16)), "IPV6_FREEBIND": (IPV6, 78, ON),
 }
