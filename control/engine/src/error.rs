@@ -217,6 +217,7 @@ pub(crate) fn io_error(error: SocketError) -> io::Error {
         SocketError::BroadcastDenied | SocketError::Prohibited => Errno::ACCESS,
         SocketError::ProtocolUnreachable => Errno::NOPROTOOPT,
         SocketError::BadParameter => Errno::PROTO,
+        SocketError::BrokenPipe => Errno::PIPE,
     };
     number.into()
 }

@@ -196,6 +196,14 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         (old >> status::ERROR_SHIFT) as i32
     }
 
+    /// An error that was taken and could not be told is there again, unless there is another.
+    pub fn put_back(&self, error: i32) {
+        let first =
+            |old| (old >> status::ERROR_SHIFT == 0).then_some(old | (error as u64) << status::ERROR_SHIFT);
+        let word = &self.rings().margin[margin::STATUS];
+        let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, first);
+    }
+
     /// Writes as much as there is room for. The caller kicks the lane.
     ///
     /// # Errors
@@ -283,19 +291,15 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// `Ok` if no more bytes come.
     fn why_empty(&self) -> Result<(), ReadError> {
         let status = self.status();
-        if self.available() > 0 {
+        if self.available() > 0 || status & status::PEER_CLOSED != 0 {
+            // What failed after the peer's end is told by the next write, as in Linux.
             return Ok(());
         }
-        if status >> status::ERROR_SHIFT != 0 {
-            match self.take_error() {
-                0 => {}
-                error => return Err(ReadError::Failed(error)),
-            }
+        match self.take_error() {
+            0 if status & status::CLOSED != 0 => Ok(()),
+            0 => Err(ReadError::WouldBlock),
+            error => Err(ReadError::Failed(error)),
         }
-        if status & (status::PEER_CLOSED | status::CLOSED) != 0 {
-            return Ok(());
-        }
-        Err(ReadError::WouldBlock)
     }
 
     /// What can be read of the lane's ring, and then of the joint.

@@ -39,11 +39,13 @@ pub enum SocketError {
     Prohibited,
     /// Somebody on the way did not understand a header.
     BadParameter,
+    /// The peer reset the connection after it had ended its own direction: what was written reaches nobody.
+    BrokenPipe,
 }
 
 impl SocketError {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Refused,
         Self::Reset,
         Self::TimedOut,
@@ -59,6 +61,7 @@ impl SocketError {
         Self::ProtocolUnreachable,
         Self::Prohibited,
         Self::BadParameter,
+        Self::BrokenPipe,
     ];
 
     /// The error's number in the error word; zero means none.
@@ -90,6 +93,7 @@ impl fmt::Display for SocketError {
             Self::ProtocolUnreachable => "the host does not have the protocol",
             Self::Prohibited => "somebody on the way forbids it",
             Self::BadParameter => "somebody on the way did not understand a header",
+            Self::BrokenPipe => "broken pipe",
         })
     }
 }

@@ -473,15 +473,15 @@ impl RecvEnd {
     fn why_empty(&self) -> Result<(), ReadError> {
         let words = self.shared().words();
         let flags = words.flags();
-        if self.available() == 0
-            && let Some(error) = words.take_error()
-        {
-            return Err(ReadError::Failed(error));
-        }
-        if flags.intersects(Flags::PEER_CLOSED | Flags::CLOSED) {
+        if self.available() > 0 || flags.contains(Flags::PEER_CLOSED) {
+            // What failed after the peer's end is told by the next write, as in Linux.
             return Ok(());
         }
-        Err(ReadError::WouldBlock)
+        match words.take_error() {
+            Some(error) => Err(ReadError::Failed(error)),
+            None if flags.contains(Flags::CLOSED) => Ok(()),
+            None => Err(ReadError::WouldBlock),
+        }
     }
 
     /// Bytes that can be read now.

@@ -121,7 +121,7 @@ impl Connection {
         Disposition::default()
     }
 
-    /// The peer, fused with this end, has reset the connection; or this end has, and nobody is to be told.
+    /// This end, which is fused, has given the connection up, and nobody is to be told.
     pub fn end_fused(&mut self, reason: CloseReason) -> Disposition {
         self.forget();
         Disposition::closed(reason)

@@ -42,11 +42,12 @@ impl Connection {
         Err(Disposition::drop(DropReason::OutOfWindow))
     }
 
-    /// The peer reset the connection. Both ends had finished in the closing states, so there it is only the end.
-    fn on_reset(&mut self) -> Disposition {
+    /// The peer reset the connection, by a segment or fused with this end. Both ends had finished in the closing states, so there it is only the end.
+    pub fn on_reset(&mut self) -> Disposition {
         let reason = match self.state {
             State::SynReceived if self.active => CloseReason::Refused,
             State::Closing | State::LastAck | State::TimeWait => CloseReason::Finished,
+            State::CloseWait => CloseReason::BrokenPipe,
             _ => CloseReason::Reset,
         };
         self.forget();

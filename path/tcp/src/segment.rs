@@ -152,6 +152,8 @@ pub enum CloseReason {
     Refused,
     /// The peer reset the connection (`ECONNRESET`).
     Reset,
+    /// The peer reset it after its FIN, so that what was written reaches nobody (`EPIPE`, as Linux says).
+    BrokenPipe,
     /// Nothing came back for too long (`ETIMEDOUT`).
     TimedOut,
     /// The network says that the peer cannot be reached (`EHOSTUNREACH`): at once while connecting, else when the wait for

@@ -30,6 +30,7 @@ impl From<SocketError> for Errno {
             SocketError::BroadcastDenied | SocketError::Prohibited => libc::EACCES,
             SocketError::ProtocolUnreachable => libc::ENOPROTOOPT,
             SocketError::BadParameter => libc::EPROTO,
+            SocketError::BrokenPipe => libc::EPIPE,
         })
     }
 }

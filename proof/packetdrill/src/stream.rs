@@ -80,12 +80,6 @@ impl Conn {
         self.end.shared().conn()
     }
 
-    /// A failure as Linux reports it: a reset that follows the peer's FIN breaks a pipe (`tcp_reset`).
-    fn errno(&self, error: SocketError) -> Errno {
-        let is_close_wait = self.flags().contains(Flags::PEER_CLOSED) && !self.is_write_shut;
-        if error == SocketError::Reset && is_close_wait { Errno(libc::EPIPE) } else { error.into() }
-    }
-
     fn is_up(&self) -> bool {
         self.flags().contains(Flags::CONNECTED)
     }
@@ -316,7 +310,7 @@ impl StreamSocket {
             }
             Err(ReadError::WouldBlock) if conn.is_read_shut => Ok(Some(Received::default())),
             Err(ReadError::WouldBlock) => Ok(None),
-            Err(ReadError::Failed(error)) => Err(conn.errno(error)),
+            Err(ReadError::Failed(error)) => Err(error.into()),
         }
     }
 
@@ -354,7 +348,7 @@ impl StreamSocket {
                 Ok(None)
             }
             Err(WriteError::Closed) => fail(libc::EPIPE),
-            Err(WriteError::Failed(error)) => Err(conn.errno(error)),
+            Err(WriteError::Failed(error)) => Err(error.into()),
         };
         if !holds && !self.stored.cork {
             self.set_option(world, StreamOption::Cork(false));
@@ -443,7 +437,7 @@ impl StreamSocket {
             State::Listening { .. } | State::Deferred { .. } => None,
             State::Connected(conn) => {
                 let error = conn.end.shared().words().take_error();
-                error.map(|error| conn.errno(error))
+                error.map(Errno::from)
             }
         }
     }

@@ -109,12 +109,15 @@ fn a_reset_is_told_as_linux_does() {
         assert_eq!(drill.write(fd, b"x"), Err(EPIPE));
     });
     both(|drill| {
-        // After the peer's FIN, the reset breaks a pipe.
+        // After the peer's FIN, the reset breaks a pipe; who reads has had his end.
         let (fd, iss) = drill.established(80);
         drill.peer((9, 80), TcpFlags::FIN | ACK, 1, Some(iss), b"");
         drill.segment();
         drill.peer((9, 80), TcpFlags::RST | ACK, 2, Some(iss), b"");
-        assert_eq!(drill.read(fd, 1), Err(EPIPE));
+        assert_eq!(drill.read(fd, 1), Ok(Vec::new()));
+        assert_eq!(drill.get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR), Ok(EPIPE));
+        assert_eq!(drill.read(fd, 1), Ok(Vec::new()));
+        assert_eq!(drill.write(fd, b"x"), Err(EPIPE));
     });
 }
 

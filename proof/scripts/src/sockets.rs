@@ -427,6 +427,7 @@ pub(crate) const fn word_of(error: SocketError) -> &'static str {
     match error {
         SocketError::Refused => "refused",
         SocketError::Reset => "reset",
+        SocketError::BrokenPipe => "closed",
         SocketError::TimedOut => "timedout",
         SocketError::HostUnreachable | SocketError::NetworkUnreachable => "unreachable",
         SocketError::Aborted => "aborted",

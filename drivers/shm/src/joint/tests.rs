@@ -183,7 +183,7 @@ fn what_was_written_before_the_end_can_be_read_after_it() {
     // The first program leaves text unread: TCP makes a reset of it.
     assert!(world.joint().close(0));
     let block = world.arenas[1].mapping().block(0).unwrap();
-    block.tell(status::PEER_CLOSED | status::CLOSED | 104 << status::ERROR_SHIFT);
+    block.tell(status::CLOSED | 104 << status::ERROR_SHIFT);
     assert_eq!(world.read(1, 99), b"last words");
     let mut byte = [0];
     let failed = world.end(1).read(&mut [IoSliceMut::new(&mut byte)], false);

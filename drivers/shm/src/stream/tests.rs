@@ -198,7 +198,7 @@ fn the_end_and_errors_come_after_the_bytes() {
     let world = World::new();
     let end = world.end();
     world.deliver(b"ab");
-    world.block().tell(status::PEER_CLOSED | status::CLOSED | 104 << status::ERROR_SHIFT);
+    world.block().tell(status::CLOSED | 104 << status::ERROR_SHIFT);
     world.block().tell(5 << status::ERROR_SHIFT);
     let ready = end.readiness();
     assert!(ready.has(Readiness::ERROR) && ready.has(Readiness::HANGUP) && ready.has(Readiness::READABLE));
@@ -206,6 +206,22 @@ fn the_end_and_errors_come_after_the_bytes() {
     assert_eq!(read(&end, 2), Err(ReadError::Failed(104)), "the first error stays");
     assert_eq!(read(&end, 2).unwrap(), b"");
     assert_eq!(write(&end, b"x"), Err(WriteError::Closed));
+}
+
+/// As in Linux: who reads finds the end that the peer has said, and who writes is told.
+#[test]
+fn an_error_after_the_peers_end_is_for_who_writes() {
+    let world = World::new();
+    let end = world.end();
+    world.deliver(b"ab");
+    world.block().tell(status::PEER_CLOSED | status::CLOSED | 32 << status::ERROR_SHIFT);
+    assert_eq!(read(&end, 9).unwrap(), b"ab");
+    assert_eq!(read(&end, 9).unwrap(), b"");
+    assert!(end.readiness().has(Readiness::ERROR));
+    assert_eq!(write(&end, b"x"), Err(WriteError::Failed(32)));
+    end.put_back(32);
+    end.put_back(104);
+    assert_eq!((end.take_error(), end.take_error()), (32, 0), "the first that is put back stays");
 }
 
 #[test]

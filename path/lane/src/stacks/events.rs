@@ -166,6 +166,7 @@ fn on_closed(conn: &mut Conn, reason: CloseReason) {
         CloseReason::Finished => None,
         CloseReason::Refused => Some(SocketError::Refused),
         CloseReason::Reset => Some(SocketError::Reset),
+        CloseReason::BrokenPipe => Some(SocketError::BrokenPipe),
         CloseReason::Unreachable => Some(SocketError::HostUnreachable),
         CloseReason::TimedOut => Some(SocketError::TimedOut),
         CloseReason::Aborted => Some(SocketError::Aborted),

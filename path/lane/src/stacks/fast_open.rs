@@ -145,7 +145,11 @@ impl<D> Inside<'_, D> {
         {
             self.tell_lanes(&Learned::FastOpen(news));
         } else if is_over && let Some(listener) = conn.listener() {
-            self.shard.fast_open_server.on_end(now, listener, closed == Some(CloseReason::Reset));
+            self.shard.fast_open_server.on_end(
+                now,
+                listener,
+                matches!(closed, Some(CloseReason::Reset | CloseReason::BrokenPipe)),
+            );
         }
     }
 

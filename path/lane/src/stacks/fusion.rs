@@ -183,7 +183,7 @@ impl Stacks {
         }
         while let Some(id) = self.conns.bereaved.pop() {
             let Some(conn) = self.conns.slab.get_mut(id) else { continue };
-            let (netstack, told) = (conn.netstack, conn.tcp().end_fused(CloseReason::Reset));
+            let (netstack, told) = (conn.netstack, conn.tcp().on_reset());
             if let Some(mut inside) = self.inside(common, netstack) {
                 inside.conclude(id, told);
             }
