@@ -38,6 +38,12 @@ pub(crate) fn answer<T: Failed>(result: Result<T, Errno>) -> T {
     })
 }
 
+/// The thread's `errno`, as the last call that failed left it.
+pub(crate) fn errno() -> Errno {
+    // SAFETY: the address is that of the calling thread's own variable.
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+}
+
 /// Sets the thread's `errno`.
 pub(crate) fn set_errno(value: c_int) {
     // SAFETY: the address is that of the calling thread's own variable.

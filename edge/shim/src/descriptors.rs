@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::socket::{Held, Kind};
 use crate::table::Word;
-use crate::{connecting, epoll, kept, lingering, process, session, signals, socket, sys, table};
+use crate::{connecting, epoll, kept, lingering, process, session, signals, socket, stdio, sys, table};
 
 /// Before `fd` is closed. A descriptor of this library's own is not there for the program.
 pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
@@ -107,6 +107,7 @@ pub(crate) fn copied(fd: c_int, copy: c_int) -> c_int {
         kept::forget(fd);
         table::put(copy, socket::shared(word));
         table::replace(word, socket::shared(word));
+        stdio::changed(copy);
     }
     copy
 }
@@ -137,6 +138,9 @@ pub(crate) fn copied_over(
         None => {}
     }
     let answer = copied(fd, answer);
+    if answer >= 0 {
+        stdio::changed(to);
+    }
     if let Some(lingering) = lingering.filter(|_| answer >= 0) {
         lingering.wait();
     }

@@ -9,6 +9,7 @@ pub(crate) mod names;
 pub(crate) mod readiness;
 pub(crate) mod sockets;
 pub(crate) mod spawning;
+pub(crate) mod stdio;
 pub(crate) mod syscall;
 pub(crate) mod transfer;
 
@@ -21,6 +22,7 @@ pub(crate) fn resolve() {
     readiness::resolve();
     sockets::resolve();
     spawning::resolve();
+    stdio::resolve();
     syscall::resolve();
     transfer::resolve();
 }

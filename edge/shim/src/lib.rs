@@ -79,6 +79,7 @@ extern "C" fn load() {
     hooks::resolve();
     if session::is_wanted() {
         passing::inherited();
+        (0..=2).for_each(stdio::changed);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use core::ffi::c_int;
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use firelane_shm::carry;
@@ -48,10 +49,14 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
 }
 
 /// What `accept` says of a dead daemon's listener from the second time on. Programs take it for an error of one
-/// connection and call again at once (`accept(2)` asks them to), so a call that blocks takes its time.
+/// connection and call again at once (`accept(2)` asks them to), so a call that blocks takes its time; of those that
+/// do not, every second one finds nothing, which is where a loop over all that waits ends (libuv's).
 fn ended(listener: &Held) -> Errno {
-    let blocks = !listener.is_nonblocking().unwrap_or(false);
-    if blocks && sys::ppoll(&mut [], Some(ENDED), None) == Err(Errno::INTR) {
+    static IS_NEXT_ONE_TOLD: AtomicBool = AtomicBool::new(true);
+    if listener.is_nonblocking().unwrap_or(false) {
+        return if IS_NEXT_ONE_TOLD.fetch_not(Ordering::Relaxed) { Errno::NETDOWN } else { Errno::AGAIN };
+    }
+    if sys::ppoll(&mut [], Some(ENDED), None) == Err(Errno::INTR) {
         return Errno::INTR;
     }
     Errno::NETDOWN

@@ -232,7 +232,10 @@ impl Stream {
                         return Ok(done);
                     }
                 }
-                Err(error) if done > 0 && !matches!(error, Stop::Wait) => return Ok(done),
+                Err(error) if done > 0 && !matches!(error, Stop::Wait) => {
+                    self.tells_later(error);
+                    return Ok(done);
+                }
                 Err(error) => {
                     if let Err(errno) = wait.after(error) {
                         return if done > 0 { Ok(done) } else { Err(errno) };
@@ -302,7 +305,10 @@ impl Stream {
                 Ok(count) => done += count,
                 Err(Stop::Closed) if done > 0 => return Ok(done),
                 Err(Stop::Closed) => break broken_pipe(flags),
-                Err(Stop::Failed(_)) if done > 0 => return Ok(done),
+                Err(stop @ Stop::Failed(_)) if done > 0 => {
+                    self.tells_later(stop);
+                    return Ok(done);
+                }
                 Err(stop) => {
                     self.tell(&mut told, done);
                     if let Err(errno) = wait.after(stop) {
@@ -391,6 +397,14 @@ impl Stream {
         Stop::Failed(Errno::CONNRESET)
     }
 
+    /// The call has moved something, and what ended it is the next one's to tell.
+    #[cold]
+    fn tells_later(&self, stop: Stop) {
+        if let Stop::Failed(errno) = stop {
+            self.end().put_back(errno.raw_os_error());
+        }
+    }
+
     pub(crate) fn stop_reading(&self, error: ReadError) -> Stop {
         match error {
             ReadError::WouldBlock => Stop::Wait,
@@ -404,6 +418,7 @@ impl Stream {
         match error {
             WriteError::WouldBlock => Stop::Wait,
             WriteError::Closed => Stop::Closed,
+            WriteError::Failed(libc::EPIPE) => Stop::Closed,
             WriteError::Failed(error) => Stop::Failed(Errno::from_raw_os_error(error)),
             WriteError::Busy(busy) => busy.into(),
             WriteError::Lie => self.give_up(),

@@ -83,6 +83,18 @@ impl Sandbox {
         &self.folder
     }
 
+    /// A program of C in that folder.
+    ///
+    /// # Panics
+    /// If there is no compiler, or it refuses the text.
+    pub fn compiled(&self, name: &str, text: &str, flags: &[&str]) -> PathBuf {
+        let (source, made) = (self.folder.join(format!("{name}.c")), self.folder.join(name));
+        std::fs::write(&source, text).expect("the sandbox's folder is writable");
+        let done = Command::new("cc").arg(&source).arg("-o").arg(&made).args(flags).status();
+        assert!(done.expect("a C compiler is installed").success());
+        made
+    }
+
     /// A command that will run inside.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("nsenter");

@@ -60,8 +60,7 @@ impl<'a> World<'a> {
     fn new(sandbox: &'a Sandbox) -> Self {
         let config = sandbox.folder().join("host.toml");
         fs::write(&config, HOST).expect("the sandbox's folder is writable");
-        let library =
-            compiled(sandbox, "libfirelane_preload.so", "int firelane_stands_for_it;", &["-shared"]);
+        let library = sandbox.compiled("libfirelane_preload.so", "int firelane_stands_for_it;", &["-shared"]);
         Self { daemon: Daemon::start(sandbox, &config), sandbox, library }
     }
 
@@ -106,14 +105,6 @@ impl<'a> World<'a> {
     }
 }
 
-fn compiled(sandbox: &Sandbox, name: &str, text: &str, flags: &[&str]) -> PathBuf {
-    let (source, made) = (sandbox.folder().join("source.c"), sandbox.folder().join(name));
-    fs::write(&source, text).expect("the sandbox's folder is writable");
-    let done = Command::new("cc").arg(&source).arg("-o").arg(&made).args(flags).status();
-    assert!(done.expect("a C compiler is installed").success());
-    made
-}
-
 fn text(path: &Path) -> &str {
     path.to_str().expect("the folder's name is plain")
 }
@@ -122,7 +113,7 @@ fn text(path: &Path) -> &str {
 fn a_dynamic_program_takes_the_commands_place_with_the_library_in_front() {
     let sandbox = Sandbox::new();
     let world = World::new(&sandbox);
-    let program = compiled(&sandbox, "program", PROGRAM, &[]);
+    let program = sandbox.compiled("program", PROGRAM, &[]);
     let done = world.run(&["-v", "web0", "--", text(&program)]);
     assert_eq!(done.code(), 7, "{}", done.stderr);
     let app = world.daemon.runtime().join("app.sock");
@@ -146,7 +137,7 @@ fn a_dynamic_program_takes_the_commands_place_with_the_library_in_front() {
 fn a_static_program_gets_a_namespace_with_the_same_limits_that_ends_with_it() {
     let sandbox = Sandbox::new();
     let world = World::new(&sandbox);
-    let program = compiled(&sandbox, "static", PROGRAM, &["-static"]);
+    let program = sandbox.compiled("static", PROGRAM, &["-static"]);
     let mut child = world
         .command(&world.library, &["-v", "web0", "--", text(&program), "wait"])
         .stdin(Stdio::null())
@@ -214,7 +205,7 @@ fn programs_that_outlive_the_first_keep_the_namespace_and_two_at_once_have_two()
 fn refusals_say_why_and_start_nothing() {
     let sandbox = Sandbox::new();
     let world = World::new(&sandbox);
-    let program = compiled(&sandbox, "static", PROGRAM, &["-static"]);
+    let program = sandbox.compiled("static", PROGRAM, &["-static"]);
     for (args, code, words) in [
         (
             &["--require", "--", text(&program)][..],

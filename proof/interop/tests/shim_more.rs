@@ -286,3 +286,57 @@ fn priorities_and_paces_are_the_kernels() {
 fn connections_are_accepted_as_the_kernels_however_one_waits_for_them() {
     as_the_kernels("accepting.py", 80);
 }
+
+/// Fused and by segments: which error it is, whose call tells it, and how often.
+#[test]
+fn ends_and_resets_are_told_as_the_kernels() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("resets.py"), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert!(kernels.lines().count() > 35, "{kernels}");
+    for fusion in ["on", "off"] {
+        let property = format!("_fusion={fusion}");
+        stage.daemon().firelane(&["ipadm", "set-prop", "-N", "web", "-p", &property, "tcp"]).expect_success();
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{property}");
+    }
+    stage.wait_until_nothing_is_left();
+}
+
+/// Standard input and output that are a connection, and what else libc reads and writes for a program, with functions and with
+/// macros that check the format.
+#[test]
+fn the_streams_of_c_go_over_sockets() {
+    for flags in [&["-O0"] as &[&str], &["-O2", "-D_FORTIFY_SOURCE=2"]] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, 2);
+        let program = sandbox.compiled("streams", include_str!("shim/streams.c"), flags);
+        let ask = |on, host| stage.ask(on, &[&program.to_string_lossy(), host]);
+        let kernels = ask(On::Kernel, Stage::KERNEL);
+        assert!(kernels.contains("== dprintf: 40139"), "{kernels}");
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+/// What a shell's builtin commands print.
+#[test]
+fn a_shell_speaks_over_a_connection() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let echo = "import socketserver
+class One(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile: self.wfile.write(b'heard ' + line)
+server = socketserver.TCPServer(('0.0.0.0', 7078), One)
+print('ready', flush=True)
+server.serve_forever()";
+    let server = stage.serve(On::Kernel, &["/usr/bin/python3", "-u", "-c", echo]);
+    wait_for_log(&server, "ready");
+    let text = format!(
+        "exec 3<>/dev/tcp/{}/7078; echo one >&3; printf '%s\n' two >&3; read a <&3; read b <&3; echo \"$a, $b\"",
+        Stage::KERNEL
+    );
+    assert_eq!(stage.ask(On::Firelane, &["/bin/bash", "-c", &text]), "heard one, heard two\n");
+    stage.wait_until_nothing_is_left();
+}

@@ -42,6 +42,7 @@ const PERMITTED: &[&str] = &[
     "edge/shim/src/hooks/readiness.rs",
     "edge/shim/src/hooks/sockets.rs",
     "edge/shim/src/hooks/spawning.rs",
+    "edge/shim/src/hooks/stdio.rs",
     "edge/shim/src/hooks/syscall.rs",
     "edge/shim/src/hooks/transfer.rs",
     "edge/shim/src/lib.rs",

@@ -1,13 +1,13 @@
 //! Descriptors as such: copies, flags, and their end.
 
-use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
-use libc::{FILE, ifconf};
+use libc::ifconf;
 use rustix::io::Errno;
 
 use crate::interfaces::IFREQ_BYTES;
 use crate::real::hooks;
-use crate::{buffers, descriptors, interfaces, ioctl, signals, socket, stdio};
+use crate::{buffers, descriptors, interfaces, ioctl, signals, socket};
 
 hooks! {
     fn close(fd: c_int) -> c_int = descriptors::closing(fd);
@@ -69,11 +69,6 @@ hooks! {
 
     /// Libc's asks the kernel past every hook.
     fn sockatmark(fd: c_int) -> c_int = socket::at(fd).map(|s| ioctl::is_at_mark(s).map(c_int::from));
-
-    /// A stream over one of our sockets reads and writes through the functions of this library.
-    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE =
-        // SAFETY: the caller's promise about the mode.
-        socket::at(fd).map(|_| unsafe { stdio::open(fd, mode) });
 
     /// Detaches from the terminal. Libc itself puts `/dev/null` in the place of the first three descriptors.
     fn daemon(keep_folder: c_int, keep_descriptors: c_int) -> c_int = {

@@ -84,3 +84,11 @@ for call in (lambda: a.recv(1), lambda: b.send(b"x"), lambda: listener.accept())
         raise AssertionError("it went on")
     except OSError as error:
         assert error.errno in gone, error
+# Who takes all that waits, until nothing does (libuv), comes to an end.
+told = []
+for _ in range(4):
+    try:
+        listener.accept()
+    except OSError as error:
+        told.append(error.errno)
+assert set(told) == {errno.ENETDOWN, errno.EAGAIN}, told
