@@ -120,6 +120,18 @@ const TRIES: u16 = 1 << 15;
 const ASKED_LEAST: u64 = 1460;
 
 impl Side {
+    /// How large its storage is.
+    fn size(&self) -> usize {
+        1 << self.shift.load(Ordering::Relaxed).min(SHIFT_MAX)
+    }
+
+    /// How much may be unread, by the writer's SO_SNDBUF and the reader's SO_RCVBUF.
+    fn set_limit(&self, send: u32, receive: u32) {
+        let most = u32::try_from(self.size()).unwrap_or(u32::MAX);
+        self.room.store(receive.min(most), Ordering::Relaxed);
+        self.limit.store(send.saturating_add(receive).min(most), Ordering::Relaxed);
+    }
+
     /// Bytes that it has written here.
     pub(crate) fn written(&self) -> u64 {
         self.whole(self.state.load(Ordering::Acquire))
@@ -202,11 +214,23 @@ impl Joint {
     pub fn make(&self, configs: [SideConfig; 2]) {
         for (side, config) in self.sides.iter().zip(configs) {
             side.storage.store(config.storage, Ordering::Relaxed);
-            side.limit.store(config.send.saturating_add(config.receive), Ordering::Relaxed);
-            side.room.store(config.receive, Ordering::Relaxed);
             side.shift.store(config.size.trailing_zeros() as u16, Ordering::Relaxed);
+            side.set_limit(config.send, config.receive);
             side.block.store(config.block, Ordering::Relaxed);
         }
+    }
+
+    /// The end `at` has another SO_SNDBUF, as far as the storage goes.
+    pub fn resize_sending(&self, at: usize, send: u32) {
+        let side = &self.sides[at];
+        side.set_limit(send, side.room.load(Ordering::Relaxed));
+    }
+
+    /// The end `at` has another SO_RCVBUF, as far as the storage goes.
+    pub fn resize_receiving(&self, at: usize, receive: u32) {
+        let side = &self.sides[1 - at];
+        let limit = side.limit.load(Ordering::Relaxed);
+        side.set_limit(limit.saturating_sub(side.room.load(Ordering::Relaxed)), receive);
     }
 
     /// At most so many writes may be unread in each direction; zero is any number.
@@ -283,9 +307,9 @@ impl Joint {
         self.unread(at).saturating_sub(self.sides[at].room.load(Ordering::Relaxed).into())
     }
 
-    /// How much of what the end `at` writes may be unread.
-    pub fn limit(&self, at: usize) -> u64 {
-        self.sides[at].limit.load(Ordering::Relaxed).into()
+    /// The most of what the end `at` writes that was ever let be unread.
+    pub fn most_unread(&self, at: usize) -> u64 {
+        self.sides[at].size() as u64
     }
 
     /// What the end `at` has written and read here, as it says.
@@ -449,8 +473,7 @@ impl<'a, M: Storage> Beside<'a, M> {
 
     /// The storage of what a side writes.
     fn ring(side: &Side) -> (u64, usize) {
-        let shift = side.shift.load(Ordering::Relaxed).min(SHIFT_MAX);
-        (side.storage.load(Ordering::Relaxed), 1 << shift)
+        (side.storage.load(Ordering::Relaxed), side.size())
     }
 
     /// Writes as much as there is room for; `None` if TCP has the direction. The caller has the stream's sending direction to

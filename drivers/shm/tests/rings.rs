@@ -100,20 +100,21 @@ proptest! {
 }
 
 proptest! {
-    /// The lane may let the program's send ring grow at any time: what was written is read, and there is more room.
+    /// The lane may let the program's send ring grow at any time, and the program may choose its size: what was written is read, and
+    /// there is as much room as was said last.
     #[test]
     fn a_send_ring_in_an_arena_grows_under_the_bytes(
-        steps in prop::collection::vec((0u8..3, 1usize..12_000), 1..100),
+        steps in prop::collection::vec((0u8..4, 1usize..12_000), 1..100),
     ) {
         let mut lane = Lane::new(4096, 4096);
         let memory = Mapping::attach(&lane.arena).unwrap().0;
         let program = StreamEnd::new(&memory, lane.block, Holder::new(1, 1)).unwrap();
         lane.send.attach_far();
-        let (mut limit, mut written) = (4096, 0u64);
+        let (mut limit, mut storage, mut written) = (4096usize, 4096, 0u64);
         for (step, len) in steps {
             match step {
                 0 => {
-                    let room = limit - lane.send.available();
+                    let room = limit.saturating_sub(lane.send.available());
                     prop_assert_eq!(program.room(), room);
                     let wrote = match program.write(&[IoSlice::new(&bytes_at(written, len))]) {
                         Err(WriteError::WouldBlock) => 0,
@@ -127,11 +128,18 @@ proptest! {
                     let count = lane.send.read(&mut bytes);
                     prop_assert_eq!(&bytes[..count], &bytes_at(cursor, count)[..]);
                 }
-                _ => {
+                2 => {
                     let wanted = len.next_power_of_two();
-                    let grows = limit < wanted;
+                    let grows = storage < wanted;
                     prop_assert_eq!(lane.send.grow(len), grows);
-                    limit = limit.max(wanted);
+                    if grows {
+                        (limit, storage) = (wanted, wanted);
+                    }
+                }
+                _ => {
+                    lane.arena.mapping().block(lane.block).unwrap().capacity[0].store(len as u32, Ordering::Relaxed);
+                    lane.send.resize(len);
+                    (limit, storage) = (len, storage.max(len.next_power_of_two()));
                 }
             }
             let seen = lane._held.far().unwrap().written_behind(&lane._held, lane.send.cursor());

@@ -668,6 +668,10 @@ pub struct StreamOptions {
 pub enum StreamOption {
     /// The program chose the size of a buffer (SO_SNDBUF, SO_RCVBUF): it grows no more by itself.
     Tuning(Tuning),
+    /// SO_SNDBUF: so much may be unacknowledged.
+    SendBuffer(usize),
+    /// SO_RCVBUF: so much may be unread. What was promised the peer is not taken back.
+    ReceiveBuffer(usize),
     /// TCP_NODELAY.
     Nodelay(bool),
     /// TCP_CORK.

@@ -442,7 +442,11 @@ impl Connection {
                 self.progress_at = now;
             }
             self.now_does(now, Doing::Sending);
-            self.pending.clear_override();
+            if self.pending.overrides() {
+                // The wait was for nothing: the peer's buffer is no larger by now, and half of it is worth a segment.
+                self.send.max_window = self.send.window;
+                self.pending.clear_override();
+            }
             self.timers.send = SendTimer::Off;
             if text.start < text.end {
                 self.put_ecn(&mut out);

@@ -287,6 +287,22 @@ fn connections_are_accepted_as_the_kernels_however_one_waits_for_them() {
     as_the_kernels("accepting.py", 80);
 }
 
+/// Fused and by segments.
+#[test]
+fn buffers_hold_as_much_as_was_said_last() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("buffers.py"), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert!(kernels.lines().count() == 7 && !kernels.contains("False"), "{kernels}");
+    for fusion in ["on", "off"] {
+        let property = format!("_fusion={fusion}");
+        stage.daemon().firelane(&["ipadm", "set-prop", "-N", "web", "-p", &property, "tcp"]).expect_success();
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{property}");
+    }
+    stage.wait_until_nothing_is_left();
+}
+
 /// Fused and by segments: which error it is, whose call tells it, and how often.
 #[test]
 fn ends_and_resets_are_told_as_the_kernels() {

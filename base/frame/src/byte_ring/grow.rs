@@ -26,6 +26,19 @@ impl RingReader {
         }
     }
 
+    /// Changes how much the writer, another process, may have unread: at once, unless an arena has no larger storage to spare or
+    /// the writer is inside, when it is so from the next storage on. Less than what is unread leaves no room until it is read.
+    #[cold]
+    pub fn resize(&mut self, capacity: usize) {
+        let Some(far) = self.far() else { return };
+        far.set_capacity(capacity);
+        self.grow(capacity);
+        // What has grown by itself counts as a whole; this is to be as large as was said.
+        for side in [&self.block.one, &self.block.other().words().one] {
+            side.state.fetch_and(!GROWN, Ordering::AcqRel);
+        }
+    }
+
     fn grow_own(&mut self, wanted: usize) -> bool {
         let word = &self.ring().writer.state;
         let state = word.load(Ordering::Acquire);

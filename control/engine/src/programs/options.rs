@@ -513,6 +513,11 @@ impl Options {
         }
     }
 
+    /// The size that was chosen of one buffer.
+    pub(super) fn buffer(&self, receives: bool) -> Option<usize> {
+        self.buffers[usize::from(receives)]
+    }
+
     /// Whether close(2) resets (`SO_LINGER` with zero seconds).
     pub(super) fn resets(&self) -> bool {
         self.linger == Some(0)

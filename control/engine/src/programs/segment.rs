@@ -309,6 +309,14 @@ impl Joined {
         }
     }
 
+    /// This end has another SO_SNDBUF, or with `receives` another SO_RCVBUF.
+    pub(super) fn resize(&self, receives: bool, bytes: u32) {
+        match receives {
+            true => self.joint().resize_receiving(self.at, bytes),
+            false => self.joint().resize_sending(self.at, bytes),
+        }
+    }
+
     /// At most so many writes may be unread each way; zero is any number.
     pub(super) fn limit_writes(&self, most: u32) {
         self.joint().limit_writes(most);
@@ -408,7 +416,7 @@ impl Joined {
         let joint = self.joint();
         let mut counted = self.bond.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let written = self.bond.written();
-        let [one, two] = counted.advance(now, written, [0, 1].map(|at| joint.limit(at)))?;
+        let [one, two] = counted.advance(now, written, [0, 1].map(|at| joint.most_unread(at)))?;
         Ok(if self.at == 0 { [one, two] } else { [two, one] })
     }
 

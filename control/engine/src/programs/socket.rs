@@ -430,12 +430,25 @@ impl Socket {
             _ => {}
         }
         if let (Role::Stream(stream, _), Some(option)) = (&self.role, told) {
-            stream.set_option(&self.stack.inner.fabric, option);
-            if (level, name) == (ip::LEVEL, ip::TOS) {
-                stream.set_option(&self.stack.inner.fabric, StreamOption::Band(self.options.band()));
-            }
+            self.tell_connection(stream, (level, name), option);
         }
         Ok(Answer::Done)
+    }
+
+    /// The connection does as the option says from now on, and as goes with it.
+    fn tell_connection(&self, stream: &Stream, name: (i32, i32), option: StreamOption) {
+        let fabric = &self.stack.inner.fabric;
+        stream.set_option(fabric, option);
+        match name {
+            (ip::LEVEL, ip::TOS) => stream.set_option(fabric, StreamOption::Band(self.options.band())),
+            (socket::LEVEL, socket::SNDBUF | socket::RCVBUF) => {
+                let receives = name.1 == socket::RCVBUF;
+                if let Some(bytes) = self.options.buffer(receives) {
+                    stream.resize(fabric, &self.arena, receives, bytes);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Which options of TCP it takes by now. As in Linux, that it is not allowed to connect fast comes before that it is too late.

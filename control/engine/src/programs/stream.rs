@@ -76,7 +76,7 @@ pub(crate) struct Stream {
     /// What it shares with its peer, once they could be fused.
     joined: OnceLock<Joined>,
     /// SO_SNDBUF and SO_RCVBUF.
-    capacities: [u32; 2],
+    capacities: [AtomicU32; 2],
     /// Options that the connection takes once it is there.
     later: Mutex<Vec<StreamOption>>,
 }
@@ -245,7 +245,7 @@ impl Stream {
             hold,
             offered: Mutex::default(),
             joined: OnceLock::new(),
-            capacities,
+            capacities: capacities.map(AtomicU32::new),
             state: AtomicU32::new(if beginning.resets { RESETS } else { 0 }),
             told: AtomicU64::new(0),
             told_room: Default::default(),
@@ -331,7 +331,24 @@ impl Stream {
 
     /// SO_SNDBUF and SO_RCVBUF.
     pub(super) fn capacities(&self) -> [u32; 2] {
-        self.capacities
+        self.capacities.each_ref().map(|capacity| capacity.load(Ordering::Relaxed))
+    }
+
+    /// Another SO_SNDBUF, or with `receives` another SO_RCVBUF.
+    pub(super) fn resize(&self, fabric: &Fabric, arena: &ProgramArena, receives: bool, bytes: usize) {
+        let (at, capacity) = (usize::from(receives), u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.capacities[at].store(capacity, Ordering::Relaxed);
+        if let Some(block) = arena.mapping().block(self.number()) {
+            block.capacity[at].store(capacity, Ordering::Relaxed);
+        }
+        if let Some(joined) = self.joined() {
+            joined.resize(receives, capacity);
+        }
+        self.set_option(
+            fabric,
+            if receives { StreamOption::ReceiveBuffer(bytes) } else { StreamOption::SendBuffer(bytes) },
+        );
+        self.call(arena);
     }
 
     /// What it shares with its peer, if they could be fused.

@@ -61,6 +61,12 @@ impl<D> Inside<'_, D> {
         let conn = self.conns.slab.get_mut(id)?;
         match option {
             StreamOption::Tuning(tuning) => conn.tcp().set_tuning(tuning),
+            StreamOption::SendBuffer(bytes) => {
+                conn.stream.send.resize(bytes);
+                let token = conn.stream.tell(Ready::WRITABLE);
+                self.common.outbox.tell(token, Ready::WRITABLE);
+            }
+            StreamOption::ReceiveBuffer(bytes) => _ = conn.stream.recv.set_capacity(bytes),
             StreamOption::Nodelay(on) => conn.tcp().set_nodelay(on),
             StreamOption::Cork(on) => conn.tcp().set_cork(on),
             StreamOption::QuickAck(on) => conn.tcp().set_quickack(on),
