@@ -33,6 +33,8 @@ const TEST: &[(&str, &str)] = &[
     ("node", "nodejs"),
     // A module is no program, but a file that lies beside them.
     ("../lib/python3/dist-packages/requests/__init__.py", "python3-requests"),
+    // Its own tests, run on a netstack.
+    ("../lib/python3.11/test/test_socket.py", "libpython3.11-testsuite"),
     // Judges tunnels.
     ("../lib/python3/dist-packages/scapy/__init__.py", "python3-scapy"),
     ("dpdk-testpmd", "dpdk-dev"),

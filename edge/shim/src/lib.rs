@@ -8,7 +8,8 @@
 //! - `table.rs`: which descriptors are ours. `socket.rs`: what a socket is by now and who answers for it.
 //! - `descriptors.rs`, `passing.rs`, `process.rs`: copies, `exec` and messages, `fork` and `vfork`. `elsewhere.rs`: what other
 //!   processes have made of a socket.
-//! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one. `arenas.rs`: mappings.
+//! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one; `environment.rs`: also for the
+//!   programs that are started. `arenas.rs`: mappings.
 //!   `pool.rs`: sockets that it has made ahead. `kept.rs`: those that the program has closed, and their descriptors.
 //! - `accept_queue.rs`: connections that wait at listeners.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
@@ -41,6 +42,7 @@ mod datagram;
 mod descriptors;
 mod echoes;
 mod elsewhere;
+mod environment;
 mod epoll;
 mod faults;
 mod fused;
@@ -78,6 +80,7 @@ mod wanted;
 extern "C" fn load() {
     hooks::resolve();
     if session::is_wanted() {
+        environment::keep();
         passing::inherited();
         (0..=2).for_each(stdio::changed);
     }

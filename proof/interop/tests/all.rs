@@ -16,6 +16,7 @@ mod nat;
 mod neighbours;
 mod promiscuous;
 mod protection;
+mod pythons;
 mod rings;
 mod routing;
 mod snooping;

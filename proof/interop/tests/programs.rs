@@ -117,6 +117,64 @@ fn nginx_serves_files_with_two_workers_and_is_reloaded() {
     });
 }
 
+/// nginx as it is without `daemon off`: nobody waits for it.
+struct Nginx<'a>(&'a Path);
+
+impl Nginx<'_> {
+    /// Its master, or by `.oldbin` the one before it.
+    fn master(&self, which: &str) -> Option<rustix::process::Pid> {
+        let text = std::fs::read_to_string(self.0.join(format!("pid{which}"))).ok()?;
+        rustix::process::Pid::from_raw(text.trim().parse().ok()?)
+    }
+
+    fn signal(&self, which: &str, signal: rustix::process::Signal) {
+        rustix::process::kill_process(self.master(which).expect("it runs"), signal).unwrap();
+    }
+}
+
+impl Drop for Nginx<'_> {
+    fn drop(&mut self) {
+        for master in ["", ".oldbin"].into_iter().filter_map(|which| self.master(which)) {
+            let _ = rustix::process::kill_process(master, rustix::process::Signal::TERM);
+        }
+    }
+}
+
+/// The new binary takes over the old one's listeners, with an environment that nginx has cleaned for it; nobody is refused.
+#[test]
+fn nginx_is_replaced_while_it_serves() {
+    on_lanes(|stage| {
+        let folder = stage.folder();
+        std::fs::write(folder.join("file"), "what it says").unwrap();
+        let config = nginx_config(folder).replace("daemon off; ", "");
+        let config = config.replace(&format!("listen {HOST}:8443 ssl; "), "");
+        let config = config.lines().filter(|line| !line.contains("ssl_certificate")).collect::<String>();
+        std::fs::write(folder.join("nginx.conf"), config).unwrap();
+        let file = folder.join("nginx.conf").to_string_lossy().into_owned();
+        let begun = stage.run(On::Firelane, &["/usr/sbin/nginx", "-c", &file]);
+        assert!(begun.status.success(), "{begun:?}");
+        let nginx = Nginx(folder);
+        let plain = format!("http://{HOST}:8080/file");
+        stage.ask(On::Kernel, &["curl", "-sSf", "--retry", "9", "--retry-connrefused", &plain]);
+        let wrk = stage.serve(On::Kernel, &["wrk", "-t1", "-c4", "-d3", "-H", "Connection: close", &plain]);
+        let old = nginx.master("");
+        nginx.signal("", rustix::process::Signal::USR2);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while nginx.master(".oldbin") != old || nginx.master("").is_none_or(|new| Some(new) == old) {
+            let log = || std::fs::read_to_string(folder.join("nginx.log"));
+            assert!(std::time::Instant::now() < deadline, "{:?}", log());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        nginx.signal(".oldbin", rustix::process::Signal::QUIT);
+        let told = wrk.expect_success();
+        assert!(told.contains("requests in") && !told.contains("Socket errors"), "{told}");
+        assert_eq!(stage.ask(On::Firelane, &["curl", "-sSf", &plain]), "what it says");
+        assert_ne!(nginx.master(""), old);
+        let log = std::fs::read_to_string(folder.join("nginx.log")).unwrap();
+        assert!(!log.contains("[alert]") && !log.contains("[crit]"), "{log}");
+    });
+}
+
 #[test]
 fn pythons_libraries_talk_to_themselves() {
     on_lanes(|stage| assert_eq!(stage.ask(On::Firelane, &[PYTHON, &script("python.py"), HOST]), "good\n"));

@@ -356,3 +356,15 @@ server.serve_forever()";
     assert_eq!(stage.ask(On::Firelane, &["/bin/bash", "-c", &text]), "heard one, heard two\n");
     stage.wait_until_nothing_is_left();
 }
+
+/// What a server starts is on its netstack though it cleans its environment; what is to leave it does.
+#[test]
+fn a_cleaned_environment_keeps_the_netstack_and_a_chosen_one_is_kept() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let told = stage.ask(On::Firelane, &["/usr/bin/python3", &script("cleaned.py"), Stage::FIRELANE]);
+    let ways = ["execve", "fexecve", "posix_spawn", "subprocess", "env"];
+    let wanted: String = ways.iter().map(|way| format!("{way} 0 0 0 1 [0, 0, 0, 1]\n")).collect();
+    assert_eq!(told, wanted + "0 execv [0]\n");
+    stage.wait_until_nothing_is_left();
+}

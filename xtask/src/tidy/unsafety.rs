@@ -35,6 +35,7 @@ const PERMITTED: &[&str] = &[
     "edge/shim/src/address.rs",
     "edge/shim/src/answer.rs",
     "edge/shim/src/buffers.rs",
+    "edge/shim/src/environment.rs",
     "edge/shim/src/hooks/control.rs",
     "edge/shim/src/hooks/descriptors.rs",
     "edge/shim/src/hooks/messages.rs",

@@ -10,10 +10,14 @@ use core::ffi::{c_char, c_int, c_long, c_void};
 
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
+use crate::environment::{self, Strings};
 use crate::kept::Passing;
 use crate::real::hooks;
 
-type Strings = *const *mut c_char;
+unsafe extern "C" {
+    static mut environ: Strings;
+}
+
 type Actions = *const posix_spawn_file_actions_t;
 type Attributes = *const posix_spawnattr_t;
 
@@ -23,7 +27,11 @@ hooks! {
     ) -> c_int = {
         let _passing = Passing::begin();
         // SAFETY: the caller's arguments.
-        Some(Ok(unsafe { next::posix_spawn(pid, path, actions, attributes, words, environment) }))
+        Some(Ok(unsafe {
+            environment::with(environment, |own| {
+                next::posix_spawn(pid, path, actions, attributes, words, own.unwrap_or(environment))
+            })
+        }))
     };
 
     fn posix_spawnp(
@@ -31,8 +39,38 @@ hooks! {
     ) -> c_int = {
         let _passing = Passing::begin();
         // SAFETY: the caller's arguments.
-        Some(Ok(unsafe { next::posix_spawnp(pid, file, actions, attributes, words, environment) }))
+        Some(Ok(unsafe {
+            environment::with(environment, |own| {
+                next::posix_spawnp(pid, file, actions, attributes, words, own.unwrap_or(environment))
+            })
+        }))
     };
+
+    fn execve(path: *const c_char, words: Strings, environment: Strings) -> c_int =
+        // SAFETY: the caller's arguments.
+        Some(Ok(unsafe {
+            environment::with(environment, |own| next::execve(path, words, own.unwrap_or(environment)))
+        }));
+
+    fn execvpe(file: *const c_char, words: Strings, environment: Strings) -> c_int =
+        // SAFETY: the caller's arguments.
+        Some(Ok(unsafe {
+            environment::with(environment, |own| next::execvpe(file, words, own.unwrap_or(environment)))
+        }));
+
+    fn fexecve(fd: c_int, words: Strings, environment: Strings) -> c_int =
+        // SAFETY: the caller's arguments.
+        Some(Ok(unsafe {
+            environment::with(environment, |own| next::fexecve(fd, words, own.unwrap_or(environment)))
+        }));
+
+    fn execv(path: *const c_char, words: Strings) -> c_int =
+        // SAFETY: the caller's arguments, and this process' environment.
+        unsafe { environment::with(environ, |own| own.map(|own| Ok(next::execve(path, words, own)))) };
+
+    fn execvp(file: *const c_char, words: Strings) -> c_int =
+        // SAFETY: the caller's arguments, and this process' environment.
+        unsafe { environment::with(environ, |own| own.map(|own| Ok(next::execvpe(file, words, own)))) };
 
     fn system(command: *const c_char) -> c_int = {
         let _passing = Passing::begin();
