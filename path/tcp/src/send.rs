@@ -23,6 +23,8 @@ use crate::timers::SendTimer;
 
 /// No FIN: a cursor that no stream reaches.
 pub(crate) const NOWHERE: u64 = u64::MAX;
+/// No largest window of a peer is taken for less: half of it is a segment that a buffer of Linux' least size admits.
+const WINDOW_MIN: u32 = 2048;
 
 /// What the way down can carry in one piece.
 #[derive(Clone, Copy, Debug)]
@@ -443,8 +445,9 @@ impl Connection {
             }
             self.now_does(now, Doing::Sending);
             if self.pending.overrides() {
-                // The wait was for nothing: the peer's buffer is no larger by now, and half of it is worth a segment.
-                self.send.max_window = self.send.window;
+                // The wait was for nothing: the peer's buffer is no larger by now, and half of it is worth a segment, unless it
+                // is smaller than any buffer that is not an attack.
+                self.send.max_window = self.send.max_window.min(self.send.window.max(WINDOW_MIN));
                 self.pending.clear_override();
             }
             self.timers.send = SendTimer::Off;
