@@ -107,8 +107,8 @@ pub(crate) fn copied(fd: c_int, copy: c_int) -> c_int {
         kept::forget(fd);
         table::put(copy, socket::shared(word));
         table::replace(word, socket::shared(word));
-        stdio::changed(copy);
     }
+    stdio::changed(copy);
     copy
 }
 
@@ -138,9 +138,6 @@ pub(crate) fn copied_over(
         None => {}
     }
     let answer = copied(fd, answer);
-    if answer >= 0 {
-        stdio::changed(to);
-    }
     if let Some(lingering) = lingering.filter(|_| answer >= 0) {
         lingering.wait();
     }

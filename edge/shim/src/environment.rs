@@ -6,16 +6,17 @@
 
 use core::ffi::{CStr, c_char};
 use core::ptr;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
+
+use crate::wanted::{FILTER, NAMES, SOCKET};
 
 /// A list of strings that ends with null (`environ(7)`).
 pub(crate) type Strings = *const *mut c_char;
 
 /// The loader's variable, and this library's (`wanted.rs`).
-const OWN: [&str; 5] =
-    ["LD_PRELOAD", "FIRELANE_APP_SOCKET", "FIRELANE_VNIC", "FIRELANE_NETSTACK", "FIRELANE_FILTER"];
+const OWN: [&CStr; 5] = [c"LD_PRELOAD", SOCKET, NAMES[0], NAMES[1], FILTER];
 
 /// The most variables of an environment that was cleaned. It is written on the stack: a child of `vfork` has nothing else.
 const MOST: usize = 500;
@@ -26,9 +27,8 @@ static KEPT: OnceLock<Vec<CString>> = OnceLock::new();
 /// Keeps what the program was started with.
 pub(crate) fn keep() {
     let kept = OWN.iter().filter_map(|name| {
-        let mut text = [name.as_bytes(), b"="].concat();
-        text.extend_from_slice(std::env::var_os(name)?.as_bytes());
-        CString::new(text).ok()
+        let value = std::env::var_os(OsStr::from_bytes(name.to_bytes()))?;
+        CString::new([name.to_bytes(), b"=", value.as_bytes()].concat()).ok()
     });
     let _ = KEPT.set(kept.collect());
 }
@@ -36,7 +36,7 @@ pub(crate) fn keep() {
 /// Whether a variable is one of those.
 fn is_own(variable: &CStr) -> bool {
     OWN.iter().any(|name| {
-        variable.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+        variable.to_bytes().strip_prefix(name.to_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
     })
 }
 

@@ -11,7 +11,7 @@ use libc::{FILE, off64_t, size_t, ssize_t};
 use rustix::io::Errno;
 
 use crate::hooks::{descriptors, transfer};
-use crate::{answer, socket};
+use crate::{answer, process, socket};
 
 #[repr(C)]
 struct Functions {
@@ -90,10 +90,19 @@ pub(crate) unsafe fn open(fd: c_int, mode: *const c_char) -> Result<*mut FILE, E
     Ok(file)
 }
 
+/// The place of one of the first three descriptors.
+fn before(fd: c_int) -> Option<&'static AtomicPtr<FILE>> {
+    BEFORE.get(usize::try_from(fd).ok()?)
+}
+
 /// What a descriptor is has changed: if it is one of the first three, the program's stream of it goes by this library while it
 /// is a socket of ours, and by libc again after.
 pub(crate) fn changed(fd: c_int) {
-    let Some(before) = usize::try_from(fd).ok().and_then(|at| BEFORE.get(at)) else { return };
+    let Some(before) = before(fd) else { return };
+    if process::is_borrowed() {
+        // The streams are the parent's.
+        return;
+    }
     let known = before.load(Ordering::Relaxed);
     match (socket::at(fd).is_some(), known.is_null()) {
         (true, true) => {
@@ -133,7 +142,7 @@ fn replace(fd: c_int, next: *mut FILE) -> *mut FILE {
 
 /// `stream` is libc's own again, by `freopen`: there is none to give back.
 pub(crate) fn reopened(fd: c_int, stream: *mut FILE) {
-    let Some(before) = usize::try_from(fd).ok().and_then(|at| BEFORE.get(at)) else { return };
+    let Some(before) = before(fd) else { return };
     // SAFETY: libc's own variable.
     if unsafe { *standard(fd) } == stream {
         before.store(ptr::null_mut(), Ordering::Relaxed);

@@ -13,12 +13,12 @@ use firelane_shm::control::FILTER_MAX;
 use crate::sys;
 
 /// Where the daemon takes programs. Without it everything passes through.
-const SOCKET: &CStr = c"FIRELANE_APP_SOCKET";
+pub(crate) const SOCKET: &CStr = c"FIRELANE_APP_SOCKET";
 /// Who the program is on the network. The VNIC says it more exactly.
-const NAMES: [&CStr; 2] = [c"FIRELANE_VNIC", c"FIRELANE_NETSTACK"];
+pub(crate) const NAMES: [&CStr; 2] = [c"FIRELANE_VNIC", c"FIRELANE_NETSTACK"];
 
 /// The rules that its sockets begin with.
-const FILTER: &CStr = c"FIRELANE_FILTER";
+pub(crate) const FILTER: &CStr = c"FIRELANE_FILTER";
 
 /// As long as the path of a socket may be, and longer than a name.
 const TEXT_MAX: usize = 108;

@@ -122,9 +122,9 @@ impl Connection {
     }
 
     /// This end, which is fused, has given the connection up, and nobody is to be told.
-    pub fn end_fused(&mut self, reason: CloseReason) -> Disposition {
+    pub fn end_fused(&mut self) -> Disposition {
         self.forget();
-        Disposition::closed(reason)
+        Disposition::closed(CloseReason::Aborted)
     }
 
     /// Something is written to a ring that had no storage: it is looked after again.

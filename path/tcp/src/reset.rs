@@ -42,7 +42,8 @@ impl Connection {
         Err(Disposition::drop(DropReason::OutOfWindow))
     }
 
-    /// The peer reset the connection, by a segment or fused with this end. Both ends had finished in the closing states, so there it is only the end.
+    /// The peer reset the connection, by a segment or fused with this end. Both ends had finished in the closing states, so
+    /// there it is only the end.
     pub fn on_reset(&mut self) -> Disposition {
         let reason = match self.state {
             State::SynReceived if self.active => CloseReason::Refused,

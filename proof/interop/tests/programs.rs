@@ -56,7 +56,7 @@ fn memcached_serves_sixteen_clients_with_four_threads() {
 
 /// nginx's configuration: two workers, files by `sendfile`, with and without TLS; at one port each worker has listeners of
 /// its own.
-fn nginx_config(folder: &Path) -> String {
+fn nginx_config(folder: &Path, daemon: &str) -> String {
     let folder = folder.display();
     // Workers of an ordinary user's namespace cannot become anybody else.
     let user = if is_root() { "www-data" } else { "root" };
@@ -64,13 +64,23 @@ fn nginx_config(folder: &Path) -> String {
         .map(|name| format!("{name}_temp_path {folder}/{name};"))
         .concat();
     format!(
-        "user {user}; daemon off; worker_processes 2; pid {folder}/pid; error_log {folder}/nginx.log; events {{}}
+        "user {user}; daemon {daemon}; worker_processes 2; pid {folder}/pid; error_log {folder}/nginx.log; events {{}}
         http {{ access_log off; sendfile on; {temporary}
         ssl_certificate {folder}/certificate; ssl_certificate_key {folder}/key;
         server {{ listen {HOST}:8080; listen {HOST}:8443 ssl; root {folder}; }}
         server {{ listen 8082 reuseport; listen [::]:8082 reuseport; root {folder};
         location = /worker {{ return 200 $pid; }} }} }}"
     )
+}
+
+/// The file of that configuration, with the certificate that it names beside it.
+fn configured(stage: &Stage<'_>, daemon: &str) -> String {
+    let path = |name: &str| stage.folder().join(name).to_string_lossy().into_owned();
+    std::fs::write(path("nginx.conf"), nginx_config(stage.folder(), daemon)).unwrap();
+    let key = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test"];
+    let files = ["-keyout", &path("key"), "-out", &path("certificate")];
+    stage.ask(On::Kernel, &[&key[..], &files].concat());
+    path("nginx.conf")
 }
 
 #[test]
@@ -80,11 +90,7 @@ fn nginx_serves_files_with_two_workers_and_is_reloaded() {
         let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
         let bytes: Vec<u8> = (0..1_000_000_u32).map(|n| (n * 7) as u8).collect();
         std::fs::write(folder.join("file"), &bytes).unwrap();
-        std::fs::write(folder.join("nginx.conf"), nginx_config(folder)).unwrap();
-        let key = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test"];
-        let files = ["-keyout", &path("key"), "-out", &path("certificate")];
-        stage.ask(On::Kernel, &[&key[..], &files].concat());
-        let server = stage.serve(On::Firelane, &["nginx", "-c", &path("nginx.conf")]);
+        let server = stage.serve(On::Firelane, &["nginx", "-c", &configured(stage, "off")]);
         let (plain, secure) = (format!("http://{HOST}:8080/file"), format!("https://{HOST}:8443/file"));
         for on in BOTH {
             let got = path(&format!("got-{on:?}"));
@@ -146,12 +152,8 @@ fn nginx_is_replaced_while_it_serves() {
     on_lanes(|stage| {
         let folder = stage.folder();
         std::fs::write(folder.join("file"), "what it says").unwrap();
-        let config = nginx_config(folder).replace("daemon off; ", "");
-        let config = config.replace(&format!("listen {HOST}:8443 ssl; "), "");
-        let config = config.lines().filter(|line| !line.contains("ssl_certificate")).collect::<String>();
-        std::fs::write(folder.join("nginx.conf"), config).unwrap();
-        let file = folder.join("nginx.conf").to_string_lossy().into_owned();
-        let begun = stage.run(On::Firelane, &["/usr/sbin/nginx", "-c", &file]);
+        // What replaces it is found by this name.
+        let begun = stage.run(On::Firelane, &["/usr/sbin/nginx", "-c", &configured(stage, "on")]);
         assert!(begun.status.success(), "{begun:?}");
         let nginx = Nginx(folder);
         let plain = format!("http://{HOST}:8080/file");

@@ -7,6 +7,13 @@ use firelane_interop::{On, Sandbox, Stage};
 /// `close` returns, as it is on Linux' loopback, while here a lane does that a moment later.
 const LEFT_OUT: [&str; 2] = ["*VSOCK*", "test_preauth_data_to_tls_client"];
 
+/// Parts of asyncio that have to do with sockets: all of it takes longer than one program may here.
+const ASYNCIO: &str = "base_events events sendfile server sock_lowlevel sslproto streams subprocess";
+
+/// The other modules that have.
+const OTHERS: &str = "ssl selectors poll socketserver socket httpservers urllib2_localnet smtplib poplib imaplib xmlrpc asynchat \
+                      telnetlib timeout wsgiref signal eintr os subprocess multiprocessing_fork";
+
 /// Runs modules of Python's `test` package; all that they say if one fails.
 fn pass(lanes: usize, modules: &[&str]) {
     let sandbox = Sandbox::new();
@@ -29,36 +36,12 @@ fn pythons_tests_of_sockets_pass() {
 #[test]
 #[ignore = "runs for minutes: make soak"]
 fn soak_pythons_tests_of_sockets_pass() {
-    let parts =
-        ["base_events", "events", "sendfile", "server", "sock_lowlevel", "sslproto", "streams", "subprocess"];
-    let asyncio = parts.map(|part| format!("test_asyncio.test_{part}"));
-    let others = [
-        "ssl",
-        "selectors",
-        "poll",
-        "socketserver",
-        "socket",
-        "httpservers",
-        "urllib2_localnet",
-        "smtplib",
-        "poplib",
-    ]
-    .into_iter()
-    .chain([
-        "imaplib",
-        "xmlrpc",
-        "asynchat",
-        "telnetlib",
-        "timeout",
-        "wsgiref",
-        "signal",
-        "eintr",
-        "os",
-        "subprocess",
-    ])
-    .chain(["multiprocessing_fork"]);
-    let modules: Vec<String> = asyncio.into_iter().chain(others.map(|it| format!("test_{it}"))).collect();
     for lanes in [1, 2] {
-        modules.iter().for_each(|module| pass(lanes, &[module]));
+        for part in ASYNCIO.split_whitespace() {
+            pass(lanes, &[&format!("test_asyncio.test_{part}")]);
+        }
+        for part in OTHERS.split_whitespace() {
+            pass(lanes, &[&format!("test_{part}")]);
+        }
     }
 }

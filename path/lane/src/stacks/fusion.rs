@@ -9,7 +9,7 @@
 use firelane_frame::Terms;
 use firelane_ip::LOOPBACK;
 use firelane_socket::{Fusion as Joined, Ready, SocketToken, fuse_streams, part_streams, sever_streams};
-use firelane_tcp::{CloseReason, Disposition, Info, Reached};
+use firelane_tcp::{Disposition, Info, Reached};
 use firelane_units::{Bytes, ConnId, DropReason, Instant};
 use firelane_wire::TcpFlags;
 
@@ -302,7 +302,7 @@ impl<D> Inside<'_, D> {
     pub(crate) fn abort(&mut self, id: ConnId) -> Option<Disposition> {
         let (is_fused, now) = (self.bereave(id), self.common.now);
         let tcp = self.conns.slab.get_mut(id)?.tcp();
-        Some(if is_fused { tcp.end_fused(CloseReason::Aborted) } else { tcp.abort(now) })
+        Some(if is_fused { tcp.end_fused() } else { tcp.abort(now) })
     }
 
     /// The program of a fused connection closes it. Text that it has not read, wherever that lies, makes it a reset.
