@@ -2,12 +2,14 @@
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::support::{Program, World, is_over, until, wait_for_one};
 use firelane::TcpStream;
-use firelane_shm::AcceptQueue;
 use firelane_shm::control::{Answer, Place, Request, SocketId};
+use firelane_shm::{AcceptQueue, SLICE, Woken};
 
 /// A listener with its name, where connections wait, and its address.
 fn listen(program: &Program<'_>) -> (OwnedFd, SocketId, Place, std::net::SocketAddr) {
@@ -176,4 +178,41 @@ fn who_is_connected_shares_his_connection_with_its_peer() {
         until(|| segment(block) != 0);
     }
     drop(listener);
+}
+
+/// Also where the connection is fused: each wake-up is a switch of process, and there are no two for one connection.
+#[test]
+fn who_sleeps_until_he_is_connected_is_woken_once() {
+    let world = World::new();
+    let (program, client) = (Program::new(&world), Program::new(&world));
+    let (_listener, _, place, address) = listen(&program);
+    words(&program, place).begin();
+    until(|| {
+        drop(client.connect(address));
+        client.mapping.offers().take().is_some()
+    });
+    let (_fd, socket) = client.socket();
+    for nth in 0..20 {
+        let mut block = None;
+        until(|| {
+            block = client.mapping.offers().take();
+            block.is_some()
+        });
+        let block = block.unwrap();
+        let end = client.end(block);
+        let looks = AtomicU32::new(0);
+        let is_told = || {
+            looks.fetch_add(1, Ordering::Relaxed);
+            end.status() != 0
+        };
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| end.block().sleep(SLICE, is_told));
+            until(|| looks.load(Ordering::Relaxed) > 0);
+            // It falls asleep now; if it does not, it is not woken at all.
+            thread::sleep(Duration::from_millis(1));
+            client.begin(block, socket, address);
+            assert_eq!(sleeper.join().unwrap(), Woken::Ready, "{nth}");
+        });
+        until(|| end.block().segment.load(Ordering::SeqCst) != 0);
+    }
 }

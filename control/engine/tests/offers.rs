@@ -13,9 +13,7 @@ use crate::support::*;
 /// Connects by a block that was offered, as a socket of this name.
 fn connect_by_offer(program: &Program<'_>, socket: SocketId, to: SocketAddr) -> u32 {
     let block = program.mapping.offers().take().expect("blocks are offered");
-    let IpAddr::V4(ip) = to.ip() else { panic!("an address of IPv4") };
-    program.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), to.port());
-    program.kick(&program.end(block));
+    program.begin(block, socket, to);
     block
 }
 

@@ -364,7 +364,10 @@ impl Stream {
             block.joint.store(joint, Ordering::Relaxed);
             // Who marks that he waits looks at this afterwards, and whoever opens the joint looks for marks.
             block.segment.store(segment, Ordering::SeqCst);
-            self.call(arena);
+            // Who waits to be connected hears of that after this, and looks for the joint then.
+            if self.has_outcome() {
+                self.call(arena);
+            }
         }
         if let Some(joined) = self.joined() {
             // The lane may have said so when there was no joint to say it to, and the program, too.
@@ -409,7 +412,7 @@ impl Stream {
 
     /// Whether its program has been told that it is connected, or could not be.
     pub(super) fn has_outcome(&self) -> bool {
-        self.told.load(Ordering::Relaxed) != 0
+        self.told.load(Ordering::SeqCst) != 0
     }
 
     /// From now on its program needs credit for what it carries past the lane, or needs none any more.
@@ -487,7 +490,8 @@ impl Stream {
         let is_relieved = self.is_relieved(block);
         let is_new = new != 0 || error != 0;
         if is_new {
-            self.told.fetch_or(flags, Ordering::Relaxed);
+            // Before it looks at the segment, in one order with [`Self::join`].
+            self.told.fetch_or(flags, Ordering::SeqCst);
             block.tell(flags | error << status::ERROR_SHIFT);
         }
         if is_new || self.has_moved(ready) || is_relieved {

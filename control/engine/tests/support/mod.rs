@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file needs some of it")]
 
 use std::io::{IoSlice, IoSliceMut, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -178,6 +178,13 @@ impl<'a> Program<'a> {
             panic!("connecting begins")
         };
         (fd, place.block)
+    }
+
+    /// Connects by a block that was offered, as a socket of this name.
+    pub(crate) fn begin(&self, block: u32, socket: SocketId, to: SocketAddr) {
+        let IpAddr::V4(ip) = to.ip() else { panic!("an address of IPv4") };
+        self.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), to.port());
+        self.kick(&self.end(block));
     }
 
     pub(crate) fn end(&self, block: u32) -> StreamEnd<'_> {
