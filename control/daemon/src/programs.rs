@@ -360,10 +360,12 @@ impl Door {
                 }
                 return Ok(());
             }
-            (Stage::New, Request::Hello { netstack, filter }) => match self.begin(key, &netstack, &filter) {
-                Ok(reply) => reply,
-                Err(refused) => refused.into(),
-            },
+            (Stage::New, Request::Hello { netstack, filter, room }) => {
+                match self.begin(key, &netstack, &filter, room) {
+                    Ok(reply) => reply,
+                    Err(refused) => refused.into(),
+                }
+            }
             (Stage::New | Stage::Gone(_), _) | (_, Request::Hello { .. }) => Reply::from(Errno::PROTO),
             (Stage::There(session), Request::Interfaces) => {
                 Answer::Interfaces { addresses: self.host.interfaces(&session.netstack) }.into()
@@ -392,7 +394,7 @@ impl Door {
         Ok(())
     }
 
-    fn begin(&mut self, key: u64, wanted: &str, filter: &str) -> Result<Reply, Answer> {
+    fn begin(&mut self, key: u64, wanted: &str, filter: &str, room: u64) -> Result<Reply, Answer> {
         let refused = |errno: Errno, text: String| Answer::Refused { errno: errno.raw_os_error(), text };
         let filter = SocketFilter::read("filter", filter).map_err(|faults| {
             refused(Errno::INVAL, faults.first().map_or_else(String::new, ToString::to_string))
@@ -412,6 +414,7 @@ impl Door {
         let limits = Limits {
             sockets: rules.sockets.map_or(usual.sockets, |most| most as usize),
             memory: rules.memory.unwrap_or(usual.memory),
+            room,
         };
         let (owner, place) = (guest.owner.clone(), (id, netstack.as_str()));
         let filter =

@@ -230,7 +230,7 @@ fn what_a_program_shows_and_what_it_leaves_in_a_queue_may_be_slow_to_close() {
 #[test]
 fn a_program_has_as_much_as_it_may() {
     let world = World::new();
-    let small = Program::within(&world, Limits { sockets: 2, memory: 4096 });
+    let small = Program::within(&world, Limits { sockets: 2, memory: 4096, ..Limits::default() });
     let make = |program: &Program<'_>| {
         let request = Request::Socket { family: Family::V4, kind: Kind::Stream, count: 1 };
         world.hub.lock().unwrap().request(program.session, request, Vec::new())
@@ -265,7 +265,7 @@ fn r11_what_one_program_takes_no_other_lacks() {
     let (_fd, block) = victim.connect(listener.local_addr().unwrap());
     let (mut peer, _) = listener.accept().unwrap();
     let before = world.counts();
-    let greedy = Program::within(&world, Limits { sockets: SOCKETS, memory: 2 << 20 });
+    let greedy = Program::within(&world, Limits { sockets: SOCKETS, memory: 2 << 20, ..Limits::default() });
     let request = Request::Socket { family: Family::V4, kind: Kind::Stream, count: 1 };
     let make = || world.hub.lock().unwrap().request(greedy.session, request.clone(), Vec::new());
     let replies: Vec<_> = (0..3 * SOCKETS).map(|_| make()).collect();

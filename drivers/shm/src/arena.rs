@@ -72,7 +72,7 @@ impl Arena {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
             let memfd = memfd_create("firelane", flags)?;
             ftruncate(&memfd, layout.len())?;
-            let mapping = Mapping::map(&memfd, layout)?;
+            let mapping = Mapping::map(&memfd, layout, layout.len())?;
             layout.write(mapping.header(), number);
             fcntl_add_seals(&memfd, SEALS)?;
             Ok((memfd, mapping))
@@ -111,6 +111,15 @@ impl Mapping {
     /// # Errors
     /// It is no arena of this version, or not sealed.
     pub fn attach(memfd: impl AsFd) -> Result<(Self, u64), AttachError> {
+        Self::attach_within(memfd, u64::MAX)
+    }
+
+    /// The same in a process that has `room` bytes of address space for it: its storage may be mapped in part. What is used is used from its
+    /// begin, and who finds that a stream's is not mapped takes that for a lie.
+    ///
+    /// # Errors
+    /// As [`Mapping::attach`]; or less than [`Layout::STORAGE_MIN`] has room behind its words.
+    pub fn attach_within(memfd: impl AsFd, room: u64) -> Result<(Self, u64), AttachError> {
         let system = |error: io::Error| AttachError::System(error);
         let seals = fcntl_get_seals(&memfd).map_err(|e| system(e.into()))?;
         if !seals.contains(SEALS) {
@@ -121,8 +130,18 @@ impl Mapping {
             return Err(AttachError::Magic(0));
         }
         let (layout, number) = Self::read_header(&memfd, |header| check(header, len)).map_err(system)??;
-        Ok((Self::map(&memfd, layout).map_err(system)?, number))
+        let len = within(layout, room).ok_or_else(|| system(io::ErrorKind::OutOfMemory.into()))?;
+        Ok((Self::map(&memfd, layout, len).map_err(system)?, number))
     }
+}
+
+/// How much of such an arena fits `room`, if it is of use.
+fn within(layout: Layout, room: u64) -> Option<u64> {
+    if layout.len() <= room {
+        return Some(layout.len());
+    }
+    let len = room / PAGE * PAGE;
+    (layout.storage_at() + Layout::STORAGE_MIN <= len).then_some(len)
 }
 
 /// What the first page of a memfd of `len` bytes says, if that is allowed and fits.
@@ -201,6 +220,27 @@ mod tests {
             assert!(!map.copy_in(at, &bytes) && !map.copy_out(at, &mut bytes), "{at}");
         }
         assert_eq!(bytes, [1; 2]);
+    }
+
+    #[test]
+    fn who_has_little_room_maps_the_begin() {
+        let wide = Layout { storage_bytes: 2 * Layout::STORAGE_MIN, ..SMALL };
+        let arena = Arena::create(wide, 3).unwrap();
+        let here = arena.mapping();
+        for room in [u64::MAX, wide.len()] {
+            let (whole, _) = Mapping::attach_within(&arena, room).unwrap();
+            assert!(whole.copy_in(wide.len() - 1, b"x"), "{room}");
+        }
+        let least = wide.storage_at() + Layout::STORAGE_MIN;
+        let (begin, number) = Mapping::attach_within(&arena, least + PAGE - 1).unwrap();
+        assert_eq!((begin.layout(), number), (&wide, 3));
+        assert!(begin.block(31).is_some());
+        assert!(begin.copy_in(least - 1, b"y") && !begin.copy_in(least, b"y"));
+        let mut byte = [0; 1];
+        assert!(here.copy_out(least - 1, &mut byte) && !begin.copy_out(wide.len() - 1, &mut [0; 1]));
+        assert_eq!(&byte, b"y");
+        let refused = Mapping::attach_within(&arena, least - 1).unwrap_err();
+        assert!(matches!(refused, AttachError::System(error) if error.kind() == io::ErrorKind::OutOfMemory));
     }
 
     #[test]

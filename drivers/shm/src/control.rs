@@ -96,6 +96,8 @@ pub enum Request {
         /// The rules that its listeners and datagram sockets begin with, lines of ipf.conf(5); empty is none. Longer than
         /// [`FILTER_MAX`] it must not be: what is cut off says something else.
         filter: String,
+        /// How many bytes of its address space its arena may take; [`u64::MAX`] is any number.
+        room: u64,
     },
     /// New sockets, so many at a time. [`Answer::Sockets`].
     Socket {
@@ -437,8 +439,8 @@ impl Request {
     pub fn encode(&self, number: u32) -> Vec<u8> {
         let mut out = envelope(self.what(), number);
         match self {
-            Self::Hello { netstack, filter } => {
-                out.text(netstack, NAME_MAX).text(filter, FILTER_MAX);
+            Self::Hello { netstack, filter, room } => {
+                out.text(netstack, NAME_MAX).text(filter, FILTER_MAX).u64(*room);
             }
             Self::Socket { family, kind, count } => {
                 out.u8(family_byte(*family)).u8(kind_byte(*kind)).u32(*count);
@@ -529,6 +531,7 @@ impl Request {
             1 => Self::Hello {
                 netstack: from.text("netstack", NAME_MAX)?,
                 filter: from.text("filter", FILTER_MAX)?,
+                room: from.u64("room")?,
             },
             2 => {
                 let (family, kind) = (family(from)?, kind(from)?);

@@ -13,7 +13,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -404,10 +404,25 @@ pub struct Layout {
 impl Layout {
     /// Where the lanes' inboxes begin.
     pub const LANES_AT: u64 = PAGE;
+    /// An arena or a part of one is of no use with less storage: some ten connections have it.
+    pub const STORAGE_MIN: u64 = 4 << 20;
 
     /// Room for 262,144 streams and 64 GiB in their rings. It is address space: memory is what is touched.
     pub const fn new(lanes: u32) -> Self {
         Self { lanes, blocks: BLOCKS_MAX, storage_bytes: 64 << 30 }
+    }
+
+    /// The same within `room` bytes of address space, with fewer blocks and less storage; `None` if that is too little for an arena
+    /// to be of use. A sixteenth of the room is for blocks.
+    pub const fn within(self, room: u64) -> Option<Self> {
+        const BLOCKS_PER_PAGE: u64 = PAGE / size_of::<Block>() as u64;
+        if self.len() <= room {
+            return Some(self);
+        }
+        let blocks = room / 16 / PAGE * BLOCKS_PER_PAGE;
+        let blocks = if blocks < self.blocks as u64 { blocks as u32 } else { self.blocks };
+        let storage_bytes = room.saturating_sub(Self { blocks, ..self }.storage_at()) / PAGE * PAGE;
+        if storage_bytes < Self::STORAGE_MIN { None } else { Some(Self { blocks, storage_bytes, ..self }) }
     }
 
     /// Whether the numbers are allowed: 1 to [`LANES_MAX`] lanes, 1 to [`BLOCKS_MAX`] blocks in whole pages, storage
@@ -498,6 +513,21 @@ mod tests {
             assert!(parts.is_sorted() && parts.iter().all(|at| at.is_multiple_of(PAGE)));
             assert_eq!(layout.len(), layout.storage_at() + PAGE);
         }
+    }
+
+    #[test]
+    fn little_room_has_fewer_blocks_and_less_storage() {
+        let whole = Layout::new(2);
+        assert_eq!([whole.within(u64::MAX), whole.within(whole.len())], [Some(whole); 2]);
+        for room in [8 << 20, 50_000_001, 1 << 30, whole.len() - 1] {
+            let small = whole.within(room).unwrap();
+            assert!(
+                small.is_valid() && small.len() <= room && small.len() > room / 16 * 15,
+                "{room}: {small:?}"
+            );
+            assert!(small.blocks >= 2048 && small.storage_bytes >= 4 << 20, "{room}: {small:?}");
+        }
+        assert_eq!([0, 4096, 6 << 20].map(|room| whole.within(room)), [None; 3]);
     }
 
     #[test]

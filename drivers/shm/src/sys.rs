@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use firelane_frame::{ArenaParts, RingArena};
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::accept_queue::AcceptQueue;
 use crate::joint::Joint;
@@ -23,6 +23,8 @@ use crate::layout::{Block, Header, Inbox, Layout, Offers, SLOTS};
 pub struct Mapping {
     base: NonNull<u8>,
     layout: Layout,
+    /// How much of it is mapped, from its begin: all blocks, and perhaps not all storage.
+    len: u64,
 }
 
 // SAFETY: shared words are atomics, and storage is only copied, by raw pointers; the address belongs to the process.
@@ -31,14 +33,17 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps an arena whose length and seals the caller has checked.
-    pub(crate) fn map(memfd: impl AsFd, layout: Layout) -> io::Result<Self> {
-        let len = usize::try_from(layout.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    /// Maps an arena whose length and seals the caller has checked, or its begin, of which `len` bytes reach into its storage.
+    pub(crate) fn map(memfd: impl AsFd, layout: Layout, len: u64) -> io::Result<Self> {
+        debug_assert!(layout.storage_at() <= len && len <= layout.len());
+        let bytes = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { mmap(ptr::null_mut(), len, prot, flags, memfd, 0) }?;
+        let base = unsafe { mmap(ptr::null_mut(), bytes, prot, flags, memfd, 0) }?;
+        // SAFETY: the mapping was just made. A core dump would take it for gigabytes; where the kernel refuses, it does.
+        let _ = unsafe { madvise(base, bytes, Advice::LinuxDontDump) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, layout })
+        Ok(Self { base, layout, len })
     }
 
     /// Maps the first page of a memfd and reads the layout that it names; `None` if it is no arena of this version.
@@ -80,8 +85,8 @@ impl Mapping {
     }
 
     fn at<T>(&self, offset: u64) -> &T {
-        debug_assert!(offset + size_of::<T>() as u64 <= self.layout.len());
-        // SAFETY: callers stay within the layout, whose length is mapped; every part begins on a page and has parts
+        debug_assert!(offset + size_of::<T>() as u64 <= self.layout.storage_at());
+        // SAFETY: callers stay before the layout's storage, and all of that is mapped; every part begins on a page and has parts
         // that are multiples of their alignment; `T` is one of the structures of `layout.rs`, `accept_queue.rs` and `joint.rs`, atomics and padding,
         // which any bytes are; nobody makes a unique reference.
         unsafe { self.base.add(offset as usize).cast::<T>().as_ref() }
@@ -135,7 +140,7 @@ impl Mapping {
     #[inline]
     fn storage(&self, at: u64, len: usize) -> Option<*mut u8> {
         let end = at.checked_add(len as u64)?;
-        let is_inside = at >= self.layout.storage_at() && end <= self.layout.len();
+        let is_inside = at >= self.layout.storage_at() && end <= self.len;
         // SAFETY: the range was just checked to be inside the mapping.
         is_inside.then(|| unsafe { self.base.as_ptr().add(at as usize) })
     }
@@ -182,6 +187,6 @@ pub(crate) fn unread(socket: impl AsFd) -> io::Result<i32> {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `map` with this length; references into it borrow from `self`.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.layout.len() as usize) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len as usize) };
     }
 }

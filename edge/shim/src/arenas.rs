@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use firelane_shm::Mapping;
 use rustix::io::Errno;
 
-use crate::session;
+use crate::{room, session};
 
 /// How many arenas a process may see: its own, those of the programs that hand it sockets, and its segments.
 pub(crate) const ARENAS_MAX: usize = 64;
@@ -73,7 +73,8 @@ pub(crate) fn has_room_for_segment() -> bool {
 
 /// Maps an arena that the daemon has sent, unless it is mapped already; a segment with the arenas of its two sides.
 pub(crate) fn add(memfd: impl AsFd, sides: Option<[u64; 2]>) -> Result<u16, Errno> {
-    let (mapping, number) = Mapping::attach(memfd).map_err(|_| {
+    let room = room::for_others();
+    let (mapping, number) = Mapping::attach_within(memfd, room).map_err(|_| {
         session::say_once("no room for the memory that sockets share with the daemon: is the address space limited (RLIMIT_AS)?");
         Errno::NOMEM
     })?;

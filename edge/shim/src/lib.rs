@@ -62,6 +62,7 @@ mod pool;
 mod process;
 mod ready;
 mod real;
+mod room;
 mod select;
 mod session;
 mod signals;

@@ -24,7 +24,7 @@ use crate::lock::{Guard, Lock};
 use crate::pool::Spare;
 use crate::socket::Held;
 use crate::wanted::{Wanted, wanted};
-use crate::{arenas, kept, pool, process, socket, sys, table, thread};
+use crate::{arenas, kept, pool, process, room, socket, sys, table, thread};
 
 mod arrivals;
 mod forks;
@@ -245,7 +245,8 @@ fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
         spin: Spin::in_bursts(LOOKS, thread::online_cpus()),
         ahead: None,
     };
-    let hello = Request::Hello { netstack: wanted.name().to_owned(), filter: filter.to_owned() };
+    let (netstack, filter) = (wanted.name().to_owned(), filter.to_owned());
+    let hello = Request::Hello { netstack, filter, room: room::for_own() };
     let answered = session.ask(&hello, None).inspect_err(|_| {
         say_once(&format!(
             "the daemon ended the session at its first message. This library speaks version {VERSION} of the protocol; the \

@@ -303,6 +303,18 @@ fn buffers_hold_as_much_as_was_said_last() {
     stage.wait_until_nothing_is_left();
 }
 
+/// vsftpd and dovecot limit their own; where a whole arena has no room there is a smaller one, or the begin of another's.
+#[test]
+fn programs_that_limit_their_address_space_have_sockets() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("narrow.py"), host, ""]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert!(kernels.lines().count() == 14 && !kernels.contains("False"), "{kernels}");
+    assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+    stage.wait_until_nothing_is_left();
+}
+
 /// Fused and by segments: which error it is, whose call tells it, and how often.
 #[test]
 fn ends_and_resets_are_told_as_the_kernels() {

@@ -14,6 +14,7 @@ use firelane_units::{Instant, LaneId};
 use super::WORDS_PER_TURN;
 use super::datagrams::DatagramTable;
 use super::segment::Joined;
+use super::session::Limits;
 use super::signals::Signals;
 use super::stream::Stream;
 use super::waiters::Waiters;
@@ -23,6 +24,8 @@ use crate::fabric::Message;
 #[derive(Debug)]
 pub(crate) struct ProgramArena {
     arena: Arena,
+    /// How much of its program's address space it may take.
+    pub(super) room: u64,
     /// Its place among the engine's arenas.
     pub(super) place: u32,
     streams: RwLock<Vec<Option<Arc<Stream>>>>,
@@ -40,14 +43,15 @@ pub(crate) struct ProgramArena {
 }
 
 impl ProgramArena {
-    /// Makes one for so many lanes, of whose buffers at most `quota` bytes are in use at a time.
-    pub(super) fn new(lanes: usize, place: u32, number: u64, quota: u64) -> io::Result<Self> {
+    /// Makes one for so many lanes, within the limits of its program.
+    pub(super) fn new(lanes: usize, place: u32, number: u64, limits: Limits) -> io::Result<Self> {
         let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
-        let layout = Layout::new(lanes);
-        let quota = quota.min(layout.storage_bytes);
+        let layout = Layout::new(lanes).within(limits.room).ok_or_else(|| too_little(limits.room))?;
+        let quota = limits.memory.min(layout.storage_bytes);
         let arena = Arena::create_within(layout, number, quota).map_err(io::Error::other)?;
         Ok(Self {
             arena,
+            room: limits.room,
             place,
             streams: RwLock::default(),
             datagrams: DatagramTable::default(),
@@ -211,4 +215,11 @@ impl ProgramArena {
     pub(super) fn tell_marked(&self, slots: u64, block: u32) {
         self.waiters.tell(self.mapping(), slots, block);
     }
+}
+
+fn too_little(room: u64) -> io::Error {
+    let text = format!(
+        "its address space has {room} bytes for what sockets share with the daemon, which is too little"
+    );
+    io::Error::other(text)
 }

@@ -139,7 +139,7 @@ impl Hub {
             fabric.bell(lane).watch_program(bell.as_fd())?;
             bells.push((lane, bell));
         }
-        let arena = fabric.programs.add_arena(limits.memory, fabric.clock.start())?;
+        let arena = fabric.programs.add_arena(limits, fabric.clock.start())?;
         let memfd = arena.arena().as_fd().try_clone_to_owned()?;
         let copies = bells.iter().map(|(_, bell)| bell.try_clone());
         let fds: Vec<OwnedFd> = std::iter::once(Ok(memfd)).chain(copies).collect::<io::Result<_>>()?;

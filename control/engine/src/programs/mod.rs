@@ -154,14 +154,14 @@ impl Programs {
         }
     }
 
-    /// Makes an arena of at most `quota` bytes of buffers, which the lanes, whose clock began at `start`, serve from then on.
-    fn add_arena(&self, quota: u64, start: Duration) -> std::io::Result<Arc<ProgramArena>> {
+    /// Makes an arena, within its program's limits, which the lanes, whose clock began at `start`, serve from then on.
+    fn add_arena(&self, limits: Limits, start: Duration) -> std::io::Result<Arc<ProgramArena>> {
         let arena = {
             let mut arenas = self.arenas.write().unwrap_or_else(PoisonError::into_inner);
             let free = arenas.iter().position(Option::is_none);
             let place = free.unwrap_or(arenas.len());
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-            let arena = ProgramArena::new(self.lanes.len(), place as u32, number, quota)?;
+            let arena = ProgramArena::new(self.lanes.len(), place as u32, number, limits)?;
             let start = u64::try_from(start.as_nanos()).unwrap_or(u64::MAX);
             arena.mapping().header().clock_start.store(start, Ordering::Relaxed);
             let arena = Arc::new(arena);
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn a_worker_knows_whether_those_it_has_told_something_are_on_its_cpu() {
         let programs = Programs::new([Bell::new().unwrap()].iter());
-        let arenas = [(); 2].map(|()| programs.add_arena(1 << 20, Duration::ZERO).unwrap());
+        let arenas = [(); 2].map(|()| programs.add_arena(Limits::default(), Duration::ZERO).unwrap());
         let (lane, side) = (LaneId(0), &programs.lanes[0]);
         let tell = |nth: usize| programs.note_told(&arenas[nth], lane);
         tell(0);
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn a_worker_does_not_look_while_a_program_needs_its_cpu() {
         let programs = Programs::new([Bell::new().unwrap()].iter());
-        let arena = programs.add_arena(1 << 20, Duration::ZERO).unwrap();
+        let arena = programs.add_arena(Limits::default(), Duration::ZERO).unwrap();
         let (lane, side) = (LaneId(0), &programs.lanes[0]);
         let inbox = arena.inbox(lane).unwrap();
         // What is left of the trials shows whether it has looked in vain.

@@ -46,7 +46,10 @@ pub(super) struct Segment {
 
 impl Segment {
     fn new(number: u64, ends: [&ProgramArena; 2]) -> io::Result<Self> {
+        // A program may share several.
+        let room = ends[0].room.min(ends[1].room) / 4;
         let layout = Layout { lanes: 1, blocks: JOINTS, storage_bytes: STORAGE_BYTES };
+        let layout = layout.within(room).ok_or(io::ErrorKind::OutOfMemory)?;
         let arena = Arena::create(layout, number).map_err(io::Error::other)?;
         Ok(Self {
             arena,

@@ -35,11 +35,13 @@ pub struct Limits {
     pub sockets: usize,
     /// Bytes that the buffers of its sockets have at a time.
     pub memory: u64,
+    /// Bytes of its address space that its arena may take, and a fourth of them each segment that it shares.
+    pub room: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { sockets: 1 << 17, memory: u64::MAX }
+        Self { sockets: 1 << 17, memory: u64::MAX, room: u64::MAX }
     }
 }
 

@@ -12,8 +12,12 @@ fn addresses() -> [SocketAddr; 2] {
 fn requests() -> Vec<Request> {
     let socket = SocketId(0x1234_5678_9abc);
     let mut all = vec![
-        Request::Hello { netstack: String::from("web0"), filter: "block in all\n".repeat(315) },
-        Request::Hello { netstack: String::new(), filter: String::new() },
+        Request::Hello {
+            netstack: String::from("web0"),
+            filter: "block in all\n".repeat(315),
+            room: 1 << 26,
+        },
+        Request::Hello { netstack: String::new(), filter: String::new(), room: u64::MAX },
         Request::Socket { family: Family::V6, kind: Kind::Datagram, count: SOCKETS_MAX },
         Request::Listen { socket, backlog: 4096 },
         Request::SetOption { socket, level: 6, name: -1, value: vec![1, 2, 3] },
@@ -147,7 +151,7 @@ fn what_is_not_allowed_is_named() {
     assert_eq!(spoil(&socket, 19, 33), "count");
     assert_eq!(spoil(&Request::NoWaiter { arena: 1, slot: 0 }, 25, 64), "slot");
     assert_eq!(
-        spoil(&Request::Hello { netstack: String::from("x"), filter: String::new() }, 19, 0xff),
+        spoil(&Request::Hello { netstack: String::from("x"), filter: String::new(), room: 0 }, 19, 0xff),
         "netstack"
     );
     let get = Request::GetOption { socket: SocketId(1), level: 0, name: 0, len: OPTION_MAX as u32 + 1 };

@@ -26,8 +26,8 @@ const SCRIPTS_MAX: usize = 5;
 const LINE_MAX: u64 = 256;
 /// What runs a file that is neither a program nor says what runs it, by `execvp`'s rule.
 const SHELL: &str = "/bin/sh";
-/// What a program's sockets take of its address space: an arena of its own, one of its parent, and segments with some peers, 64 each.
-const ADDRESS_SPACE_GIGABYTES: u64 = 512;
+/// With less address space a program has no room for an arena beside its own memory.
+const ADDRESS_SPACE_MEGABYTES: u64 = 128;
 /// The set-user-ID and set-group-ID bits, and the bit that makes the latter count.
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2010;
@@ -73,7 +73,7 @@ impl fmt::Display for Obstacle {
                 let kilobytes = bytes >> 10;
                 write!(
                     f,
-                    "its address space is limited (ulimit -v {kilobytes}): sockets take {ADDRESS_SPACE_GIGABYTES} GB"
+                    "its address space is limited (ulimit -v {kilobytes}): with sockets it takes {ADDRESS_SPACE_MEGABYTES} MB"
                 )
             }
         }
@@ -134,7 +134,7 @@ impl Program {
 
 /// Whether so much address space is too little.
 fn narrow(limit: Option<u64>) -> Option<Obstacle> {
-    limit.filter(|&bytes| bytes < ADDRESS_SPACE_GIGABYTES << 30).map(Obstacle::AddressSpace)
+    limit.filter(|&bytes| bytes < ADDRESS_SPACE_MEGABYTES << 20).map(Obstacle::AddressSpace)
 }
 
 fn obstacle(path: &Path, scripts: usize) -> Option<Obstacle> {
@@ -305,11 +305,11 @@ mod tests {
 
     #[test]
     fn a_limit_of_address_space_is_an_obstacle_if_it_is_too_low() {
-        assert_eq!((narrow(None), narrow(Some(512 << 30)), narrow(Some(u64::MAX))), (None, None, None));
-        let told = narrow(Some(4_000_000 << 10)).map(|it| it.to_string());
+        assert_eq!((narrow(None), narrow(Some(128 << 20)), narrow(Some(u64::MAX))), (None, None, None));
+        let told = narrow(Some(100_000 << 10)).map(|it| it.to_string());
         assert_eq!(
             told.as_deref(),
-            Some("its address space is limited (ulimit -v 4000000): sockets take 512 GB")
+            Some("its address space is limited (ulimit -v 100000): with sockets it takes 128 MB")
         );
     }
 

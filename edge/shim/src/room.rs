@@ -1,0 +1,44 @@
+//! How much of its address space this process has for what it shares with the daemon. As a rule it is not limited, and arenas are mapped
+//! whole; under RLIMIT_AS (vsftpd and dovecot set it themselves) they are smaller, or mapped in part. Called by `session.rs` and `arenas.rs`.
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::read;
+use rustix::param::page_size;
+use rustix::process::{Resource, getrlimit};
+
+/// What there is for an arena of its own: a part of what is left, since the program wants memory, too.
+pub(crate) fn for_own() -> u64 {
+    left().map_or(u64::MAX, |left| left / 4)
+}
+
+/// What there is for an arena that comes from elsewhere, which may be needed whole.
+pub(crate) fn for_others() -> u64 {
+    left().map_or(u64::MAX, |left| left / 2)
+}
+
+/// What is left of a limit.
+fn left() -> Option<u64> {
+    let limit = getrlimit(Resource::As).current?;
+    // Without /proc nobody knows how much is used; half is a guess that the kernel corrects.
+    Some(size().map_or(limit / 2, |size| limit.saturating_sub(size)))
+}
+
+/// How much of the address space is taken.
+fn size() -> Option<u64> {
+    let statm = open("/proc/self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = [0; 32];
+    let len = read(&statm, &mut text).ok()?;
+    let pages = core::str::from_utf8(&text[..len]).ok()?.split(' ').next()?;
+    Some(pages.parse::<u64>().ok()? * page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_is_more_than_a_megabyte_and_nothing_is_limited_here() {
+        assert!(size().unwrap() > 1 << 20);
+        assert_eq!((for_own(), for_others()), (u64::MAX, u64::MAX));
+    }
+}
