@@ -11,7 +11,9 @@ use rustix::io::Errno;
 
 use crate::socket::{Held, Kind};
 use crate::table::Word;
-use crate::{connecting, epoll, kept, lingering, process, session, signals, socket, stdio, sys, table};
+use crate::{
+    connecting, epoll, holds, kept, lingering, process, session, signals, socket, stdio, sys, table,
+};
 
 /// Before `fd` is closed. A descriptor of this library's own is not there for the program.
 pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
@@ -24,8 +26,7 @@ pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
     }
     let lingering = lingering::of(fd, word);
     if let Some(kept) = kept::take(fd) {
-        if lingering.is_none() {
-            forget_one(fd);
+        if lingering.is_none() && !forget_one(fd) {
             kept.close(word);
             return Some(Ok(0));
         }
@@ -38,11 +39,13 @@ pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
     None
 }
 
-/// The table knows `fd` no more.
-fn forget_one(fd: c_int) {
-    if let Some(word) = table::take(fd) {
+/// The table knows `fd` no more. Whether calls that sleep on it hold what it was.
+fn forget_one(fd: c_int) -> bool {
+    table::take(fd).is_some_and(|word| {
+        let is_held = holds::leave(fd, word);
         gone(fd, word);
-    }
+        is_held
+    })
 }
 
 /// What the table knew as this is closed.
@@ -131,6 +134,9 @@ pub(crate) fn copied_over(
         kept::forget(to);
     }
     let old = replaced.and_then(|_| table::take(to));
+    if let Some(old) = old {
+        holds::leave(to, old);
+    }
     let answer = copy();
     match old {
         Some(old) if answer < 0 => table::put(to, old),

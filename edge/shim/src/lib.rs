@@ -46,6 +46,7 @@ mod environment;
 mod epoll;
 mod faults;
 mod fused;
+mod holds;
 mod hooks;
 mod interfaces;
 mod ioctl;

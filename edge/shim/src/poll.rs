@@ -65,10 +65,12 @@ fn wait_with(
         return Ok(merge(fds, list));
     }
     let deadline = Deadline::of(limit);
-    if mask.is_none()
-        && let Some(answer) = wait_alone(fds, deadline)
-    {
-        return answer;
+    if mask.is_none() {
+        if let Some(answer) = wait_alone(fds, deadline) {
+            return answer;
+        }
+        // Another thread may have put something else under its number.
+        list.iter_mut().zip(fds.iter()).for_each(|(copy, entry)| *copy = for_kernel(entry));
     }
     let mut waiter = Waiter::take()?;
     let mut watching = Watching::none();

@@ -1,6 +1,6 @@
 //! Which process this is: the one that was, its forked child, or a child that borrows its memory.
 //!
-//! The kernel wipes one page in every forked child (MADV_WIPEONFORK), whoever called `fork`, `clone` or `_Fork`. A
+//! The kernel wipes some pages in every forked child (MADV_WIPEONFORK), whoever called `fork`, `clone` or `_Fork`. A
 //! child of `vfork` shares the memory of its parent until it executes another program, but has descriptors of its
 //! own: what it closes stays open in the parent, so it must not touch the table. It sees its parent's number on the
 //! page.
@@ -10,17 +10,22 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::holds::{PLACES, Place};
+
 /// What a forked child finds wiped.
 struct Page {
     /// The number of the process that this is.
     process: AtomicU32,
     /// Whether it has a session of its own.
     has_session: AtomicU32,
+    /// Its calls that sleep on sockets.
+    holds: [Place; PLACES],
 }
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
 
-const PAGE_BYTES: usize = 4096;
+/// In whole pages.
+const PAGE_BYTES: usize = size_of::<Page>().next_multiple_of(4096);
 
 fn own() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
@@ -66,6 +71,11 @@ pub(crate) fn number() -> u32 {
 #[inline]
 pub(crate) fn has_session() -> bool {
     page().is_some_and(|page| page.has_session.load(Ordering::Acquire) != 0)
+}
+
+/// The places of calls that sleep, if there was ever a socket.
+pub(crate) fn holds() -> Option<&'static [Place; PLACES]> {
+    page().map(|page| &page.holds)
 }
 
 /// From now on it has.

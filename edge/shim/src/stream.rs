@@ -16,6 +16,7 @@ use firelane_units::Instant;
 use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
+use crate::holds::Hold;
 use crate::socket::{Received, broken_pipe};
 use crate::wait::{self, Deadline};
 use crate::{arenas, fused, session, signals, sys, thread};
@@ -39,6 +40,7 @@ mod file {
 pub(crate) struct Stream {
     fd: c_int,
     arena: u16,
+    block: u32,
     end: Cell<StreamEnd<'static>>,
 }
 
@@ -47,7 +49,7 @@ impl Stream {
     #[inline]
     pub(crate) fn new(fd: c_int, arena: u16, block: u32) -> Option<Self> {
         let end = StreamEnd::new(arenas::get(arena)?, block, thread::holder())?;
-        Some(Self { fd, arena, end: Cell::new(fused::followed(fd, arena, end)) })
+        Some(Self { fd, arena, block, end: Cell::new(fused::followed(fd, arena, end)) })
     }
 
     /// A time of its lane by `CLOCK_MONOTONIC`.
@@ -527,6 +529,8 @@ pub(crate) struct Waiting<'a> {
     limit: Option<Duration>,
     deadline: Option<Deadline>,
     is_over: bool,
+    /// From the first sleep on.
+    hold: Option<Hold>,
     /// How often it has said that it found no room.
     refusals: u8,
 }
@@ -543,7 +547,7 @@ impl<'a> Waiting<'a> {
         }
         let blocks = flags & libc::MSG_DONTWAIT == 0 && !stream.is_nonblocking();
         let limit = if blocks { stream.limit(reads) } else { None };
-        Self { stream, events, blocks, limit, deadline: None, is_over: false, refusals: 0 }
+        Self { stream, events, blocks, limit, deadline: None, is_over: false, hold: None, refusals: 0 }
     }
 
     /// Whether it has ended, so that nothing more is waited for.
@@ -590,6 +594,9 @@ impl<'a> Waiting<'a> {
         if left.is_zero() {
             return Err(Errno::AGAIN);
         }
+        if self.hold.is_none() {
+            self.hold = self.stream.hold()?;
+        }
         match self.stream.sleep(self.events, left) {
             Woken::Interrupted => wait::interrupted(self.limit.is_some()),
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
@@ -599,6 +606,11 @@ impl<'a> Waiting<'a> {
 }
 
 impl Stream {
+    /// A call that sleeps holds the socket, whoever closes it meanwhile.
+    fn hold(&self) -> Result<Option<Hold>, Errno> {
+        Hold::begin(self.fd, self.arena, self.block)
+    }
+
     /// Waits until one of `events`, or an error or hang-up, is there, or it may have been fused; for `left`, or a slice of it.
     pub(crate) fn sleep(&self, events: u32, left: Duration) -> Woken {
         let end = self.end();
@@ -627,6 +639,7 @@ impl Stream {
         if !self.end().has_lane_on(sys::cpu()) {
             thread::spinning_to_connect(|spin| spin.until(|| self.end().status() != 0));
         }
+        let _hold = self.hold()?;
         loop {
             if let Some(outcome) = self.outcome() {
                 return outcome;

@@ -303,6 +303,22 @@ fn buffers_hold_as_much_as_was_said_last() {
     stage.wait_until_nothing_is_left();
 }
 
+/// Fused and by segments.
+#[test]
+fn who_sleeps_on_a_socket_holds_it() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("holding.py"), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert!(kernels.lines().count() > 15 && !kernels.contains("sleeps on"), "{kernels}");
+    for fusion in ["on", "off"] {
+        let property = format!("_fusion={fusion}");
+        stage.daemon().firelane(&["ipadm", "set-prop", "-N", "web", "-p", &property, "tcp"]).expect_success();
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{property}");
+    }
+    stage.wait_until_nothing_is_left();
+}
+
 /// vsftpd and dovecot limit their own; where a whole arena has no room there is a smaller one, or the begin of another's.
 #[test]
 fn programs_that_limit_their_address_space_have_sockets() {
