@@ -471,6 +471,7 @@ proptest! {
                 5 => program.ask(Request::Connect { socket, address, fast: false }),
                 6 => program.ask(Request::SetOption { socket, level: b % 50, name: (c % 70).into(), value }),
                 7 => program.ask(Request::GetOption { socket, level: b % 50, name: (c % 70).into(), len: (c % 200).into() }),
+                8 if b < 0 => program.ask(Request::Disconnect { socket }),
                 8 => program.ask(Request::Names { socket }),
                 9 => program.ask(Request::NoWaiter { arena: a, slot: (c % 64).into() }),
                 10 => { if !own.is_empty() { own.swap_remove(a as usize % own.len()); } Answer::Done }

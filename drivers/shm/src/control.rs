@@ -160,6 +160,12 @@ pub enum Request {
         /// Which socket.
         socket: SocketId,
     },
+    /// Ends what a TCP socket is, a connection or an attempt that failed: it is without a connection again, with its options and with the
+    /// address that it was bound to (`tcp_disconnect` of Linux). [`Answer::Done`].
+    Disconnect {
+        /// Which socket.
+        socket: SocketId,
+    },
     /// What is behind a descriptor that came by exec(3) or SCM_RIGHTS; the descriptor is beside it. [`Answer::Attached`].
     Attach,
     /// A waiter's slot in an arena; the doorbell that wakes it is beside it. [`Answer::Slot`].
@@ -460,7 +466,10 @@ impl Request {
             Self::GetOption { socket, level, name, len } => {
                 out.u64(socket.0).i32(*level).i32(*name).u32(*len);
             }
-            Self::Names { socket } | Self::Linger { socket } | Self::Fault { socket } => {
+            Self::Names { socket }
+            | Self::Linger { socket }
+            | Self::Fault { socket }
+            | Self::Disconnect { socket } => {
                 out.u64(socket.0);
             }
             Self::Closed { socket, place } => {
@@ -513,6 +522,7 @@ impl Request {
             Self::Linger { .. } => 16,
             Self::Urgent { .. } => 17,
             Self::Fault { .. } => 18,
+            Self::Disconnect { .. } => 22,
             Self::Closed { .. } => CLOSED,
             Self::Take { .. } => 20,
             Self::Share { .. } => 21,
@@ -561,6 +571,7 @@ impl Request {
                 len: from.at_most("len", OPTION_MAX as u32)?,
             },
             8 => Self::Names { socket: socket(from)? },
+            22 => Self::Disconnect { socket: socket(from)? },
             9 => Self::Attach,
             10 => Self::Waiter { arena: from.u64("arena")? },
             11 => Self::NoWaiter { arena: from.u64("arena")?, slot: from.at_most("slot", SLOTS - 1)? },

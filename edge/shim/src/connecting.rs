@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::socket::Held;
 use crate::stream::Stream;
 use crate::table::Word;
-use crate::{accept_queue, arenas, kept, options, process, session};
+use crate::{accept_queue, arenas, kept, options, process, session, socket};
 
 /// The next connection is asked for.
 static ASKS: AtomicBool = AtomicBool::new(false);
@@ -57,7 +57,7 @@ pub(crate) fn begin(socket: &Held, to: SocketAddr) -> Result<(), Errno> {
     if stream.is_deferred() {
         return Ok(());
     }
-    conclude(&stream, is_nonblocking)
+    conclude(socket.fd, &stream, is_nonblocking)
 }
 
 /// sendto(2) with MSG_FASTOPEN, of a socket without a connection: what is to be written to. Where the SYN carries no text, that is
@@ -66,7 +66,7 @@ pub(crate) fn begin_fast(socket: &Held, to: SocketAddr, flags: c_int) -> Result<
     let is_nonblocking = socket.is_nonblocking()?;
     let stream = becomes(socket, session::connect(socket, to, true)?, is_nonblocking)?;
     if !stream.is_deferred() {
-        conclude(&stream, is_nonblocking || flags & libc::MSG_DONTWAIT != 0)?;
+        conclude(socket.fd, &stream, is_nonblocking || flags & libc::MSG_DONTWAIT != 0)?;
     }
     Ok(stream)
 }
@@ -79,14 +79,40 @@ fn becomes(socket: &Held, (arena, block): (u16, u32), is_nonblocking: bool) -> R
     Ok(stream)
 }
 
-fn conclude(stream: &Stream, is_nonblocking: bool) -> Result<(), Errno> {
+fn conclude(fd: c_int, stream: &Stream, is_nonblocking: bool) -> Result<(), Errno> {
     if is_nonblocking {
+        if stream.fails_here() {
+            return stream.outcome().map_or(Err(Errno::INPROGRESS), |outcome| fails(fd, outcome));
+        }
         // As Linux answers, also where the outcome is there at once: it is told when it is asked for.
         return Err(Errno::INPROGRESS);
     }
-    stream.wait_connected()?;
+    fails(fd, stream.wait_connected())?;
     stream.tell_connected();
     Ok(())
+}
+
+/// Who hears that the attempt has failed may make another with the same socket.
+fn fails(fd: c_int, outcome: Result<(), Errno>) -> Result<(), Errno> {
+    let goes_on = matches!(outcome, Ok(()) | Err(Errno::INPROGRESS | Errno::INTR | Errno::NETDOWN | Errno::BADF));
+    if !goes_on && let Some(socket) = socket::at(fd) {
+        // The daemon may be gone, which the next call says.
+        let _ = end(&socket);
+    }
+    outcome
+}
+
+/// Ends what a stream is, as `tcp_disconnect` of Linux: the peer of a connection gets a reset, and the socket is without one, with its
+/// options and the address that it was bound to.
+pub(crate) fn end(socket: &Held) -> Result<Held, Errno> {
+    let bits = [libc::TCP_NODELAY, libc::TCP_CORK, libc::TCP_QUICKACK]
+        .map(|name| (name, options::lane_bit(socket, name).is_some_and(|(stream, bit)| stream.option(bit))));
+    session::disconnect(socket)?;
+    let socket = socket.becomes_fresh();
+    for (name, _) in bits.into_iter().filter(|(_, is_on)| *is_on) {
+        options::set(&socket, libc::IPPROTO_TCP, name, &1_i32.to_ne_bytes())?;
+    }
+    Ok(socket)
 }
 
 /// Begins a connection by the words of a block that was offered, if there is one, and the daemon need not be asked.
@@ -116,11 +142,11 @@ pub(crate) fn again(socket: &Held) -> Result<(), Errno> {
     match stream.outcome() {
         Some(Ok(())) if stream.tell_connected() => Ok(()),
         Some(Ok(())) => Err(Errno::ISCONN),
-        Some(Err(errno)) => Err(errno),
+        Some(Err(errno)) => fails(socket.fd, Err(errno)),
         None if stream.is_deferred() => Err(Errno::ISCONN),
         None if stream.is_nonblocking() => Err(Errno::ALREADY),
         None => {
-            stream.wait_connected()?;
+            fails(socket.fd, stream.wait_connected())?;
             stream.tell_connected();
             Ok(())
         }

@@ -72,7 +72,7 @@ fn give(known: &[u8], value: &mut [u8]) -> Result<usize, Errno> {
 }
 
 /// The options that the lane reads from a stream's words.
-fn lane_bit(socket: &Held, name: c_int) -> Option<(Stream, u64)> {
+pub(crate) fn lane_bit(socket: &Held, name: c_int) -> Option<(Stream, u64)> {
     let bit = match name {
         libc::TCP_NODELAY => request::NODELAY,
         libc::TCP_CORK => request::CORK,

@@ -533,6 +533,11 @@ fn placed(answer: &Answer) -> Result<(u16, u32), Errno> {
     }
 }
 
+/// Ends what a socket was: it is without a connection again.
+pub(crate) fn disconnect(socket: &Held) -> Result<(), Errno> {
+    done(&ask_about(socket, |socket| Request::Disconnect { socket })?)
+}
+
 /// A socket's own address and its peer's.
 pub(crate) fn names(socket: &Held) -> Result<(Option<SocketAddr>, Option<SocketAddr>), Errno> {
     match ask_about(socket, |socket| Request::Names { socket })? {

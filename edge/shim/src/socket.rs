@@ -262,6 +262,11 @@ impl Held {
         self.becomes(listening(self.word.bits() & (V6 | SHARED), queue, || number(self.word)))
     }
 
+    /// The stream has become a socket without a connection.
+    pub(crate) fn becomes_fresh(&self) -> Held {
+        self.becomes(word(Kind::Fresh, self.word.bits() & (V6 | SHARED), 0, next_name()))
+    }
+
     /// The listener's daemon is gone, and its program knows now.
     pub(crate) fn ends(&self) {
         let kept = self.word.bits() & (V6 | SHARED);
@@ -354,6 +359,7 @@ impl Held {
                 }
                 done => done,
             },
+            (Kind::Stream, Given::Unspecified) => connecting::end(self).map(drop),
             (Kind::Stream, _) => connecting::again(self),
             _ => Err(Errno::ISCONN),
         }

@@ -139,6 +139,12 @@ impl Stream {
         (now & status::CONNECTED != 0).then_some(Ok(()))
     }
 
+    /// Whether the attempt to connect has failed already, for want of a way to go: Linux says so before it sends anything.
+    pub(crate) fn fails_here(&self) -> bool {
+        let error = (self.end().status() >> status::ERROR_SHIFT) as c_int;
+        [libc::ENETUNREACH, libc::EADDRNOTAVAIL, libc::EACCES, libc::EINVAL].contains(&error)
+    }
+
     /// The first `connect` after the connection stands succeeds, and the next ones say EISCONN: whether it is the first.
     pub(crate) fn tell_connected(&self) -> bool {
         let is_first = !self.has(file::TOLD);

@@ -236,6 +236,13 @@ impl Hub {
             }
             Request::Urgent { socket, end } => Ok(self.socket(number, socket)?.mark_urgent(end)?.into()),
             Request::Fault { socket } => Ok(self.socket(number, socket)?.fault()?.into()),
+            Request::Disconnect { socket } => {
+                self.socket(number, socket)?;
+                let session = self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
+                let ended = self.sockets.get_mut(&socket).and_then(|it| it.disconnect(session));
+                ended.into_iter().for_each(|(role, arena)| self.end_role(role, arena, true));
+                Ok(Answer::Done.into())
+            }
             Request::Names { socket } => {
                 let [local, remote] = self.socket(number, socket)?.names();
                 Ok(Answer::Names { local, remote }.into())

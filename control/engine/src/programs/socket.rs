@@ -379,6 +379,17 @@ impl Socket {
         (role, std::mem::replace(&mut self.arena, Arc::clone(&session.arena)))
     }
 
+    /// It is without a connection again, a session's, with its options and the address that it was bound to; what it was, and where its
+    /// words are. `None` if it is no connection.
+    pub(super) fn disconnect(&mut self, session: &Session) -> Option<(Role, Arc<ProgramArena>)> {
+        let Role::Stream(stream, bound) = &mut self.role else { return None };
+        self.arena.signals.forget(stream.number());
+        let bound = bound.take();
+        (self.stack, self.is_arrival) = (session.stack.clone(), false);
+        let role = std::mem::replace(&mut self.role, Role::Fresh(bound));
+        Some((role, std::mem::replace(&mut self.arena, Arc::clone(&session.arena))))
+    }
+
     /// setsockopt(2).
     pub(super) fn set_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
         if self.is_of_other_family(level) {

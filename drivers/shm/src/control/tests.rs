@@ -24,6 +24,7 @@ fn requests() -> Vec<Request> {
         Request::GetOption { socket, level: 1, name: 4, len: OPTION_MAX as u32 },
         Request::Names { socket },
         Request::Linger { socket },
+        Request::Disconnect { socket },
         Request::Fault { socket },
         Request::Closed { socket, place: None },
         Request::Closed { socket, place: Some(Place { arena: 1, block: 0 }) },
