@@ -355,9 +355,9 @@ pub const SIGNALLED: u64 = 1 << 6;
 /// there is some.
 pub const REFUSED: u64 = 1 << 7;
 
-/// In the word `file` of a stream, from this bit on: how many writes found no room. Who waits for an edge is told of the next one
+/// In the word `file`, from this bit on: how many writes found no room. Who waits for an edge is told of the next one
 /// that there is, though the stream be then as it was when he was told last. For the program's side alone.
-pub const REFUSALS: u64 = 1 << 32;
+pub const REFUSALS: u64 = 1 << 48;
 
 /// In the word `file` of a datagram socket: what its program is told with each datagram, and what it cuts by. Set by the
 /// daemon when the program asks.
@@ -479,6 +479,7 @@ impl Layout {
 const _: () = {
     use core::mem::offset_of;
     use firelane_frame::{BLOCK_BYTES, GENERATION_WORD};
+    assert!(REFUSALS > file::SEGMENT, "what is counted there says nothing else");
     assert!(size_of::<RingWords>() == 128 && size_of::<Block>() == BLOCK_BYTES && align_of::<Block>() == 64);
     assert!(offset_of!(Block, rings) == 0 && offset_of!(RingWords, two) == 96);
     assert!(offset_of!(Block, send_owner) == 128 && offset_of!(Block, recv_owner) == 136);

@@ -14,6 +14,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 use core::time::Duration;
 
 use libc::{epoll_event, pollfd, sigset_t};
@@ -39,7 +40,7 @@ use nested::Nested;
 /// The kernel's own limit for one call.
 pub(crate) const EVENTS_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
 /// How many sets a process may have while it has sockets of ours.
-const SETS_MAX: usize = 256;
+const SETS_MAX: usize = 4096;
 /// After so many calls that found sockets of ours, the kernel's descriptors are looked at, too.
 const TURNS: u32 = 8;
 
@@ -53,9 +54,12 @@ const DEATH: u64 = BELL ^ 1;
 /// To a signal handler that changes the set whose call it has interrupted.
 const INSIDE: Errno = Errno::AGAIN;
 
-static SETS: [Lock<Option<Set>>; SETS_MAX] = [const { Lock::new(None) }; SETS_MAX];
+static SETS: [OnceLock<Box<[Place]>>; SETS_MAX / GROUP] = [const { OnceLock::new() }; SETS_MAX / GROUP];
+type Place = Lock<Option<Set>>;
+/// So many are made at a time.
+const GROUP: usize = 64;
 /// Which of them are in use, a bit each.
-static USED: [AtomicU64; SETS_MAX / 64] = [const { AtomicU64::new(0) }; SETS_MAX / 64];
+static USED: [AtomicU64; SETS_MAX / 64] = [const { AtomicU64::new(0) }; SETS_MAX / GROUP];
 
 /// What a set keeps beside the kernel's descriptor.
 struct Set {
@@ -73,12 +77,14 @@ struct Set {
 /// A new epoll descriptor of the program's. If there is no place for its set, it stays the kernel's alone.
 pub(crate) fn created(fd: c_int) -> c_int {
     if fd >= 0 && session::is_wanted() && table::has_room_for(fd) && !process::is_borrowed() {
-        for number in 0..SETS_MAX {
-            let (word, bit) = (&USED[number / 64], 1 << (number % 64));
+        let is_full = |number: &usize| USED[number / GROUP].load(Ordering::Relaxed) == u64::MAX;
+        for number in (0..SETS_MAX).filter(|number| !is_full(number)) {
+            let (word, bit) = (&USED[number / GROUP], 1 << (number % GROUP));
             if word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
                 let new = Set::new(fd);
+                let group = SETS[number / GROUP].get_or_init(|| (0..GROUP).map(|_| Lock::new(None)).collect());
                 // A handler that has come into the making of the very same set cannot be.
-                if let Some(mut set) = SETS[number].enter() {
+                if let Some(mut set) = group[number % GROUP].enter() {
                     *set = Some(new);
                     table::put(fd, socket::epoll(number as u32));
                 }
@@ -95,20 +101,29 @@ pub(crate) fn closed(word: Word) {
     let is_last = !socket::is_shared(word) || !table::ours().any(|fd| table::get(fd) == Some(word));
     if socket::kind(word) == Kind::Epoll && is_last && number < SETS_MAX {
         // Closed by a handler in the middle of a call at it, a set keeps its place: nobody can look at it any more.
-        let Some(set) = SETS[number].enter().map(|mut set| set.take()) else { return };
+        let Some(set) = place(number).and_then(Lock::enter).map(|mut set| set.take()) else { return };
         if let Some(Set { interests, listeners, waiter, .. }) = set {
             listeners.close();
             waiter.iter().for_each(|waiter| interests.each(|_, word| waiter.unwatch(word)));
         }
-        USED[number / 64].fetch_and(!(1 << (number % 64)), Ordering::AcqRel);
+        USED[number / GROUP].fetch_and(!(1 << (number % GROUP)), Ordering::AcqRel);
     }
+}
+
+/// Where the set of this number is, if there ever was one.
+fn place(number: usize) -> Option<&'static Place> {
+    SETS.get(number / GROUP)?.get()?.get(number % GROUP)
 }
 
 /// Does something with every set.
 fn each(mut with: impl FnMut(&mut Set)) {
-    for number in (0..SETS_MAX).filter(|n| USED[n / 64].load(Ordering::Relaxed) >> (n % 64) & 1 != 0) {
-        let mut set = SETS[number].enter();
-        set.iter_mut().filter_map(|set| set.as_mut()).for_each(&mut with);
+    for (nth, used) in USED.iter().enumerate() {
+        let mut used = used.load(Ordering::Relaxed);
+        while used != 0 {
+            let mut set = place(GROUP * nth + used.trailing_zeros() as usize).and_then(Lock::enter);
+            set.iter_mut().filter_map(|set| set.as_mut()).for_each(&mut with);
+            used &= used - 1;
+        }
     }
 }
 
@@ -149,7 +164,7 @@ pub(crate) struct SetRef(&'static Lock<Option<Set>>);
 
 fn of_word(word: Word) -> Option<SetRef> {
     let is_set = socket::kind(word) == Kind::Epoll;
-    is_set.then(|| SETS.get(socket::number(word) as usize).map(SetRef)).flatten()
+    is_set.then(|| place(socket::number(word) as usize).map(SetRef)).flatten()
 }
 
 /// The set behind `fd`, if there is one.
@@ -206,10 +221,25 @@ pub(crate) fn change(
         // To the program it is in the set; in the kernel's it would be ready for ever.
         Kind::Ended => Some(event_or_none(what, event).map(|_| ())),
         Kind::Fresh | Kind::Stream => Some(event_or_none(what, event).and_then(|event| {
+            check_exclusive(what, event.events)?;
             let mut set = set.0.enter().ok_or(INSIDE)?;
             set.as_mut().ok_or(Errno::BADF)?.change(what, fd, word, event)
         })),
     }
+}
+
+/// Linux takes EPOLLEXCLUSIVE when a descriptor is added, beside what it means something for.
+fn check_exclusive(what: c_int, events: u32) -> Result<(), Errno> {
+    const BESIDE: c_int = libc::EPOLLIN
+        | libc::EPOLLOUT
+        | libc::EPOLLERR
+        | libc::EPOLLHUP
+        | libc::EPOLLWAKEUP
+        | libc::EPOLLET
+        | libc::EPOLLEXCLUSIVE;
+    let is_wrong = events & libc::EPOLLEXCLUSIVE as u32 != 0
+        && (what == libc::EPOLL_CTL_MOD || events & !(BESIDE as u32) != 0);
+    if is_wrong { Err(Errno::INVAL) } else { Ok(()) }
 }
 
 /// The event of a call that has one.
@@ -395,6 +425,8 @@ impl Set {
             libc::EPOLL_CTL_ADD if is_there => Err(Errno::EXIST),
             libc::EPOLL_CTL_ADD => self.add(fd, word, event),
             libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL if !is_there => Err(Errno::NOENT),
+            // Nor is what was added so ever modified.
+            libc::EPOLL_CTL_MOD if self.interests.is_exclusive(fd) => Err(Errno::INVAL),
             libc::EPOLL_CTL_MOD => {
                 self.interests.modify(fd, event);
                 self.ring_if_watched();

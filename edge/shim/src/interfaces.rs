@@ -21,8 +21,14 @@ pub(crate) const NAME_BYTES: usize = 64;
 const IFREQ_NAME: usize = libc::IFNAMSIZ;
 pub(crate) const IFREQ_BYTES: usize = 40;
 
-/// What all of them are.
-pub(crate) const FLAGS: c_int = libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_BROADCAST | libc::IFF_MULTICAST;
+/// What all but the loopback interface are.
+const FLAGS: c_int = UP | libc::IFF_BROADCAST | libc::IFF_MULTICAST;
+const LOOPBACK_FLAGS: c_int = UP | libc::IFF_LOOPBACK;
+/// Also that the device behind it is, which only `getifaddrs` has room for (IFF_LOWER_UP).
+const UP: c_int = libc::IFF_UP | libc::IFF_RUNNING | 1 << 16;
+/// Every netstack has its loopback addresses, at an interface as Linux shows it, which is no link: the daemon gives this number to none.
+const LOOPBACK: u32 = 1;
+const LOOPBACK_MTU: u32 = 65_536;
 
 /// One entry of `getifaddrs`.
 pub(crate) struct Entry {
@@ -32,23 +38,50 @@ pub(crate) struct Entry {
     pub(crate) mask: Option<[u8; ADDRESS_BYTES]>,
     /// Of an IPv4 address.
     pub(crate) broadcast: Option<[u8; ADDRESS_BYTES]>,
+    pub(crate) flags: c_int,
+}
+
+/// The loopback interface, and those of the netstack, once for each address.
+fn known() -> Result<Vec<Interface>, Errno> {
+    let loopback = [(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)].map(|address| Interface {
+        name: String::from("lo"),
+        index: LOOPBACK,
+        mtu: LOOPBACK_MTU,
+        mac: [0; 6],
+        address: Some(address),
+    });
+    Ok(loopback.into_iter().chain(session::interfaces()?).collect())
+}
+
+fn flags(interface: &Interface) -> c_int {
+    if interface.index == LOOPBACK { LOOPBACK_FLAGS } else { FLAGS }
+}
+
+fn hardware(interface: &Interface) -> u16 {
+    if interface.index == LOOPBACK { libc::ARPHRD_LOOPBACK } else { libc::ARPHRD_ETHER }
 }
 
 /// What `getifaddrs` shows: each interface's address on the link, as Linux begins, and then those on the network.
 pub(crate) fn entries() -> Result<Vec<Entry>, Errno> {
-    let known = session::interfaces()?;
+    let known = known()?;
     let mut links: Vec<&Interface> = Vec::new();
     for interface in &known {
         if links.last().is_none_or(|last| last.index != interface.index) {
             links.push(interface);
         }
     }
-    let link = |it: &Interface| Entry { name: name(it), address: on_link(it), mask: None, broadcast: None };
+    let link = |it: &Interface| Entry {
+        name: name(it),
+        address: on_link(it),
+        mask: None,
+        broadcast: None,
+        flags: flags(it),
+    };
     let addressed = |it: &Interface| {
         let (ip, prefix) = it.address?;
-        let broadcast = broadcast(ip, prefix).map(|ip| shown(ip, it.index));
+        let broadcast = broadcast(ip, prefix).filter(|_| !ip.is_loopback()).map(|ip| shown(ip, it.index));
         let (address, mask) = (shown(ip, it.index), Some(shown(mask(ip, prefix), 0)));
-        Some(Entry { name: name(it), address, mask, broadcast })
+        Some(Entry { name: name(it), address, mask, broadcast, flags: flags(it) })
     };
     Ok(links.into_iter().map(link).chain(known.iter().filter_map(addressed)).collect())
 }
@@ -65,7 +98,7 @@ fn on_link(interface: &Interface) -> [u8; ADDRESS_BYTES] {
     let mut bytes = [0; ADDRESS_BYTES];
     bytes[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
     bytes[4..8].copy_from_slice(&interface.index.to_ne_bytes());
-    bytes[8..10].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
+    bytes[8..10].copy_from_slice(&hardware(interface).to_ne_bytes());
     bytes[11] = interface.mac.len() as u8;
     bytes[12..18].copy_from_slice(&interface.mac);
     bytes
@@ -133,7 +166,7 @@ pub(crate) fn is_for_any(request: c_ulong) -> bool {
 
 /// The entries of SIOCGIFCONF: a `struct ifreq` for each IPv4 address.
 pub(crate) fn configured() -> Result<Vec<[u8; IFREQ_BYTES]>, Errno> {
-    let known = session::interfaces()?;
+    let known = known()?;
     let entry = |it: &Interface| {
         let (ip, _) = it.address.filter(|(ip, _)| ip.is_ipv4())?;
         let mut entry = [0; IFREQ_BYTES];
@@ -146,7 +179,7 @@ pub(crate) fn configured() -> Result<Vec<[u8; IFREQ_BYTES]>, Errno> {
 
 /// Answers a request about one interface in the `struct ifreq` that names it.
 pub(crate) fn answer(request: c_ulong, entry: &mut [u8; IFREQ_BYTES]) -> Result<(), Errno> {
-    let known = session::interfaces()?;
+    let known = known()?;
     let (asked, value) = entry.split_at_mut(IFREQ_NAME);
     let number = |value: &[u8]| value.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
     let is_it = |it: &&Interface| {
@@ -168,9 +201,9 @@ pub(crate) fn answer(request: c_ulong, entry: &mut [u8; IFREQ_BYTES]) -> Result<
         libc::SIOCGIFNAME => asked.copy_from_slice(&name(it)[..IFREQ_NAME]),
         libc::SIOCGIFINDEX => put(&it.index.to_ne_bytes()),
         libc::SIOCGIFMTU => put(&it.mtu.to_ne_bytes()),
-        libc::SIOCGIFFLAGS => put(&(FLAGS as u16).to_ne_bytes()),
+        libc::SIOCGIFFLAGS => put(&(flags(it) as u16).to_ne_bytes()),
         libc::SIOCGIFHWADDR => {
-            put(&libc::ARPHRD_ETHER.to_ne_bytes());
+            put(&hardware(it).to_ne_bytes());
             value[2..8].copy_from_slice(&it.mac);
         }
         libc::SIOCGIFNETMASK => put(&address(|ip, prefix| Some(mask(ip, prefix)))?[..16]),

@@ -182,6 +182,20 @@ pub(crate) fn note_times() {
     HAS_TIMES.store(true, Ordering::Relaxed);
 }
 
+/// A connection waits as long as its listener's descriptor says.
+pub(crate) fn inherit_times(listener: &Held, connection: &Held) -> Result<(), Errno> {
+    if !HAS_TIMES.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+        // The descriptor may have served before.
+        let limit = sockopt::socket_timeout(sys::borrow(listener.fd), timeout(name))?;
+        sockopt::set_socket_timeout(sys::borrow(connection.fd), timeout(name), limit)?;
+        connection.stream().map_or(Ok(()), |stream| hand_time_to(connection, &stream, name))?;
+    }
+    Ok(())
+}
+
 /// A new stream takes over what was set before it was one.
 pub(crate) fn hand_times(socket: &Held, stream: &Stream) -> Result<(), Errno> {
     if !HAS_TIMES.load(Ordering::Relaxed) {

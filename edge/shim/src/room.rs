@@ -6,6 +6,8 @@ use rustix::io::read;
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 
+use crate::table::DESCRIPTORS;
+
 /// What there is for an arena of its own: a part of what is left, since the program wants memory, too.
 pub(crate) fn for_own() -> u64 {
     left().map_or(u64::MAX, |left| left / 4)
@@ -14,6 +16,13 @@ pub(crate) fn for_own() -> u64 {
 /// What there is for an arena that comes from elsewhere, which may be needed whole.
 pub(crate) fn for_others() -> u64 {
     left().map_or(u64::MAX, |left| left / 2)
+}
+
+/// For how many descriptors an array has places, each of which costs address space and no more: for all that there could ever be, or
+/// for those of now.
+pub(crate) fn descriptors() -> usize {
+    let limited = getrlimit(Resource::As).current.and(getrlimit(Resource::Nofile).current);
+    limited.map_or(DESCRIPTORS, |limit| DESCRIPTORS.min(usize::try_from(limit).unwrap_or(usize::MAX)))
 }
 
 /// What is left of a limit.

@@ -303,6 +303,11 @@ fn buffers_hold_as_much_as_was_said_last() {
     stage.wait_until_nothing_is_left();
 }
 
+#[test]
+fn sockets_are_used_again_as_the_kernels() {
+    as_the_kernels("again.py", 18);
+}
+
 /// Fused and by segments.
 #[test]
 fn who_sleeps_on_a_socket_holds_it() {

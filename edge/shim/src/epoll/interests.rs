@@ -17,8 +17,8 @@ use rustix::io::Errno;
 
 use crate::memory::Pages;
 use crate::socket::{self, Kind};
-use crate::table::{self, DESCRIPTORS, Word};
-use crate::{arenas, ready};
+use crate::table::{self, Word};
+use crate::{arenas, ready, room};
 
 const ERRORS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
@@ -105,7 +105,7 @@ impl Interests {
     /// Puts a descriptor in, which is not in, and in line.
     pub(super) fn add(&mut self, fd: c_int, word: Word, event: epoll_event) -> Result<(), Errno> {
         if self.by_fd.is_none() {
-            self.by_fd = Some(Pages::new(DESCRIPTORS)?);
+            self.by_fd = Some(Pages::new(room::descriptors())?);
         }
         let fd = usize::try_from(fd).map_err(|_| Errno::BADF)?;
         if self.at(fd).is_some() {
@@ -126,6 +126,11 @@ impl Interests {
         self.bound = self.bound.max(fd + 1);
         self.line_up(fd);
         Ok(())
+    }
+
+    /// Whether it was added with EPOLLEXCLUSIVE.
+    pub(super) fn is_exclusive(&self, fd: c_int) -> bool {
+        self.at(fd as usize).is_some_and(|it| it.events & libc::EPOLLEXCLUSIVE as u32 != 0)
     }
 
     /// Changes what is wanted of a descriptor that is in.

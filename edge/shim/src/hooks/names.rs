@@ -6,7 +6,7 @@ use core::ptr::null_mut;
 use libc::{ifaddrs, sockaddr, socklen_t};
 use rustix::io::Errno;
 
-use crate::interfaces::{ADDRESS_BYTES, Entry, FLAGS, NAME_BYTES};
+use crate::interfaces::{ADDRESS_BYTES, Entry, NAME_BYTES};
 use crate::real::hooks;
 use crate::{address, buffers, interfaces, session, socket};
 
@@ -63,7 +63,7 @@ fn listed(entries: &[Entry]) -> Result<*mut ifaddrs, Errno> {
         let [address, mask, broadcast] = &mut room.addresses;
         address.0 = entry.address;
         room.entry.ifa_name = room.name.as_mut_ptr().cast();
-        room.entry.ifa_flags = FLAGS.cast_unsigned();
+        room.entry.ifa_flags = entry.flags.cast_unsigned();
         room.entry.ifa_addr = address.0.as_mut_ptr().cast();
         for (given, place, pointer) in [
             (&entry.mask, mask, &mut room.entry.ifa_netmask),

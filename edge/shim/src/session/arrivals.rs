@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::{ATTACHED, ask, attach, given, name_of, order_ahead, post_closed, refusal, spare};
 use crate::socket::{self, Held};
-use crate::{arenas, kept, process};
+use crate::{arenas, kept, options, process};
 
 /// A name that no socket has: what is taken under it ends.
 const NOBODYS: SocketId = SocketId(u64::MAX);
@@ -23,6 +23,8 @@ pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Resul
         if let Some(stream) = accepted.stream() {
             stream.take();
             stream.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
+            // Without them it would wait for ever, and that is what most do.
+            let _ = options::inherit_times(listener, &accepted);
         }
         fd
     };

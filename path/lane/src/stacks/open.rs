@@ -62,6 +62,8 @@ impl<D> Inside<'_, D> {
             Ok(egress) if egress.dst_mac.is_some_and(|mac| !mac.is_unicast()) => {
                 Err(SocketError::NetworkUnreachable)
             }
+            // No segment can be for it, so nobody would answer: what a peer says to whom it does not know.
+            Ok(_) if remote.port() == 0 => Err(SocketError::Refused),
             Ok(egress) => {
                 self.free_tuple(&egress, remote, local.map_or(0, |l| l.port())).map(|t| (egress, t))
             }

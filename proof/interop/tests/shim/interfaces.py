@@ -24,15 +24,17 @@ def test_requests():
             raise AssertionError("there is none")
         except OSError as error:
             assert error.errno == errno.ENODEV
-        assert struct.unpack_from("H", ask(s, "FLAGS", b"lo"), 16)[0] & 8, "what netlink names is known, too"
+        assert struct.unpack_from("H", ask(s, "FLAGS", b"lo"), 16)[0] == 0x49
+        assert struct.unpack_from("H", ask(s, "HWADDR", b"lo"), 16) == (772,)
 
 
 def test_list():
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     room = ctypes.create_string_buffer(400)
     told = fcntl.ioctl(s, GET["CONF"], struct.pack("iP", 400, ctypes.addressof(room)))
-    assert struct.unpack_from("i", told) == (40,)
-    assert room.raw.startswith(b"web0\0") and socket.inet_ntoa(room.raw[20:24]) == HOST
+    assert struct.unpack_from("i", told) == (80,)
+    assert room.raw.startswith(b"lo\0") and socket.inet_ntoa(room.raw[20:24]) == "127.0.0.1"
+    assert room.raw[40:].startswith(b"web0\0") and socket.inet_ntoa(room.raw[60:64]) == HOST
 
 
 class Entry(ctypes.Structure):
@@ -54,11 +56,14 @@ def test_getifaddrs():
         (family,) = struct.unpack("H", ctypes.string_at(entry.address, 2))
         seen.setdefault(family, []).append((entry.name, ctypes.string_at(entry.address, 28), entry.mask))
         at = entry.next
-    name, address, mask = seen[socket.AF_INET][0]
+    (name, address, mask), loopback = seen[socket.AF_INET][1], seen[socket.AF_INET][0]
+    assert loopback[0] == b"lo" and socket.inet_ntoa(loopback[1][4:8]) == "127.0.0.1"
     assert name == b"web0" and socket.inet_ntoa(address[4:8]) == HOST
     assert socket.inet_ntoa(ctypes.string_at(mask, 8)[4:]) == "255.255.255.0"
-    assert [name for name, _, _ in seen[socket.AF_PACKET]] == [b"web0"]
-    assert all(address[8:10] == b"\xfe\x80" for _, address, _ in seen.get(socket.AF_INET6, []))
+    assert [name for name, _, _ in seen[socket.AF_PACKET]] == [b"lo", b"web0"]
+    first6, *others6 = seen[socket.AF_INET6]
+    assert first6[0] == b"lo" and first6[1][8:24] == bytes(15) + b"\1"
+    assert all(address[8:10] == b"\xfe\x80" for _, address, _ in others6)
     libc.freeifaddrs(first)
 
 

@@ -1,0 +1,113 @@
+"""Sockets that are used again after a connection that failed or was dissolved, and what many sets of epoll and listeners hand on."""
+import errno
+import select
+import socket
+import struct
+import sys
+import time
+
+HOST = sys.argv[1]
+listener = socket.create_server((HOST, 0), backlog=64)
+GOOD = listener.getsockname()
+closed = socket.socket()
+closed.bind((HOST, 0))
+BAD = closed.getsockname()
+libc_connect = __import__("ctypes").CDLL(None, use_errno=True)
+
+
+def told(call, *arguments):
+    try:
+        return call(*arguments)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+def ready(one):
+    poll = select.poll()
+    poll.register(one, select.POLLIN | select.POLLOUT)
+    return [hex(events) for _, events in poll.poll(0)]
+
+
+def dissolve(one):
+    address = struct.pack("H14x", socket.AF_UNSPEC)
+    result = libc_connect.connect(one.fileno(), address, len(address))
+    return result if result == 0 else errno.errorcode[__import__("ctypes").get_errno()]
+
+
+def served(one):
+    """A byte each way, by the newest connection."""
+    other = listener.accept()[0]
+    one.setblocking(True)
+    one.sendall(b"x")
+    other.sendall(other.recv(1))
+    return one.recv(1), other
+
+
+def close_rest():
+    listener.setblocking(False)
+    while isinstance(told(listener.accept), tuple):
+        pass
+    listener.setblocking(True)
+
+
+for blocks in (True, False):
+    for then in ("nothing", "poll", "recv", "error", "bind", "listen"):
+        one = socket.socket()
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        one.setblocking(blocks)
+        said = [told(one.connect, BAD)]
+        time.sleep(0.02)
+        one.setblocking(False)
+        if then == "poll" and blocks:
+            said.append(ready(one))
+        elif then == "recv" and blocks:
+            said.append(told(one.recv, 1))
+        elif then == "error":
+            said += [one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for _ in range(2)]
+        elif then == "bind" and blocks:
+            said += [one.getsockname()[0], told(one.bind, (HOST, 0))]
+        elif then == "listen" and blocks:
+            said += [told(one.listen), one.getsockname()[1] > 0]
+            print(blocks, then, *said)
+            continue
+        one.setblocking(blocks)
+        said.append(told(one.connect, GOOD))
+        if said[-1] not in (None, "EINPROGRESS"):
+            said.append(told(one.connect, GOOD))
+        time.sleep(0.02)
+        said += [ready(one), one.getpeername() == GOOD, served(one)[0]]
+        said += [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
+        print(blocks, then, *said)
+one = socket.socket()
+print("again and again", [told(one.connect, BAD) for _ in range(20)], told(one.connect, GOOD), served(one)[0])
+one = socket.socket()
+one.bind((HOST, 0))
+name = one.getsockname()
+print("keeps its name", told(one.connect, BAD), one.getsockname() == name, told(one.connect, GOOD), served(one)[0])
+one = socket.create_connection(GOOD)
+_, other = served(one)
+print("dissolved", dissolve(one), told(one.getpeername), told(other.recv, 1), told(one.connect, GOOD), served(one)[0])
+one = socket.socket()
+print("nothing to dissolve", dissolve(one), told(one.connect, GOOD), served(one)[0])
+print("port 0", told(socket.socket().connect, (HOST, 0)))
+
+limit = struct.pack("ll", 3, 500_000)
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+client = socket.create_connection(GOOD)
+server = listener.accept()[0]
+print("inherits", server.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16) == limit)
+client.close()
+server.close()
+
+sets = [select.epoll() for _ in range(600)]
+one, other = socket.create_connection(GOOD), listener.accept()[0]
+sets[-1].register(one, select.EPOLLIN)
+other.send(b"x")
+print("the last of many", sets[-1].poll(2) == [(one.fileno(), select.EPOLLIN)])
+for said in sets:
+    said.close()
+one_set = select.epoll()
+EXCLUSIVE = select.EPOLLEXCLUSIVE
+print("exclusive", told(one_set.register, one, EXCLUSIVE | select.EPOLLIN | select.EPOLLONESHOT), told(one_set.register, one, EXCLUSIVE | select.EPOLLIN),
+      told(one_set.modify, one, select.EPOLLIN), told(one_set.register, other, select.EPOLLIN), told(one_set.modify, other, EXCLUSIVE | select.EPOLLIN))
