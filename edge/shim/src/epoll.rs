@@ -414,8 +414,8 @@ impl Set {
         if self.listeners.wants_a_bell() {
             // Another thread waits inside, whom nobody tells of what is there already.
             self.waiter()?;
-            self.ring();
         }
+        self.tell_sleepers();
         Ok(())
     }
 
@@ -429,7 +429,7 @@ impl Set {
             libc::EPOLL_CTL_MOD if self.interests.is_exclusive(fd) => Err(Errno::INVAL),
             libc::EPOLL_CTL_MOD => {
                 self.interests.modify(fd, event);
-                self.ring_if_watched();
+                self.tell_sleepers();
                 Ok(())
             }
             libc::EPOLL_CTL_DEL => {
@@ -451,7 +451,7 @@ impl Set {
         }
         self.waiter()?.watch(fd, word)?;
         self.interests.add(fd, word, event)?;
-        self.ring_if_watched();
+        self.tell_sleepers();
         Ok(())
     }
 
@@ -600,9 +600,10 @@ impl Set {
         true
     }
 
-    fn ring_if_watched(&self) {
-        if self.is_watched {
-            self.ring();
+    /// What is wanted has changed: who sleeps at the set hears of what is ready by now, and of news from an arena that is new to it.
+    fn tell_sleepers(&mut self) {
+        if self.is_watched || self.listeners.is_any_asleep() {
+            self.arm();
         }
     }
 

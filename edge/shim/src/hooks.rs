@@ -4,6 +4,7 @@
 pub(crate) mod confining;
 pub(crate) mod control;
 pub(crate) mod descriptors;
+pub(crate) mod libraries;
 pub(crate) mod messages;
 pub(crate) mod names;
 pub(crate) mod readiness;
@@ -17,6 +18,7 @@ pub(crate) mod transfer;
 pub(crate) fn resolve() {
     confining::resolve();
     descriptors::resolve();
+    libraries::resolve();
     messages::resolve();
     names::resolve();
     readiness::resolve();

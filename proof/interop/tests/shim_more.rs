@@ -303,6 +303,25 @@ fn buffers_hold_as_much_as_was_said_last() {
     stage.wait_until_nothing_is_left();
 }
 
+/// As PHP loads its extensions. The library itself says of a socket of the program which family it has.
+#[test]
+fn a_library_that_is_bound_deeply_is_on_the_netstack() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let library = sandbox.compiled("deep.so", include_str!("shim/deep.c"), &["-shared", "-fPIC"]);
+    let program = sandbox.compiled("deep", include_str!("shim/deep.c"), &["-DPROGRAM"]);
+    let ask = |on, host| stage.ask(on, &[&program.to_string_lossy(), &library.to_string_lossy(), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert_eq!(kernels, "2 1 deep.so\n");
+    assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+}
+
+/// Threads sleep at a set while another adds to it or changes what is wanted.
+#[test]
+fn who_sleeps_at_a_set_hears_of_what_is_added() {
+    as_the_kernels("armed.py", 10);
+}
+
 #[test]
 fn sockets_are_used_again_as_the_kernels() {
     as_the_kernels("again.py", 18);

@@ -38,6 +38,7 @@ const PERMITTED: &[&str] = &[
     "edge/shim/src/environment.rs",
     "edge/shim/src/hooks/control.rs",
     "edge/shim/src/hooks/descriptors.rs",
+    "edge/shim/src/hooks/libraries.rs",
     "edge/shim/src/hooks/messages.rs",
     "edge/shim/src/hooks/names.rs",
     "edge/shim/src/hooks/readiness.rs",
