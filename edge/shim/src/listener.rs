@@ -34,6 +34,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     if listener.kind() == Kind::Ended {
         return Err(ended(listener));
     }
+    let seat = session::Seat::take(listener, flags)?;
     let (place, remote) = loop {
         match next(listener) {
             Err(Errno::INTR) => crate::wait::interrupted(false)?,
@@ -44,7 +45,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
             other => break other?,
         }
     };
-    let fd = session::take_arrival(listener, place, flags)?;
+    let fd = session::take_arrival(listener, place, flags, seat)?;
     Ok(Accepted { fd, peer: Shown::new(remote, listener.is_v6()) })
 }
 

@@ -316,6 +316,11 @@ fn a_library_that_is_bound_deeply_is_on_the_netstack() {
     assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
 }
 
+#[test]
+fn who_has_no_descriptor_left_loses_no_connection() {
+    as_the_kernels("full.py", 2);
+}
+
 /// Threads sleep at a set while another adds to it or changes what is wanted.
 #[test]
 fn who_sleeps_at_a_set_hears_of_what_is_added() {

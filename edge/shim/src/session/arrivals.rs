@@ -2,19 +2,64 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
+use std::os::fd::OwnedFd;
 
 use firelane_shm::control::{Answer, Place, Request, SocketId};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::{ATTACHED, ask, attach, given, name_of, order_ahead, post_closed, refusal, spare};
 use crate::socket::{self, Held};
-use crate::{arenas, kept, options, process};
+use crate::{arenas, kept, options, process, sys};
 
 /// A name that no socket has: what is taken under it ends.
 const NOBODYS: SocketId = SocketId(u64::MAX);
 
-/// The descriptor of a connection that has arrived at `listener`, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
-pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Result<c_int, Errno> {
+/// A number for the descriptor of the next connection. `accept` has it before it takes one, as in Linux: who has none left loses none.
+pub(crate) struct Seat {
+    number: Option<Number>,
+    is_v6: bool,
+}
+
+enum Number {
+    /// A socket made ahead has it.
+    Spare(c_int),
+    /// Something else, until the daemon gives a socket.
+    Taken(#[expect(dead_code, reason = "it is closed when it is dropped")] OwnedFd),
+}
+
+impl Seat {
+    /// One for a connection of `listener`, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
+    pub(crate) fn take(listener: &Held, flags: c_int) -> Result<Self, Errno> {
+        let is_v6 = listener.is_v6();
+        let number = match spare(is_v6).ok().flatten() {
+            Some(spare) => Number::Spare(kept::give(is_v6, spare, flags)?),
+            None => Number::Taken(fcntl_dupfd_cloexec(sys::borrow(listener.fd), 0)?),
+        };
+        Ok(Self { number: Some(number), is_v6 })
+    }
+
+    /// The socket that has it, if there is one.
+    fn socket(mut self) -> Option<c_int> {
+        match self.number.take()? {
+            Number::Spare(fd) => Some(fd),
+            Number::Taken(_) => None,
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(Number::Spare(fd)) = self.number {
+            match kept::take(fd) {
+                Some(kept) => kept.close(socket::fresh_word(self.is_v6)),
+                None => sys::close(fd),
+            }
+        }
+    }
+}
+
+/// The descriptor of a connection that has arrived at `listener`, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`, in a seat.
+pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int, seat: Seat) -> Result<c_int, Errno> {
     let arena = arena_of(listener, place.arena)?;
     let words = arenas::get(arena).and_then(|it| it.block(place.block)).ok_or(Errno::PROTO)?;
     let is_v6 = listener.is_v6();
@@ -28,7 +73,7 @@ pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Resul
         }
         fd
     };
-    let spared = spare(is_v6).ok().flatten().and_then(|spare| kept::give(is_v6, spare, flags).ok());
+    let spared = seat.socket();
     // The next one finds some.
     order_ahead(is_v6);
     if let Some(fd) = spared {
