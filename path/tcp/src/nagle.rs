@@ -20,7 +20,7 @@ pub struct Offer {
     pub nodelay: bool,
     /// TCP_CORK or MSG_MORE: only full segments go.
     pub cork: bool,
-    /// A FIN follows the queued data, so nothing can be added to the last segment.
+    /// A FIN follows the queued data, so nothing can be added to the last segment; or some of it is urgent.
     pub last: bool,
     /// The end of the last small segment sent is not acknowledged yet.
     pub small_under_way: bool,

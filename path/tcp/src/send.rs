@@ -401,7 +401,8 @@ impl Connection {
                 mss: self.flight.mss(),
                 nodelay: self.options.nodelay,
                 cork: self.options.cork,
-                last: closes,
+                // Nor does what is urgent wait for anything (`tcp_nagle_test` of Linux).
+                last: closes || self.options.urgent_sent() > self.flight.una(),
                 small_under_way: self.send.is_small_under_way(self.flight.una()),
             })
             .0

@@ -1,6 +1,7 @@
 //! Options that streams and datagram sockets have alike, and that the daemon keeps: a mark (SO_MARK), which nothing of ours looks
 //! at; the only link that a socket speaks over (SO_BINDTOIFINDEX, and SO_BINDTODEVICE, whose names the daemon knows); and
-//! that an address may be bound to which the netstack does not have, as yet (IP_FREEBIND, IPV6_FREEBIND of ip(7)).
+//! that an address may be bound to which the netstack does not have, as yet (IP_FREEBIND, IPV6_FREEBIND of ip(7)). That flow labels are sent
+//! that addresses name (IPV6_FLOWINFO_SEND) is kept alone: Java says so before it sets a traffic class, and names none.
 //!
 //! Kept by `options.rs` and `datagram_options.rs`. A connection has those of its listener, as in Linux.
 
@@ -16,6 +17,7 @@ pub(super) struct Alike {
     pub(super) link: Option<LinkId>,
     /// Its address need not be the netstack's.
     pub(super) binds_freely: bool,
+    sends_flow_labels: bool,
 }
 
 impl Alike {
@@ -25,6 +27,7 @@ impl Alike {
             (socket::LEVEL, socket::MARK) => self.mark = value.cast_unsigned(),
             (socket::LEVEL, socket::BINDTOIFINDEX) => self.link = link_of(value),
             (ip::LEVEL, ip::FREEBIND) | (ipv6::LEVEL, ipv6::FREEBIND) => self.binds_freely = value != 0,
+            (ipv6::LEVEL, ipv6::FLOWINFO_SEND) => self.sends_flow_labels = value != 0,
             _ => return false,
         }
         true
@@ -38,6 +41,7 @@ impl Alike {
                 self.link.map_or(0, |link| link.0.wrapping_add(1).cast_signed())
             }
             (ip::LEVEL, ip::FREEBIND) | (ipv6::LEVEL, ipv6::FREEBIND) => self.binds_freely.into(),
+            (ipv6::LEVEL, ipv6::FLOWINFO_SEND) => self.sends_flow_labels.into(),
             // Nothing has arrived on a CPU of its own, or by a queue of a device, that could be named: a lane is asked for the
             // first, and the second is what Linux answers without NAPI.
             (socket::LEVEL, socket::INCOMING_CPU) => -1,

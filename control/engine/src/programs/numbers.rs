@@ -110,6 +110,7 @@ pub(crate) mod ipv6 {
     pub(crate) const MTU: i32 = 24;
     pub(crate) const RECVERR: i32 = 25;
     pub(crate) const V6ONLY: i32 = 26;
+    pub(crate) const FLOWINFO_SEND: i32 = 33;
     pub(crate) const RECVPKTINFO: i32 = 49;
     pub(crate) const RECVHOPLIMIT: i32 = 51;
     pub(crate) const RECVHOPOPTS: i32 = 53;
