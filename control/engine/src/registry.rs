@@ -88,17 +88,22 @@ pub(crate) struct Claim {
     pub(crate) sharer: Option<u32>,
     /// Whether the address need not be the netstack's (IP_FREEBIND).
     pub(crate) is_free: bool,
+    /// Whether others may have it too that say the same, as long as none of them listens (SO_REUSEADDR).
+    pub(crate) reuses: bool,
+    /// Whether connections come to it.
+    pub(crate) listens: bool,
 }
 
 impl Claim {
     /// For one socket alone.
     pub(crate) fn alone(addr: SocketAddr, v6_only: bool) -> Self {
-        Self { addr, v6_only, sharer: None, is_free: false }
+        Self { addr, v6_only, sharer: None, is_free: false, reuses: false, listens: false }
     }
 
-    /// Whether both cannot be had at once.
+    /// Whether it cannot be had beside another that somebody has (`inet_bind_conflict` of Linux).
     fn meets(&self, other: &Self) -> bool {
-        let share = self.sharer.is_some() && self.sharer == other.sharer;
+        let share = self.sharer.is_some() && self.sharer == other.sharer
+            || self.reuses && other.reuses && !other.listens;
         let (mine, theirs) = (self.addr.ip(), other.addr.ip());
         self.addr.port() == other.addr.port()
             && (mine == theirs || self.covers(theirs) || other.covers(mine))
@@ -149,7 +154,7 @@ impl Netstack {
 
     /// Whether a listener on `wanted` would meet one that is there.
     pub(crate) fn is_taken(&self, wanted: &Claim) -> bool {
-        self.listeners.iter().any(|there| there.meets(wanted))
+        self.listeners.iter().any(|there| wanted.meets(there))
     }
 
     /// Whether a socket may have the address that it wants.
@@ -408,6 +413,19 @@ mod tests {
             {
                 let is_taken = listening(claim(there, mine)).is_taken(&claim(wanted, theirs));
                 assert_eq!(is_taken, taken && !share, "{there} {mine:?}, {wanted} {theirs:?}");
+            }
+            // What says both that it may be had with others: until one listens.
+            for (mine, listens, theirs, shares) in [
+                (true, false, true, true),
+                (true, false, false, false),
+                (false, false, true, false),
+                (true, true, true, false),
+            ] {
+                let there = Claim { reuses: mine, listens, ..claim(there, None) };
+                for it_listens in [false, true] {
+                    let wanted = Claim { reuses: theirs, listens: it_listens, ..claim(wanted, None) };
+                    assert_eq!(listening(there).is_taken(&wanted), taken && !shares, "{there:?}, {wanted:?}");
+                }
             }
         }
     }

@@ -296,7 +296,7 @@ impl Reserved {
             };
             let mut tries = (0..PORT_TRIES).map(|_| draw());
             let free = tries.find(|it| !matches!(it, Ok(it) if netstack.is_taken(it)));
-            Claim { sharer: wanted.sharer, ..free.ok_or(Errno::ADDRINUSE)?? }
+            Claim { sharer: wanted.sharer, reuses: wanted.reuses, ..free.ok_or(Errno::ADDRINUSE)?? }
         } else {
             wanted
         };
@@ -315,6 +315,22 @@ impl Reserved {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
         Ok(Self { stack: stack.clone(), claim })
+    }
+
+    /// Connections are to come to it from now on.
+    ///
+    /// # Errors
+    /// EADDRINUSE: they come to somebody else who has the address, too.
+    pub(crate) fn listens(&mut self) -> io::Result<()> {
+        let mut registry = self.stack.inner.registry_of_now();
+        let netstack = registry.netstack_mut(self.stack.id)?;
+        let wanted = Claim { listens: true, ..self.claim };
+        let own = netstack.listeners.iter().position(|claim| *claim == self.claim);
+        own.map(|place| netstack.listeners.swap_remove(place));
+        let is_taken = netstack.is_taken(&wanted);
+        self.claim = if is_taken { self.claim } else { wanted };
+        netstack.listeners.push(self.claim);
+        if is_taken { Err(Errno::ADDRINUSE.into()) } else { Ok(()) }
     }
 
     /// What was asked for.

@@ -94,7 +94,8 @@ fn conclude(fd: c_int, stream: &Stream, is_nonblocking: bool) -> Result<(), Errn
 
 /// Who hears that the attempt has failed may make another with the same socket.
 fn fails(fd: c_int, outcome: Result<(), Errno>) -> Result<(), Errno> {
-    let goes_on = matches!(outcome, Ok(()) | Err(Errno::INPROGRESS | Errno::INTR | Errno::NETDOWN | Errno::BADF));
+    let goes_on =
+        matches!(outcome, Ok(()) | Err(Errno::INPROGRESS | Errno::INTR | Errno::NETDOWN | Errno::BADF));
     if !goes_on && let Some(socket) = socket::at(fd) {
         // The daemon may be gone, which the next call says.
         let _ = end(&socket);

@@ -14,8 +14,8 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::OnceLock;
 use core::time::Duration;
+use std::sync::OnceLock;
 
 use libc::{epoll_event, pollfd, sigset_t};
 use rustix::io::Errno;
@@ -82,7 +82,8 @@ pub(crate) fn created(fd: c_int) -> c_int {
             let (word, bit) = (&USED[number / GROUP], 1 << (number % GROUP));
             if word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
                 let new = Set::new(fd);
-                let group = SETS[number / GROUP].get_or_init(|| (0..GROUP).map(|_| Lock::new(None)).collect());
+                let group =
+                    SETS[number / GROUP].get_or_init(|| (0..GROUP).map(|_| Lock::new(None)).collect());
                 // A handler that has come into the making of the very same set cannot be.
                 if let Some(mut set) = group[number % GROUP].enter() {
                     *set = Some(new);

@@ -43,13 +43,14 @@ pub(crate) struct Entry {
 
 /// The loopback interface, and those of the netstack, once for each address.
 fn known() -> Result<Vec<Interface>, Errno> {
-    let loopback = [(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)].map(|address| Interface {
-        name: String::from("lo"),
-        index: LOOPBACK,
-        mtu: LOOPBACK_MTU,
-        mac: [0; 6],
-        address: Some(address),
-    });
+    let loopback =
+        [(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)].map(|address| Interface {
+            name: String::from("lo"),
+            index: LOOPBACK,
+            mtu: LOOPBACK_MTU,
+            mac: [0; 6],
+            address: Some(address),
+        });
     Ok(loopback.into_iter().chain(session::interfaces()?).collect())
 }
 

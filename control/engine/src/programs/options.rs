@@ -39,7 +39,7 @@ const SEGMENT_MAX: i32 = 32_767;
 /// What a program has set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
-    reuse_address: bool,
+    pub(super) reuse_address: bool,
     pub(super) reuse_port: bool,
     broadcast: bool,
     /// bind(2) with an address alone leaves the port to connect(2), which may share it (IP_BIND_ADDRESS_NO_PORT).

@@ -205,7 +205,8 @@ impl Socket {
         }
         let sharer = self.options.reuse_port.then_some(self.owner.user);
         let is_free = self.options.alike.binds_freely;
-        let claim = Claim { addr: canonical(address), v6_only: self.options.v6_only, sharer, is_free };
+        let (reuses, v6_only) = (self.options.reuse_address, self.options.v6_only);
+        let claim = Claim { sharer, is_free, reuses, ..Claim::alone(canonical(address), v6_only) };
         let leaves_port = self.options.port_later && address.port() == 0;
         let take = if leaves_port { Reserved::address } else { Reserved::take };
         self.role = Role::Fresh(Some(Box::new(take(&self.stack, claim).map_err(errno)?)));
@@ -245,7 +246,7 @@ impl Socket {
         let Role::Fresh(bound) = std::mem::replace(&mut self.role, Role::Fresh(None)) else {
             return Err(Errno::INVAL);
         };
-        let reserved = match bound {
+        let mut reserved = match bound {
             Some(reserved) if reserved.local().port() != 0 => *reserved,
             Some(address) => Reserved::take(&self.stack, address.claim()).map_err(errno)?,
             None => {
@@ -253,6 +254,10 @@ impl Socket {
                 Reserved::take(&self.stack, claim).map_err(errno)?
             }
         };
+        if let Err(error) = reserved.listens() {
+            self.role = Role::Fresh(Some(Box::new(reserved)));
+            return Err(errno(error));
+        }
         let port = reserved.local().port();
         let own = self.stack.config().map_err(errno)?;
         Options::follow(&mut self.options, &own);

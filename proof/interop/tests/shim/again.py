@@ -111,3 +111,17 @@ one_set = select.epoll()
 EXCLUSIVE = select.EPOLLEXCLUSIVE
 print("exclusive", told(one_set.register, one, EXCLUSIVE | select.EPOLLIN | select.EPOLLONESHOT), told(one_set.register, one, EXCLUSIVE | select.EPOLLIN),
       told(one_set.modify, one, select.EPOLLIN), told(one_set.register, other, select.EPOLLIN), told(one_set.modify, other, EXCLUSIVE | select.EPOLLIN))
+
+
+def reusing(port=0):
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return one, told(one.bind, (HOST, port))
+
+
+(first, _), alone = reusing(), socket.socket()
+second, said = reusing(first.getsockname()[1])
+print("two of one port", said, told(alone.bind, first.getsockname()), told(first.connect, GOOD), served(first)[0], told(second.listen), told(reusing(first.getsockname()[1])[0].listen))
+(first, _) = reusing()
+second, said = reusing(first.getsockname()[1])
+print("one listens", told(first.listen), told(second.listen), reusing(first.getsockname()[1])[1])
