@@ -67,6 +67,7 @@ mod room;
 mod select;
 mod session;
 mod signals;
+mod sleeping;
 mod socket;
 mod splicing;
 mod stdio;

@@ -17,9 +17,9 @@ use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
 use crate::holds::Hold;
-use crate::socket::{Received, broken_pipe};
+use crate::socket::{self, Kind, Received, broken_pipe};
 use crate::wait::{self, Deadline};
-use crate::{arenas, fused, session, signals, sys, thread};
+use crate::{arenas, fused, session, signals, sleeping, sys, table, thread};
 
 /// How many pieces go to the ring at once. More go one batch after the other.
 const BATCH: usize = 16;
@@ -535,6 +535,8 @@ pub(crate) struct Waiting<'a> {
     limit: Option<Duration>,
     deadline: Option<Deadline>,
     is_over: bool,
+    /// It has slept for a slice, and nothing came.
+    is_long: bool,
     /// From the first sleep on.
     hold: Option<Hold>,
     /// How often it has said that it found no room.
@@ -553,7 +555,17 @@ impl<'a> Waiting<'a> {
         }
         let blocks = flags & libc::MSG_DONTWAIT == 0 && !stream.is_nonblocking();
         let limit = if blocks { stream.limit(reads) } else { None };
-        Self { stream, events, blocks, limit, deadline: None, is_over: false, hold: None, refusals: 0 }
+        Self {
+            stream,
+            events,
+            blocks,
+            limit,
+            deadline: None,
+            is_over: false,
+            is_long: false,
+            hold: None,
+            refusals: 0,
+        }
     }
 
     /// Whether it has ended, so that nothing more is waited for.
@@ -603,10 +615,17 @@ impl<'a> Waiting<'a> {
         if self.hold.is_none() {
             self.hold = self.stream.hold()?;
         }
-        match self.stream.sleep(self.events, left) {
+        let limit = self.deadline.map(Deadline::left);
+        let deep =
+            self.is_long.then(|| self.stream.sleep_deeply(limit, || self.stream.has_some(self.events)));
+        match deep.flatten().unwrap_or_else(|| self.stream.sleep(self.events, left)) {
             Woken::Interrupted => wait::interrupted(self.limit.is_some()),
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
-            Woken::Ready | Woken::TimeOut => Ok(()),
+            Woken::TimeOut => {
+                self.is_long = true;
+                Ok(())
+            }
+            Woken::Ready => Ok(()),
         }
     }
 }
@@ -615,6 +634,19 @@ impl Stream {
     /// A call that sleeps holds the socket, whoever closes it meanwhile.
     fn hold(&self) -> Result<Option<Hold>, Errno> {
         Hold::begin(self.fd, self.arena, self.block)
+    }
+
+    /// Whether one of `events`, or an error or hang-up, is there.
+    fn has_some(&self, events: u32) -> bool {
+        self.follow();
+        self.end().readiness().has(events | Readiness::ERROR | Readiness::HANGUP)
+    }
+
+    /// Sleeps as long as it takes (`sleeping.rs`); `None` if that cannot be.
+    fn sleep_deeply(&self, limit: Option<Duration>, is_ready: impl Fn() -> bool) -> Option<Woken> {
+        // Who has closed it has left this call a copy, behind which nobody finds it.
+        let word = table::get(self.fd).filter(|&word| socket::kind(word) == Kind::Stream)?;
+        sleeping::deeply(self.fd, word, limit, is_ready)
     }
 
     /// Waits until one of `events`, or an error or hang-up, is there, or it may have been fused; for `left`, or a slice of it.
@@ -645,7 +677,7 @@ impl Stream {
         if !self.end().has_lane_on(sys::cpu()) {
             thread::spinning_to_connect(|spin| spin.until(|| self.end().status() != 0));
         }
-        let _hold = self.hold()?;
+        let (_hold, mut is_long) = (self.hold()?, false);
         loop {
             if let Some(outcome) = self.outcome() {
                 return outcome;
@@ -657,9 +689,12 @@ impl Stream {
             if left.is_zero() {
                 return Err(Errno::INPROGRESS);
             }
-            let woken = self.end().block().sleep(left, || self.end().status() != 0);
-            if woken == Woken::Interrupted {
-                wait::interrupted(limit.is_some())?;
+            let is_told = || self.end().status() != 0;
+            let deep = is_long.then(|| self.sleep_deeply(deadline.map(Deadline::left), is_told)).flatten();
+            match deep.unwrap_or_else(|| self.end().block().sleep(left, is_told)) {
+                Woken::Interrupted => wait::interrupted(limit.is_some())?,
+                Woken::TimeOut => is_long = true,
+                Woken::Ready => {}
             }
         }
     }

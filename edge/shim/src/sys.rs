@@ -157,6 +157,16 @@ impl Signals {
         Self { before: set_mask(u64::MAX) }
     }
 
+    /// Polls the kernel's descriptors with those let through that were before; one that came while they were held back ends it.
+    pub(crate) fn poll(&self, fds: &mut [pollfd], limit: Limit) -> Result<usize, Errno> {
+        let mut limit = limit.map(timespec_of);
+        let limit = limit.as_mut().map_or(0, |limit| ptr::from_mut(limit) as usize);
+        let mask = ptr::from_ref(&self.before) as usize;
+        let args = [fds.as_mut_ptr() as usize, fds.len(), limit, mask, SIGSET_BYTES, 0];
+        // SAFETY: the array, the time and the set live through the call.
+        unsafe { syscall6(libc::SYS_ppoll, args) }
+    }
+
     /// Sleeps with those let through that were before. Whether none came, also while they were held back.
     pub(crate) fn pause(&self, span: Duration) -> bool {
         let mut span = timespec_of(span);

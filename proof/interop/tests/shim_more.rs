@@ -317,6 +317,11 @@ fn a_library_that_is_bound_deeply_is_on_the_netstack() {
 }
 
 #[test]
+fn a_signal_ends_a_call_however_long_that_has_waited() {
+    as_the_kernels("interrupted.py", 6);
+}
+
+#[test]
 fn who_has_no_descriptor_left_loses_no_connection() {
     as_the_kernels("full.py", 2);
 }

@@ -1,0 +1,70 @@
+//! The sleep of a call that has waited in vain for a slice: in the kernel's `ppoll`, by a waiter's doorbells, as poll(2) sleeps. There it wakes up for
+//! nothing else, and a signal that comes while it is awake ends it, too, as it ends a system call; between two sleeps on a futex it would be
+//! lost. So many may sleep so; others sleep on in slices. Called by `stream.rs`.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use firelane_shm::Woken;
+use libc::pollfd;
+use rustix::io::Errno;
+
+use crate::session;
+use crate::sys::{Limit, Signals};
+use crate::table::Word;
+use crate::waiter::{BELLS_MAX, Waiter};
+
+/// As many threads sleep so at a time. Each takes one of an arena's slots, of which epoll sets and others want some.
+const MOST: usize = 16;
+
+static SLEEPERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counted until this is dropped.
+struct Counted(());
+
+impl Counted {
+    fn new() -> Option<Self> {
+        let counted = SLEEPERS.fetch_add(1, Ordering::Relaxed) < MOST;
+        let place = Self(());
+        counted.then_some(place)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        SLEEPERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Sleeps until the socket `word` behind `fd` may have what is waited for, for `limit` at most; `None` if there is no place.
+pub(crate) fn deeply(fd: c_int, word: Word, limit: Limit, is_ready: impl Fn() -> bool) -> Option<Woken> {
+    let _counted = Counted::new()?;
+    let mut waiter = Waiter::take().ok()?;
+    let woken = if waiter.watch(fd, word).is_ok() && !waiter.is_sharing() {
+        Some(sleep(&waiter, limit, is_ready))
+    } else {
+        None
+    };
+    waiter.unwatch(word);
+    woken
+}
+
+fn sleep(waiter: &Waiter, limit: Limit, is_ready: impl Fn() -> bool) -> Woken {
+    let signals = Signals::hold_back();
+    waiter.forget_news();
+    waiter.fall_asleep();
+    if is_ready() {
+        return Woken::Ready;
+    }
+    let mut all = [pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 1 + BELLS_MAX];
+    // Of its control connection the daemon's death alone.
+    (all[0].fd, all[0].events) = (session::control().unwrap_or(-1), libc::POLLRDHUP);
+    let bells = all[1..].iter_mut().zip(waiter.bells());
+    let count = bells.map(|(entry, bell)| entry.fd = bell).count();
+    match signals.poll(&mut all[..=count], limit) {
+        Err(Errno::INTR) => Woken::Interrupted,
+        Ok(0) | Err(_) => Woken::TimeOut,
+        Ok(_) if all[0].revents != 0 => Woken::TimeOut,
+        Ok(_) => Woken::Ready,
+    }
+}
