@@ -361,10 +361,7 @@ impl Door {
                 return Ok(());
             }
             (Stage::New, Request::Hello { netstack, filter, room }) => {
-                match self.begin(key, &netstack, &filter, room) {
-                    Ok(reply) => reply,
-                    Err(refused) => refused.into(),
-                }
+                self.begin(key, &netstack, &filter, room).unwrap_or_else(Reply::from)
             }
             (Stage::New | Stage::Gone(_), _) | (_, Request::Hello { .. }) => Reply::from(Errno::PROTO),
             (Stage::There(session), Request::Interfaces) => {

@@ -43,9 +43,11 @@ pub(crate) fn progress(fd: c_int, word: Word) -> u64 {
 fn bare(fd: c_int, word: Word) -> u32 {
     match socket::kind(word) {
         Kind::Stream if session::is_dead() => DEAD,
-        Kind::Stream => {
-            Stream::new(fd, socket::arena(word), socket::number(word)).map_or(DEAD, |stream| stream.poll().0)
-        }
+        Kind::Stream => Stream::new(fd, socket::arena(word), socket::number(word)).map_or(DEAD, |stream| {
+            let ready = stream.poll();
+            let lacks_some = !socket::is_datagram(word) && stream.lacks_some(ready);
+            if lacks_some { ready.0 & !Readiness::READABLE } else { ready.0 }
+        }),
         Kind::Fresh if socket::is_datagram(word) => Readiness::WRITABLE,
         Kind::Fresh => Readiness::WRITABLE | Readiness::HANGUP,
         Kind::Epoll if epoll::is_ready(word) => Readiness::READABLE,

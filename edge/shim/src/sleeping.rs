@@ -1,9 +1,10 @@
 //! The sleep of a call that has waited in vain for a slice: in the kernel's `ppoll`, by a waiter's doorbells, as poll(2) sleeps. There it wakes up for
 //! nothing else, and a signal that comes while it is awake ends it, too, as it ends a system call; between two sleeps on a futex it would be
-//! lost. So many may sleep so; others sleep on in slices. Called by `stream.rs`.
+//! lost, and where the first of them ends. So many may sleep so; others sleep on in slices. Called by `stream.rs`.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 
 use firelane_shm::Woken;
 use libc::pollfd;
@@ -13,6 +14,9 @@ use crate::session;
 use crate::sys::{Limit, Signals};
 use crate::table::Word;
 use crate::waiter::{BELLS_MAX, Waiter};
+
+/// How long a call sleeps otherwise. A signal that comes at the very end is lost, so that is no time after which timers run out.
+pub(crate) const SHALLOW: Duration = Duration::from_micros(238_700);
 
 /// As many threads sleep so at a time. Each takes one of an arena's slots, of which epoll sets and others want some.
 const MOST: usize = 16;

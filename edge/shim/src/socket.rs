@@ -355,7 +355,8 @@ impl Held {
             (Kind::Fresh, Given::Unspecified) => Ok(()),
             (Kind::Fresh, to) => match connecting::begin(self, self.address_of(to)?) {
                 Err(Errno::ISCONN) => {
-                    elsewhere::changed(self).map_or(Err(Errno::ISCONN), |it| it.connect(Given::Unspecified))
+                    let by_now = elsewhere::changed(self).filter(|it| it.kind() == Kind::Stream);
+                    by_now.map_or(Err(Errno::ISCONN), |it| connecting::again(&it))
                 }
                 done => done,
             },

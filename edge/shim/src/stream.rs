@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
 use crate::holds::Hold;
+use crate::sleeping::SHALLOW;
 use crate::socket::{self, Kind, Received, broken_pipe};
 use crate::wait::{self, Deadline};
 use crate::{arenas, fused, session, signals, sleeping, sys, table, thread};
@@ -81,6 +82,22 @@ impl Stream {
         self.ask_for_a_signal();
         // There may have been some before it was asked for, of which nobody tells.
         self.end().readiness()
+    }
+
+    /// Whether less is there than is worth telling of (SO_RCVLOWAT, half of the buffer at most), and more may come.
+    pub(crate) fn lacks_some(&self, ready: Readiness) -> bool {
+        const MOST: u32 = 32 << 10;
+        let block = self.end().block();
+        let least = block.low_water[0].load(Ordering::Relaxed);
+        let ended = Readiness::PEER_CLOSED | Readiness::ERROR | Readiness::HANGUP;
+        if least <= 1 || ready.has(ended) {
+            return false;
+        }
+        let most = match block.capacity[1].load(Ordering::Relaxed) / 2 {
+            0 => MOST,
+            half => half,
+        };
+        self.end().available() < least.min(most) as usize
     }
 
     /// There is no room, and whoever is signalled about the stream wants to know when there is. Look once more.
@@ -618,7 +635,7 @@ impl<'a> Waiting<'a> {
         let limit = self.deadline.map(Deadline::left);
         let deep =
             self.is_long.then(|| self.stream.sleep_deeply(limit, || self.stream.has_some(self.events)));
-        match deep.flatten().unwrap_or_else(|| self.stream.sleep(self.events, left)) {
+        match deep.flatten().unwrap_or_else(|| self.stream.sleep(self.events, left.min(SHALLOW))) {
             Woken::Interrupted => wait::interrupted(self.limit.is_some()),
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
             Woken::TimeOut => {
@@ -691,7 +708,7 @@ impl Stream {
             }
             let is_told = || self.end().status() != 0;
             let deep = is_long.then(|| self.sleep_deeply(deadline.map(Deadline::left), is_told)).flatten();
-            match deep.unwrap_or_else(|| self.end().block().sleep(left, is_told)) {
+            match deep.unwrap_or_else(|| self.end().block().sleep(left.min(SHALLOW), is_told)) {
                 Woken::Interrupted => wait::interrupted(limit.is_some())?,
                 Woken::TimeOut => is_long = true,
                 Woken::Ready => {}

@@ -62,11 +62,17 @@ fn timespec_of(limit: Duration) -> timespec {
 
 /// Polls the kernel's descriptors, with the signals of `mask` held back meanwhile.
 pub(crate) fn ppoll(fds: &mut [pollfd], limit: Limit, mask: Option<&sigset_t>) -> Result<usize, Errno> {
+    // SAFETY: the set lives through the call.
+    unsafe { ppoll_by(fds, limit, mask.map_or(0, |mask| ptr::from_ref(mask) as usize)) }
+}
+
+/// # Safety
+/// `mask` is the address of a set of signals, or zero.
+unsafe fn ppoll_by(fds: &mut [pollfd], limit: Limit, mask: usize) -> Result<usize, Errno> {
     let mut limit = limit.map(timespec_of);
     let limit = limit.as_mut().map_or(0, |limit| ptr::from_mut(limit) as usize);
-    let mask = mask.map_or(0, |mask| ptr::from_ref(mask) as usize);
     let args = [fds.as_mut_ptr() as usize, fds.len(), limit, mask, SIGSET_BYTES, 0];
-    // SAFETY: the array, the time and the set live through the call.
+    // SAFETY: the array and the time live through the call; the caller's promise about the set.
     unsafe { syscall6(libc::SYS_ppoll, args) }
 }
 
@@ -159,20 +165,13 @@ impl Signals {
 
     /// Polls the kernel's descriptors with those let through that were before; one that came while they were held back ends it.
     pub(crate) fn poll(&self, fds: &mut [pollfd], limit: Limit) -> Result<usize, Errno> {
-        let mut limit = limit.map(timespec_of);
-        let limit = limit.as_mut().map_or(0, |limit| ptr::from_mut(limit) as usize);
-        let mask = ptr::from_ref(&self.before) as usize;
-        let args = [fds.as_mut_ptr() as usize, fds.len(), limit, mask, SIGSET_BYTES, 0];
-        // SAFETY: the array, the time and the set live through the call.
-        unsafe { syscall6(libc::SYS_ppoll, args) }
+        // SAFETY: the set lives through the call.
+        unsafe { ppoll_by(fds, limit, ptr::from_ref(&self.before) as usize) }
     }
 
     /// Sleeps with those let through that were before. Whether none came, also while they were held back.
     pub(crate) fn pause(&self, span: Duration) -> bool {
-        let mut span = timespec_of(span);
-        let (span, mask) = (ptr::from_mut(&mut span) as usize, ptr::from_ref(&self.before) as usize);
-        // SAFETY: the time and the set live through the call, which has no descriptors.
-        unsafe { syscall6(libc::SYS_ppoll, [0, 0, span, mask, SIGSET_BYTES, 0]) }.is_ok()
+        self.poll(&mut [], Some(span)).is_ok()
     }
 }
 

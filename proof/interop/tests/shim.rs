@@ -25,7 +25,7 @@ fn kernels(preload: &str) -> BTreeMap<String, String> {
 
 /// Where the answers differ from the kernel's, and why.
 const DIFFERENT: &[(&str, &str, &str)] = &[
-    // A connection that failed keeps its address until its socket is closed.
+    // A connection that failed keeps its address until a call has said so.
     ("refused: bind", "0", "errno 22"),
     ("reset: bind", "0", "errno 22"),
     // The daemon notices a moment later that both directions, or the listener, have ended.

@@ -174,6 +174,17 @@ fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
     let (tos, hops) = (envelope.tos.unwrap_or(0), c_int::from(envelope.hops.unwrap_or(0)));
     let index = datagram::interface(envelope).to_ne_bytes();
     stamp(to, envelope, bits);
+    // Of both families, and before what is one's own (`ip6_datagram_recv_common_ctl` of Linux).
+    if let Some(local) = envelope.local.filter(|_| has(file::INFO_V6)) {
+        let octets = match local {
+            IpAddr::V4(local) => local.to_ipv6_mapped().octets(),
+            IpAddr::V6(local) => local.octets(),
+        };
+        let mut info = [0; 20];
+        info[..16].copy_from_slice(&octets);
+        info[16..].copy_from_slice(&index);
+        to.add(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+    }
     match envelope.local {
         Some(IpAddr::V4(local)) => {
             if has(file::INFO_V4) {
@@ -198,16 +209,6 @@ fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
                 to.add(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &c_int::from(tos).to_ne_bytes());
             }
         }
-    }
-    if let Some(local) = envelope.local.filter(|_| has(file::INFO_V6)) {
-        let octets = match local {
-            IpAddr::V4(local) => local.to_ipv6_mapped().octets(),
-            IpAddr::V6(local) => local.octets(),
-        };
-        let mut info = [0; 20];
-        info[..16].copy_from_slice(&octets);
-        info[16..].copy_from_slice(&index);
-        to.add(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
     }
     if envelope.segment != 0 && has(file::GRO) {
         to.add(SOL_UDP, UDP_GRO, &c_int::from(envelope.segment).to_ne_bytes());

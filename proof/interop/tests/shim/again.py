@@ -125,3 +125,27 @@ print("two of one port", said, told(alone.bind, first.getsockname()), told(first
 (first, _) = reusing()
 second, said = reusing(first.getsockname()[1])
 print("one listens", told(first.listen), told(second.listen), reusing(first.getsockname()[1])[1])
+
+client, server = socket.create_connection(GOOD), listener.accept()[0]
+client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 5)
+given = select.epoll()
+given.register(client, select.EPOLLIN)
+said = []
+for text in (b"abc", b"de", b"f"):
+    server.send(text)
+    time.sleep(0.05)
+    said.append((len(given.poll(0.05)), select.select([client], [], [], 0)[0] == [client]))
+said.append(client.recv(4))
+said.append((len(given.poll(0)), client.recv(2)))
+server.send(b"x")
+time.sleep(0.05)
+said.append(len(given.poll(0)))
+server.shutdown(socket.SHUT_WR)
+said.append((len(given.poll(1)), client.recv(9)))
+print("so much at least", said)
+one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+one.bind(("::1", 0))
+for option in (socket.IPV6_RECVTCLASS, socket.IPV6_RECVHOPLIMIT, socket.IPV6_RECVPKTINFO):
+    one.setsockopt(socket.IPPROTO_IPV6, option, 1)
+one.sendto(b"x", one.getsockname())
+print("beside a datagram", [kind for _, kind, _ in one.recvmsg(9, 999)[1]])
