@@ -11,12 +11,14 @@ use libc::pollfd;
 use rustix::io::Errno;
 
 use crate::session;
+use crate::socket::{self, Kind};
 use crate::sys::{Limit, Signals};
-use crate::table::Word;
+use crate::table::{self, Word};
+use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
 
 /// How long a call sleeps otherwise. A signal that comes at the very end is lost, so that is no time after which timers run out.
-pub(crate) const SHALLOW: Duration = Duration::from_micros(238_700);
+const SHALLOW: Duration = Duration::from_micros(238_700);
 
 /// As many threads sleep so at a time. Each takes one of an arena's slots, of which epoll sets and others want some.
 const MOST: usize = 16;
@@ -40,21 +42,51 @@ impl Drop for Counted {
     }
 }
 
-/// Sleeps until the socket `word` behind `fd` may have what is waited for, for `limit` at most; `None` if there is no place.
-pub(crate) fn deeply(fd: c_int, word: Word, limit: Limit, is_ready: impl Fn() -> bool) -> Option<Woken> {
-    let _counted = Counted::new()?;
-    let mut waiter = Waiter::take().ok()?;
-    let woken = if waiter.watch(fd, word).is_ok() && !waiter.is_sharing() {
-        Some(sleep(&waiter, limit, is_ready))
-    } else {
-        None
-    };
-    waiter.unwatch(word);
-    woken
+/// The sleeps of one call.
+#[derive(Default)]
+pub(crate) struct Sleeper {
+    /// A sleep on the futex was in vain.
+    is_long: bool,
+    /// From the first deep sleep on, until the call returns: what comes between two of them ends the next.
+    signals: Option<Signals>,
 }
 
-fn sleep(waiter: &Waiter, limit: Limit, is_ready: impl Fn() -> bool) -> Woken {
-    let signals = Signals::hold_back();
+impl Sleeper {
+    /// Sleeps until the socket behind `fd` may have what is waited for, or it is time to look again: at first by `shallow`.
+    pub(crate) fn sleep(
+        &mut self,
+        fd: c_int,
+        deadline: Option<Deadline>,
+        is_ready: impl Fn() -> bool,
+        shallow: impl FnOnce(Duration) -> Woken,
+    ) -> Woken {
+        let left = deadline.map(Deadline::left);
+        // Who has closed the socket has left the call a copy, behind which nobody finds it.
+        let word = table::get(fd).filter(|&word| self.is_long && socket::kind(word) == Kind::Stream);
+        if let Some(word) = word
+            && let Some(woken) = self.deeply(fd, word, left, is_ready)
+        {
+            return woken;
+        }
+        self.signals = None;
+        let woken = shallow(left.unwrap_or(SHALLOW).min(SHALLOW));
+        self.is_long |= woken == Woken::TimeOut;
+        woken
+    }
+
+    /// `None` if there is no place.
+    fn deeply(&mut self, fd: c_int, word: Word, limit: Limit, is_ready: impl Fn() -> bool) -> Option<Woken> {
+        let _counted = Counted::new()?;
+        let mut waiter = Waiter::take().ok()?;
+        let is_watched = waiter.watch(fd, word).is_ok() && !waiter.is_sharing();
+        let signals = self.signals.get_or_insert_with(Signals::hold_back);
+        let woken = is_watched.then(|| sleep(&waiter, signals, limit, is_ready));
+        waiter.unwatch(word);
+        woken
+    }
+}
+
+fn sleep(waiter: &Waiter, signals: &Signals, limit: Limit, is_ready: impl Fn() -> bool) -> Woken {
     waiter.forget_news();
     waiter.fall_asleep();
     if is_ready() {

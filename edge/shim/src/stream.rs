@@ -11,16 +11,16 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use firelane_shm::layout::{REFUSED, SIGNALLED, TAKEN, request, status};
-use firelane_shm::{Busy, ReadError, Readiness, SLICE, Spin, StreamEnd, UrgentError, Woken, WriteError};
+use firelane_shm::{Busy, ReadError, Readiness, Spin, StreamEnd, UrgentError, Woken, WriteError};
 use firelane_units::Instant;
 use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
 use crate::holds::Hold;
-use crate::sleeping::SHALLOW;
-use crate::socket::{self, Kind, Received, broken_pipe};
+use crate::sleeping::Sleeper;
+use crate::socket::{Received, broken_pipe};
 use crate::wait::{self, Deadline};
-use crate::{arenas, fused, session, signals, sleeping, sys, table, thread};
+use crate::{arenas, fused, session, signals, sys, thread};
 
 /// How many pieces go to the ring at once. More go one batch after the other.
 const BATCH: usize = 16;
@@ -552,8 +552,7 @@ pub(crate) struct Waiting<'a> {
     limit: Option<Duration>,
     deadline: Option<Deadline>,
     is_over: bool,
-    /// It has slept for a slice, and nothing came.
-    is_long: bool,
+    sleeper: Sleeper,
     /// From the first sleep on.
     hold: Option<Hold>,
     /// How often it has said that it found no room.
@@ -579,7 +578,7 @@ impl<'a> Waiting<'a> {
             limit,
             deadline: None,
             is_over: false,
-            is_long: false,
+            sleeper: Sleeper::default(),
             hold: None,
             refusals: 0,
         }
@@ -625,24 +624,18 @@ impl<'a> Waiting<'a> {
         if self.deadline.is_none() {
             self.deadline = Deadline::of(self.limit);
         }
-        let left = self.deadline.map_or(SLICE, Deadline::left);
-        if left.is_zero() {
+        if self.deadline.is_some_and(Deadline::has_passed) {
             return Err(Errno::AGAIN);
         }
         if self.hold.is_none() {
             self.hold = self.stream.hold()?;
         }
-        let limit = self.deadline.map(Deadline::left);
-        let deep =
-            self.is_long.then(|| self.stream.sleep_deeply(limit, || self.stream.has_some(self.events)));
-        match deep.flatten().unwrap_or_else(|| self.stream.sleep(self.events, left.min(SHALLOW))) {
+        let (stream, events) = (self.stream, self.events);
+        let is_ready = || stream.has_some(events);
+        match self.sleeper.sleep(stream.fd, self.deadline, is_ready, |slice| stream.sleep(events, slice)) {
             Woken::Interrupted => wait::interrupted(self.limit.is_some()),
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
-            Woken::TimeOut => {
-                self.is_long = true;
-                Ok(())
-            }
-            Woken::Ready => Ok(()),
+            Woken::Ready | Woken::TimeOut => Ok(()),
         }
     }
 }
@@ -657,13 +650,6 @@ impl Stream {
     fn has_some(&self, events: u32) -> bool {
         self.follow();
         self.end().readiness().has(events | Readiness::ERROR | Readiness::HANGUP)
-    }
-
-    /// Sleeps as long as it takes (`sleeping.rs`); `None` if that cannot be.
-    fn sleep_deeply(&self, limit: Option<Duration>, is_ready: impl Fn() -> bool) -> Option<Woken> {
-        // Who has closed it has left this call a copy, behind which nobody finds it.
-        let word = table::get(self.fd).filter(|&word| socket::kind(word) == Kind::Stream)?;
-        sleeping::deeply(self.fd, word, limit, is_ready)
     }
 
     /// Waits until one of `events`, or an error or hang-up, is there, or it may have been fused; for `left`, or a slice of it.
@@ -694,7 +680,7 @@ impl Stream {
         if !self.end().has_lane_on(sys::cpu()) {
             thread::spinning_to_connect(|spin| spin.until(|| self.end().status() != 0));
         }
-        let (_hold, mut is_long) = (self.hold()?, false);
+        let (_hold, mut sleeper) = (self.hold()?, Sleeper::default());
         loop {
             if let Some(outcome) = self.outcome() {
                 return outcome;
@@ -702,16 +688,13 @@ impl Stream {
             if session::look_for_death() {
                 return Err(Errno::NETDOWN);
             }
-            let left = deadline.map_or(SLICE, Deadline::left);
-            if left.is_zero() {
+            if deadline.is_some_and(Deadline::has_passed) {
                 return Err(Errno::INPROGRESS);
             }
             let is_told = || self.end().status() != 0;
-            let deep = is_long.then(|| self.sleep_deeply(deadline.map(Deadline::left), is_told)).flatten();
-            match deep.unwrap_or_else(|| self.end().block().sleep(left.min(SHALLOW), is_told)) {
-                Woken::Interrupted => wait::interrupted(limit.is_some())?,
-                Woken::TimeOut => is_long = true,
-                Woken::Ready => {}
+            let shallow = |slice| self.end().block().sleep(slice, is_told);
+            if sleeper.sleep(self.fd, deadline, is_told, shallow) == Woken::Interrupted {
+                wait::interrupted(limit.is_some())?;
             }
         }
     }
