@@ -18,7 +18,7 @@ use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
 
 /// How long a call sleeps otherwise. A signal that comes at the very end is lost, so that is no time after which timers run out.
-const SHALLOW: Duration = Duration::from_micros(238_700);
+const SHALLOW: Duration = Duration::from_micros(163_700);
 
 /// As many threads sleep so at a time. Each takes one of an arena's slots, of which epoll sets and others want some.
 const MOST: usize = 16;

@@ -52,7 +52,7 @@ datagrams.bind((HOST, 0))
 full = socket.create_connection(listener.getsockname())
 unread = listener.accept()[0]
 for name, call in (("read", lambda: client.recv(1)), ("datagram", lambda: datagrams.recv(1)), ("write", lambda: full.sendall(bytes(1 << 26)))):
-    print(name, [interrupted(call, after) for after in (0.25, 0.5)], flush=True)
+    print(name, [interrupted(call, after) for after in (0.4, 0.6)], flush=True)
 print("many", children([lambda: client.recv(1), lambda: server.recv(1), lambda: datagrams.recv(1)] * 5, 0.75), flush=True)
 for after in (0.1, 0.6):
     number = os.fork()
