@@ -10,6 +10,7 @@ use firelane_shm::Woken;
 use libc::pollfd;
 use rustix::io::Errno;
 
+use crate::confining;
 use crate::session;
 use crate::socket::{self, Kind};
 use crate::sys::{Limit, Signals};
@@ -74,8 +75,11 @@ impl Sleeper {
         woken
     }
 
-    /// `None` if there is no place.
+    /// `None` if there is no place, or the system calls that it takes may be forbidden by now.
     fn deeply(&mut self, fd: c_int, word: Word, limit: Limit, is_ready: impl Fn() -> bool) -> Option<Woken> {
+        if confining::is_confined() {
+            return None;
+        }
         let _counted = Counted::new()?;
         let mut waiter = Waiter::take().ok()?;
         let is_watched = waiter.watch(fd, word).is_ok() && !waiter.is_sharing();

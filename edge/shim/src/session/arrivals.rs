@@ -32,10 +32,14 @@ impl Seat {
     pub(crate) fn take(listener: &Held, flags: c_int) -> Result<Self, Errno> {
         let is_v6 = listener.is_v6();
         let number = match spare(is_v6).ok().flatten() {
-            Some(spare) => Number::Spare(kept::give(is_v6, spare, flags)?),
-            None => Number::Taken(fcntl_dupfd_cloexec(sys::borrow(listener.fd), 0)?),
+            Some(spare) => kept::give(is_v6, spare, flags).map(Number::Spare),
+            None => fcntl_dupfd_cloexec(sys::borrow(listener.fd), 0).map(Number::Taken),
         };
-        Ok(Self { number: Some(number), is_v6 })
+        match number {
+            Err(errno @ (Errno::MFILE | Errno::NFILE)) => Err(errno),
+            // Who may not copy descriptors (seccomp) gets one from the daemon.
+            number => Ok(Self { number: number.ok(), is_v6 }),
+        }
     }
 
     /// The socket that has it, if there is one.
