@@ -4,10 +4,10 @@ import ctypes, os, resource, select, signal, socket, struct, sys, time
 HOST = sys.argv[1]
 # What a server of a kernel's socket needs none of: each ends the process. (Numbers of x86_64 and aarch64.)
 NAMES = "socket connect sendmsg recvmsg socketpair ioctl fcntl dup dup3 openat timerfd_create timerfd_settime epoll_ctl " \
-    "epoll_pwait epoll_create1 eventfd2 memfd_create prlimit64 sched_getaffinity".split()
+    "epoll_pwait epoll_create1 eventfd2 memfd_create prlimit64 sched_getaffinity rt_sigprocmask".split()
 NUMBERS = {
-    "x86_64": [41, 42, 46, 47, 53, 16, 72, 32, 292, 257, 283, 286, 233, 281, 291, 290, 319, 302, 204],
-    "aarch64": [198, 203, 211, 212, 199, 29, 25, 23, 24, 56, 85, 86, 21, 22, 20, 19, 279, 261, 123],
+    "x86_64": [41, 42, 46, 47, 53, 16, 72, 32, 292, 257, 283, 286, 233, 281, 291, 290, 319, 302, 204, 14],
+    "aarch64": [198, 203, 211, 212, 199, 29, 25, 23, 24, 56, 85, 86, 21, 22, 20, 19, 279, 261, 123, 135],
 }[os.uname().machine]
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER = 38, 22, 2
