@@ -121,6 +121,21 @@ impl Mapping {
     /// As [`Mapping::attach`]; or less than [`Layout::STORAGE_MIN`] has room behind its words.
     pub fn attach_within(memfd: impl AsFd, room: u64) -> Result<(Self, u64), AttachError> {
         let system = |error: io::Error| AttachError::System(error);
+        let (layout, number) = Self::look(&memfd)?;
+        let len = within(layout, room).ok_or_else(|| system(io::ErrorKind::OutOfMemory.into()))?;
+        Ok((Self::map(&memfd, layout, len).map_err(system)?, number))
+    }
+
+    /// The number of an arena that somebody else has made, which may be mapped here already.
+    ///
+    /// # Errors
+    /// As [`Mapping::attach`].
+    pub fn number_of(memfd: impl AsFd) -> Result<u64, AttachError> {
+        Ok(Self::look(&memfd)?.1)
+    }
+
+    fn look(memfd: impl AsFd) -> Result<(Layout, u64), AttachError> {
+        let system = |error: io::Error| AttachError::System(error);
         let seals = fcntl_get_seals(&memfd).map_err(|e| system(e.into()))?;
         if !seals.contains(SEALS) {
             return Err(AttachError::NotSealed);
@@ -129,9 +144,7 @@ impl Mapping {
         if len < PAGE {
             return Err(AttachError::Magic(0));
         }
-        let (layout, number) = Self::read_header(&memfd, |header| check(header, len)).map_err(system)??;
-        let len = within(layout, room).ok_or_else(|| system(io::ErrorKind::OutOfMemory.into()))?;
-        Ok((Self::map(&memfd, layout, len).map_err(system)?, number))
+        Self::read_header(&memfd, |header| check(header, len)).map_err(system)?
     }
 }
 
@@ -201,6 +214,7 @@ mod tests {
         let arena = Arena::create(SMALL, 42).unwrap();
         let (there, number) = Mapping::attach(&arena).unwrap();
         assert_eq!((there.layout(), number), (&SMALL, 42));
+        assert_eq!(Mapping::number_of(&arena).unwrap(), 42);
         let here = arena.mapping();
         here.block(31).unwrap().waiters.store(5, Ordering::Relaxed);
         assert_eq!(there.block(31).unwrap().waiters.load(Ordering::Relaxed), 5);
@@ -239,6 +253,14 @@ mod tests {
         let mut byte = [0; 1];
         assert!(here.copy_out(least - 1, &mut byte) && !begin.copy_out(wide.len() - 1, &mut [0; 1]));
         assert_eq!(&byte, b"y");
+        // A part of what is mapped is given back.
+        let (whole, _) = Mapping::attach(&arena).unwrap();
+        for (room, mapped) in [(u64::MAX, wide.len()), (least + 1, least), (0, least)] {
+            // SAFETY: nobody copies.
+            unsafe { whole.shrink(room) };
+            assert_eq!(whole.mapped(), mapped);
+        }
+        assert!(whole.copy_in(least - 1, b"z") && !whole.copy_in(least, b"z") && here.copy_in(least, b"z"));
         let refused = Mapping::attach_within(&arena, least - 1).unwrap_err();
         assert!(matches!(refused, AttachError::System(error) if error.kind() == io::ErrorKind::OutOfMemory));
     }

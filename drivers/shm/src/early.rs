@@ -34,7 +34,7 @@ impl<M: Storage> StreamEnd<'_, M> {
     fn write_early(&self, pieces: &[IoSlice<'_>]) -> Option<usize> {
         let _inside = Inside::enter(&self.block.send_owner, self.me).ok()?;
         let held = Held::take(&self.rings().one.state)?;
-        let count = self.write_held(&held, pieces);
+        let count = self.write_held(&held, pieces).ok()?;
         let tail = &self.rings().one.tail;
         tail.store(tail.load(Ordering::Relaxed).wrapping_add(count as u64), Ordering::Release);
         Some(count)

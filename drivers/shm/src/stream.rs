@@ -219,7 +219,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             }
         }
         let held = Held::take(&self.rings().one.state).ok_or(WriteError::WouldBlock)?;
-        match self.write_held(&held, pieces) {
+        match self.write_held(&held, pieces).map_err(|Lie| WriteError::Lie)? {
             0 => Err(WriteError::WouldBlock),
             count => {
                 let tail = &self.rings().one.tail;
@@ -252,18 +252,16 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         Inside::enter(&self.block.send_owner, self.me).map(Some).map_err(WriteError::Busy)
     }
 
-    /// Copies as much as there is room for behind what was written, and leaves it to the caller to publish that.
-    pub(crate) fn write_held(&self, held: &Held<'_>, pieces: &[IoSlice<'_>]) -> usize {
+    /// Copies as much as there is room for behind what was written, and leaves it to the caller to publish that. Storage that is not mapped
+    /// here is a lie to this process.
+    pub(crate) fn write_held(&self, held: &Held<'_>, pieces: &[IoSlice<'_>]) -> Result<usize, Lie> {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);
         let storage = ours.storage.load(Ordering::Relaxed).addr() as u64;
         let (tail, head) = (ours.tail.load(Ordering::Relaxed), theirs.head.load(Ordering::Acquire));
         let (size, limit) = (held.size(), room_in(held.state, self.capacity(0)));
         let room = limit.saturating_sub(tail.wrapping_sub(head) as usize).min(self.unsent_room());
         let len = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(room);
-        if !copy_in(self.memory, (storage, size), tail, len, pieces, 0) {
-            return 0;
-        }
-        len
+        if copy_in(self.memory, (storage, size), tail, len, pieces, 0) { Ok(len) } else { Err(Lie) }
     }
 
     /// Reads what there is, or with `peek` shows it and leaves it. Beside the count, whether the lane is to be kicked: a
@@ -326,7 +324,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         };
         let (own, tells) = match readable.own.min(wanted) {
             0 => (0, false),
-            len => self.read_own(skipped, len, pieces, peek),
+            len => self.read_own(skipped, len, pieces, peek).map_err(|Lie| ReadError::Lie)?,
         };
         let count = readable.beside.min(wanted - own);
         // A ring that did not give what it has is not passed over.
@@ -341,17 +339,23 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
 
     /// Copies `len` bytes of the ring that the lane writes, behind `skipped`. How many there were, and whether the lane is to be
     /// told.
-    fn read_own(&self, skipped: u64, len: usize, pieces: &mut [IoSliceMut<'_>], peek: bool) -> (usize, bool) {
+    fn read_own(
+        &self,
+        skipped: u64,
+        len: usize,
+        pieces: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<(usize, bool), Lie> {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);
         let head = ours.head.load(Ordering::Relaxed).wrapping_add(skipped);
         // With bytes in the ring the lane neither detaches nor replaces its storage (R4, R5).
         let ring = place(theirs);
         let len = len.min(ring.1);
         if !copy_out(self.memory, ring, head, len, pieces, 0) {
-            return (0, false);
+            return Err(Lie);
         }
         if peek {
-            return (len, false);
+            return Ok((len, false));
         }
         let cursor = head.wrapping_add(len as u64);
         ours.head.store(cursor, Ordering::Release);
@@ -360,7 +364,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         if is_far {
             self.block.told_at.store(cursor, Ordering::Relaxed);
         }
-        (len, is_far)
+        Ok((len, is_far))
     }
 
     /// The most bytes of the send ring (0) or the receive ring (1).

@@ -6,6 +6,7 @@
 
 use core::any::Any;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::accept_queue::AcceptQueue;
 use crate::joint::Joint;
-use crate::layout::{Block, Header, Inbox, Layout, Offers, SLOTS};
+use crate::layout::{Block, Header, Inbox, Layout, Offers, PAGE, SLOTS};
 
 /// An arena in this process' memory. A child of fork(2) has it too.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Mapping {
     base: NonNull<u8>,
     layout: Layout,
     /// How much of it is mapped, from its begin: all blocks, and perhaps not all storage.
-    len: u64,
+    len: AtomicU64,
 }
 
 // SAFETY: shared words are atomics, and storage is only copied, by raw pointers; the address belongs to the process.
@@ -43,7 +44,7 @@ impl Mapping {
         // SAFETY: the mapping was just made. A core dump would take it for gigabytes; where the kernel refuses, it does.
         let _ = unsafe { madvise(base, bytes, Advice::LinuxDontDump) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, layout, len })
+        Ok(Self { base, layout, len: AtomicU64::new(len) })
     }
 
     /// Maps the first page of a memfd and reads the layout that it names; `None` if it is no arena of this version.
@@ -72,6 +73,26 @@ impl Mapping {
         // SAFETY: the layout's parts begin on pages, follow each other and are mapped while the keeper lives; in this
         // process storage is copied only, blocks are atomics, and the maker of an arena calls this once.
         unsafe { RingArena::new(mapping.base, parts, Arc::clone(mapping) as Arc<dyn Any + Send + Sync>) }
+    }
+
+    /// How much of it is mapped.
+    #[inline]
+    pub fn mapped(&self) -> u64 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Gives address space back: what lies behind `room` bytes, but for all words and the least storage, is mapped no more.
+    ///
+    /// # Safety
+    /// No other thread of this process copies into storage or out of it meanwhile.
+    pub unsafe fn shrink(&self, room: u64) {
+        let (old, least) = (self.mapped(), self.layout.storage_at() + Layout::STORAGE_MIN);
+        let len = (room / PAGE * PAGE).max(least);
+        if len < old {
+            self.len.store(len, Ordering::Relaxed);
+            // SAFETY: the range is the mapping's end, which nobody is in, and `storage` lends no address of it from here on.
+            let _ = unsafe { munmap(self.base.as_ptr().add(len as usize).cast(), (old - len) as usize) };
+        }
     }
 
     /// Its sizes.
@@ -140,7 +161,7 @@ impl Mapping {
     #[inline]
     fn storage(&self, at: u64, len: usize) -> Option<*mut u8> {
         let end = at.checked_add(len as u64)?;
-        let is_inside = at >= self.layout.storage_at() && end <= self.len;
+        let is_inside = at >= self.layout.storage_at() && end <= self.mapped();
         // SAFETY: the range was just checked to be inside the mapping.
         is_inside.then(|| unsafe { self.base.as_ptr().add(at as usize) })
     }
@@ -187,6 +208,6 @@ pub(crate) fn unread(socket: impl AsFd) -> io::Result<i32> {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `map` with this length; references into it borrow from `self`.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len as usize) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.mapped() as usize) };
     }
 }

@@ -215,7 +215,7 @@ impl<M: Storage> StreamEnd<'_, M> {
             beside.leave();
         }
         let held = Held::take(&self.rings().one.state).ok_or(WriteError::WouldBlock)?;
-        match self.write_held(&held, pieces) {
+        match self.write_held(&held, pieces).map_err(|Lie| WriteError::Lie)? {
             0 => Err(WriteError::WouldBlock),
             count => {
                 let end = self.rings().one.tail.load(Ordering::Relaxed).wrapping_add(count as u64);

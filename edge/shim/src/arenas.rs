@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-use firelane_shm::Mapping;
+use firelane_shm::{AttachError, Layout, Mapping};
 use rustix::io::Errno;
 
 use crate::{room, session};
@@ -43,6 +43,11 @@ pub(crate) fn get(place: u16) -> Option<&'static Mapping> {
     Some(&at(place)?.mapping)
 }
 
+/// All that are mapped.
+pub(crate) fn all() -> impl Iterator<Item = &'static Mapping> {
+    ARENAS.iter().map_while(OnceLock::get).map(|arena| &arena.mapping)
+}
+
 /// The number that the daemon knows it by.
 pub(crate) fn number(place: u16) -> Option<u64> {
     Some(at(place)?.number)
@@ -71,10 +76,26 @@ pub(crate) fn has_room_for_segment() -> bool {
     ARENAS.iter().map_while(OnceLock::get).filter(|arena| arena.sides.is_some()).count() < SEGMENTS_MAX
 }
 
+/// Maps as much of an arena as there is room for.
+fn attached(memfd: impl AsFd) -> Option<(Mapping, u64)> {
+    const MOST: u64 = 1 << 40;
+    let mut room = room::for_others().min(MOST);
+    loop {
+        match Mapping::attach_within(&memfd, room) {
+            Ok(attached) => return Some(attached),
+            // Somebody without /proc has guessed, or others have taken what there was.
+            Err(AttachError::System(_)) if room > Layout::STORAGE_MIN => room /= 2,
+            Err(_) => return None,
+        }
+    }
+}
+
 /// Maps an arena that the daemon has sent, unless it is mapped already; a segment with the arenas of its two sides.
 pub(crate) fn add(memfd: impl AsFd, sides: Option<[u64; 2]>) -> Result<u16, Errno> {
-    let room = room::for_others();
-    let (mapping, number) = Mapping::attach_within(memfd, room).map_err(|_| {
+    if let Some(place) = Mapping::number_of(&memfd).ok().and_then(find) {
+        return Ok(place);
+    }
+    let (mapping, number) = attached(memfd).ok_or_else(|| {
         session::say_once("no room for the memory that sockets share with the daemon: is the address space limited (RLIMIT_AS)?");
         Errno::NOMEM
     })?;

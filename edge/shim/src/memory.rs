@@ -5,6 +5,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::{self, NonNull};
 use core::slice;
 
+use firelane_shm::Mapping;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -62,6 +63,13 @@ impl<T: Plain> Drop for Pages<T> {
         // SAFETY: `new` made the mapping, and no reference into it is left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len * size_of::<T>()) };
     }
+}
+
+/// Gives address space of an arena back. The caller has seen that there is no other thread.
+pub(crate) fn give_back(arena: &Mapping, room: u64) {
+    // SAFETY: the only thread of the process is here, and so copies nothing; a handler that it came from in the middle of a copy has limited
+    // the program's memory under its own feet.
+    unsafe { arena.shrink(room) };
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! How much of its address space this process has for what it shares with the daemon. As a rule it is not limited, and arenas are mapped
-//! whole; under RLIMIT_AS (vsftpd and dovecot set it themselves) they are smaller, or mapped in part. Called by `session.rs` and `arenas.rs`.
+//! whole; under RLIMIT_AS (vsftpd and dovecot set it themselves) they are smaller, or mapped in part. Called by `session.rs`, `arenas.rs`, and before the
+//! limit is set.
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::read;
@@ -7,6 +8,7 @@ use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 
 use crate::table::DESCRIPTORS;
+use crate::{arenas, memory, process};
 
 /// What there is for an arena of its own: a part of what is left, since the program wants memory, too.
 pub(crate) fn for_own() -> u64 {
@@ -16,6 +18,32 @@ pub(crate) fn for_own() -> u64 {
 /// What there is for an arena that comes from elsewhere, which may be needed whole.
 pub(crate) fn for_others() -> u64 {
     left().map_or(u64::MAX, |left| left / 2)
+}
+
+/// The program is about to limit its own address space: what is mapped already leaves it some, if this thread is the only one. So much at
+/// least as words and a little storage take.
+pub(crate) fn is_limited(limit: u64) {
+    if limit == u64::MAX || process::is_borrowed() || threads() != Some(1) {
+        return;
+    }
+    let (mapped, count) = arenas::all().fold((0, 0), |(bytes, count), it| (bytes + it.mapped(), count + 1));
+    let Some(others) = size().map(|size| size.saturating_sub(mapped)) else { return };
+    let left = limit.saturating_sub(others);
+    if count > 0 && mapped > left / 2 {
+        for arena in arenas::all() {
+            memory::give_back(arena, left / 2 / count);
+        }
+    }
+}
+
+/// How many threads the process has.
+fn threads() -> Option<u32> {
+    let mut text = [0; 512];
+    let stat = open("/proc/self/stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let len = read(&stat, &mut text).ok()?;
+    // The name, in parentheses, may have any bytes; proc(5) counts from one, and the name is the second.
+    let behind_name = text[..len].rsplit(|&byte| byte == b')').next()?;
+    core::str::from_utf8(behind_name).ok()?.split_ascii_whitespace().nth(20 - 3)?.parse().ok()
 }
 
 /// For how many descriptors an array has places, each of which costs address space and no more: for all that there could ever be, or
@@ -48,6 +76,7 @@ mod tests {
     #[test]
     fn the_size_is_more_than_a_megabyte_and_nothing_is_limited_here() {
         assert!(size().unwrap() > 1 << 20);
+        std::thread::scope(|scope| scope.spawn(|| assert!(threads() >= Some(2))).join().unwrap());
         assert_eq!((for_own(), for_others()), (u64::MAX, u64::MAX));
     }
 }

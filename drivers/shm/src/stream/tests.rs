@@ -81,6 +81,20 @@ fn read(end: &StreamEnd<'_>, len: usize) -> Result<Vec<u8>, ReadError> {
 }
 
 #[test]
+fn storage_that_is_not_mapped_here_is_a_lie() {
+    let world = World::new();
+    let beyond = LAYOUT.len();
+    for side in [&world.block().rings.one, &world.block().rings.two] {
+        side.storage.store(without_provenance_mut(beyond as usize), Ordering::Relaxed);
+    }
+    world.block().rings.two.tail.store(5, Ordering::Release);
+    let end = world.end();
+    assert_eq!(end.write(&[IoSlice::new(b"text")]), Err(WriteError::Lie));
+    assert_eq!(end.read(&mut [IoSliceMut::new(&mut [0; 5])], false), Err(ReadError::Lie));
+    assert_eq!(world.block().rings.one.tail.load(Ordering::Relaxed), 0, "nothing was written");
+}
+
+#[test]
 fn bytes_pass_both_ways_round_the_end_of_the_storage() {
     let world = World::new();
     let end = world.end();

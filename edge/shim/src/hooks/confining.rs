@@ -4,8 +4,8 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong};
 
 use libc::{pid_t, rlimit, rlimit64};
 
-use crate::confining;
 use crate::real::hooks;
+use crate::{buffers, confining, room};
 
 hooks! {
     /// Variadic in C: those that are missing are handed on unread.
@@ -16,21 +16,25 @@ hooks! {
 
     fn setrlimit(resource: c_uint, limit: *const rlimit) -> c_int = {
         note_limit(resource, limit.is_null());
+        limits(0, resource, limit.cast());
         None
     };
 
     fn setrlimit64(resource: c_uint, limit: *const rlimit64) -> c_int = {
         note_limit(resource, limit.is_null());
+        limits(0, resource, limit.cast());
         None
     };
 
     fn prlimit(pid: pid_t, resource: c_uint, limit: *const rlimit, old: *mut rlimit) -> c_int = {
         note_limit(resource, limit.is_null());
+        limits(pid, resource, limit.cast());
         None
     };
 
     fn prlimit64(pid: pid_t, resource: c_uint, limit: *const rlimit64, old: *mut rlimit64) -> c_int = {
         note_limit(resource, limit.is_null());
+        limits(pid, resource, limit);
         None
     };
 }
@@ -41,8 +45,14 @@ pub(super) fn note_syscall(number: c_long, arguments: [usize; 3]) {
     match number {
         libc::SYS_seccomp => note(by_seccomp(a as c_uint, c)),
         libc::SYS_prctl => note(by_prctl(a as c_int, [b as c_ulong, c as c_ulong])),
-        libc::SYS_setrlimit => note_limit(a as c_uint, b == 0),
-        libc::SYS_prlimit64 => note_limit(b as c_uint, c == 0),
+        libc::SYS_setrlimit => {
+            note_limit(a as c_uint, b == 0);
+            limits(0, a as c_uint, b as *const rlimit64);
+        }
+        libc::SYS_prlimit64 => {
+            note_limit(b as c_uint, c == 0);
+            limits(a as pid_t, b as c_uint, c as *const rlimit64);
+        }
         _ => {}
     }
 }
@@ -63,6 +73,19 @@ fn by_prctl(option: c_int, [mode, filter]: [c_ulong; 2]) -> bool {
     let is = |known: c_uint| mode == c_ulong::from(known);
     option == libc::PR_SET_SECCOMP
         && (is(libc::SECCOMP_MODE_STRICT) || is(libc::SECCOMP_MODE_FILTER) && filter != 0)
+}
+
+/// A program limits its own address space. (Both kinds of limits are the same on 64 bits.)
+fn limits(pid: pid_t, resource: c_uint, limit: *const rlimit64) {
+    let is_own = pid == 0 || pid.unsigned_abs() == std::process::id();
+    if resource != libc::RLIMIT_AS || limit.is_null() || !is_own {
+        return;
+    }
+    if buffers::check(limit.cast_mut().cast(), size_of::<rlimit64>()).is_ok() {
+        // SAFETY: it was just looked at; and the caller's promise.
+        let limit = unsafe { limit.read_unaligned() };
+        room::is_limited(limit.rlim_cur);
+    }
 }
 
 fn note_limit(resource: c_uint, only_asks: bool) {

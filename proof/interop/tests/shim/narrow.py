@@ -77,3 +77,16 @@ def inherits():
 
 
 child("executes", inherits)
+child("limits itself with its parent's", lambda: (limit(600), pairs("with its parent's", listener, 4), pairs("child", socket.create_server((HOST, 0)), 8)))
+
+
+def shut_in():
+    limit(600)
+    os.chroot("/var/empty" if os.path.isdir("/var/empty") else "/sys/kernel")
+    pairs("without /proc", socket.create_server((HOST, 0)), 4)
+
+
+child("shut in", shut_in)
+limit(800)
+pairs("limits itself later", listener, 8)
+print(len(bytearray(200 * MEGABYTE)))
