@@ -36,6 +36,7 @@ const PERMITTED: &[&str] = &[
     "edge/shim/src/answer.rs",
     "edge/shim/src/buffers.rs",
     "edge/shim/src/environment.rs",
+    "edge/shim/src/hooks/confining.rs",
     "edge/shim/src/hooks/control.rs",
     "edge/shim/src/hooks/descriptors.rs",
     "edge/shim/src/hooks/libraries.rs",
