@@ -12,11 +12,15 @@ use crate::{options, session, socket, sys, table};
 
 /// A descriptor has arrived. If it is a socket of the daemon's, it is ours from now on.
 pub(crate) fn arrived(fd: c_int) {
-    if may_be_ours(fd)
-        && session::is_of_daemon(fd)
-        && let Ok(attached) = session::attach(fd)
-    {
-        adopt(fd, &attached);
+    if !may_be_ours(fd) || !session::is_of_daemon(fd) {
+        return;
+    }
+    match session::attach(fd) {
+        Ok(attached) => adopt(fd, &attached),
+        // It stays what lies behind it, of no use: nobody is to look for the reason elsewhere.
+        Err(errno) => {
+            session::say_once(&format!("a socket that has come to this program cannot be used here: {errno}"))
+        }
     }
 }
 
