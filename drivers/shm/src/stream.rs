@@ -12,7 +12,7 @@ use firelane_frame::ring_state::{ATTACHED, EPOCH, HELD, room_in, size_in};
 use firelane_frame::{RingSide, RingWords};
 
 use crate::joint::{Beside, Lie, Readable};
-use crate::layout::{Block, margin, request, status};
+use crate::layout::{Block, Inbox, margin, request, status};
 use crate::owner::{Busy, Holder, Inside, bury};
 use crate::readiness::Readiness;
 use crate::sync::{AtomicU64, Ordering};
@@ -148,6 +148,12 @@ impl<'a> StreamEnd<'a> {
     /// Whether the lane's worker was last on this CPU.
     pub fn has_lane_on(&self, cpu: u16) -> bool {
         self.memory.lane(self.lane()).is_some_and(|inbox| inbox.was_on(cpu))
+    }
+
+    /// Whether its lane was at work on this CPU, so that who runs there has interrupted it.
+    pub fn interrupts_lane(&self, cpu: u16) -> bool {
+        let is_awake = |inbox: &Inbox| inbox.sleeping.load(Ordering::Relaxed) == 0;
+        self.memory.lane(self.lane()).is_some_and(|inbox| inbox.was_on(cpu) && is_awake(inbox))
     }
 }
 

@@ -70,6 +70,11 @@ pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int, seat: Se
     let taken = |fd| {
         let accepted = socket::accepted(fd, is_v6, arena, place.block);
         if let Some(stream) = accepted.stream() {
+            // The lane tells the listener first, and has been interrupted by its waking up: the other end, which may be on this host, is to be told
+            // that it is connected before its peer goes on, as in Linux.
+            if stream.end().interrupts_lane(sys::cpu()) {
+                std::thread::yield_now();
+            }
             stream.take();
             stream.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
             // Without them it would wait for ever, and that is what most do.
