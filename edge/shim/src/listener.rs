@@ -34,7 +34,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     if listener.kind() == Kind::Ended {
         return Err(ended(listener));
     }
-    let seat = session::Seat::take(listener, flags)?;
+    session::has_number(listener)?;
     let (place, remote) = loop {
         match next(listener) {
             Err(Errno::INTR) => crate::wait::interrupted(false)?,
@@ -45,7 +45,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
             other => break other?,
         }
     };
-    let fd = session::take_arrival(listener, place, flags, seat)?;
+    let fd = session::take_arrival(listener, place, flags)?;
     Ok(Accepted { fd, peer: Shown::new(remote, listener.is_v6()) })
 }
 

@@ -2,7 +2,6 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
-use std::os::fd::OwnedFd;
 
 use firelane_shm::control::{Answer, Place, Request, SocketId};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -14,56 +13,18 @@ use crate::{arenas, kept, options, process, sys};
 /// A name that no socket has: what is taken under it ends.
 const NOBODYS: SocketId = SocketId(u64::MAX);
 
-/// A number for the descriptor of the next connection. `accept` has it before it takes one, as in Linux: who has none left loses none.
-pub(crate) struct Seat {
-    number: Option<Number>,
-    is_v6: bool,
-}
-
-enum Number {
-    /// A socket made ahead has it.
-    Spare(c_int),
-    /// Something else, until the daemon gives a socket.
-    Taken(#[expect(dead_code, reason = "it is closed when it is dropped")] OwnedFd),
-}
-
-impl Seat {
-    /// One for a connection of `listener`, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
-    pub(crate) fn take(listener: &Held, flags: c_int) -> Result<Self, Errno> {
-        let is_v6 = listener.is_v6();
-        let number = match spare(is_v6).ok().flatten() {
-            Some(spare) => kept::give(is_v6, spare, flags).map(Number::Spare),
-            None => fcntl_dupfd_cloexec(sys::borrow(listener.fd), 0).map(Number::Taken),
-        };
-        match number {
-            Err(errno @ (Errno::MFILE | Errno::NFILE)) => Err(errno),
-            // Who may not copy descriptors (seccomp) gets one from the daemon.
-            number => Ok(Self { number: number.ok(), is_v6 }),
-        }
-    }
-
-    /// The socket that has it, if there is one.
-    fn socket(mut self) -> Option<c_int> {
-        match self.number.take()? {
-            Number::Spare(fd) => Some(fd),
-            Number::Taken(_) => None,
-        }
+/// Whether there is a number for the descriptor of the next connection. `accept` asks before it takes one, as in Linux: who has none left
+/// loses none. Nothing is kept meanwhile, for a child that is forked would have it, too.
+pub(crate) fn has_number(listener: &Held) -> Result<(), Errno> {
+    match fcntl_dupfd_cloexec(sys::borrow(listener.fd), 0) {
+        Err(errno @ (Errno::MFILE | Errno::NFILE)) => Err(errno),
+        // Who may not copy descriptors (seccomp) gets one from the daemon.
+        _ => Ok(()),
     }
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if let Some(Number::Spare(fd)) = self.number {
-            match kept::take(fd) {
-                Some(kept) => kept.close(socket::fresh_word(self.is_v6)),
-                None => sys::close(fd),
-            }
-        }
-    }
-}
-
-/// The descriptor of a connection that has arrived at `listener`, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`, in a seat.
-pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int, seat: Seat) -> Result<c_int, Errno> {
+/// The descriptor of a connection that has arrived at `listener`, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
+pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Result<c_int, Errno> {
     let arena = arena_of(listener, place.arena)?;
     let words = arenas::get(arena).and_then(|it| it.block(place.block)).ok_or(Errno::PROTO)?;
     let is_v6 = listener.is_v6();
@@ -82,7 +43,7 @@ pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int, seat: Se
         }
         fd
     };
-    let spared = seat.socket();
+    let spared = spare(is_v6).ok().flatten().and_then(|spare| kept::give(is_v6, spare, flags).ok());
     // The next one finds some.
     order_ahead(is_v6);
     if let Some(fd) = spared {
