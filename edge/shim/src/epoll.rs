@@ -59,7 +59,7 @@ type Place = Lock<Option<Set>>;
 /// So many are made at a time.
 const GROUP: usize = 64;
 /// Which of them are in use, a bit each.
-static USED: [AtomicU64; SETS_MAX / 64] = [const { AtomicU64::new(0) }; SETS_MAX / GROUP];
+static USED: [AtomicU64; SETS_MAX / GROUP] = [const { AtomicU64::new(0) }; SETS_MAX / GROUP];
 
 /// What a set keeps beside the kernel's descriptor.
 struct Set {
@@ -161,7 +161,7 @@ pub(crate) fn listener_closed(fd: c_int, word: Word) {
 
 /// The set behind a descriptor.
 #[derive(Clone, Copy)]
-pub(crate) struct SetRef(&'static Lock<Option<Set>>);
+pub(crate) struct SetRef(&'static Place);
 
 fn of_word(word: Word) -> Option<SetRef> {
     let is_set = socket::kind(word) == Kind::Epoll;
