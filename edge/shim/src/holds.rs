@@ -41,6 +41,11 @@ fn key_of(arena: u16, number: u32) -> u64 {
     u64::from(number) << 32 | u64::from(arena) << 8 | 1
 }
 
+/// Whether a descriptor's word stands for these words.
+pub(crate) fn is_of(word: Word, arena: u16, number: u32) -> bool {
+    key(word) == Some(key_of(arena, number))
+}
+
 fn places(key: u64) -> impl Iterator<Item = &'static Place> {
     let first = (key >> 32) as usize * PROBES;
     process::holds().into_iter().flat_map(move |all| (0..PROBES).map(move |nth| &all[(first + nth) % PLACES]))

@@ -12,9 +12,8 @@ use rustix::io::Errno;
 
 use crate::confining;
 use crate::session;
-use crate::socket::{self, Kind};
 use crate::sys::{Limit, Signals};
-use crate::table::{self, Word};
+use crate::table::Word;
 use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
 
@@ -53,18 +52,18 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Sleeps until the socket behind `fd` may have what is waited for, or it is time to look again: at first by `shallow`.
+    /// Sleeps until the socket of `own` may have what is waited for, or it is time to look again: at first by `shallow`. `own` is the
+    /// call's descriptor and the word behind it; who has closed it has left the call a copy, behind which nobody finds it.
     pub(crate) fn sleep(
         &mut self,
-        fd: c_int,
+        own: Option<(c_int, Word)>,
         deadline: Option<Deadline>,
         is_ready: impl Fn() -> bool,
         shallow: impl FnOnce(Duration) -> Woken,
     ) -> Woken {
         let left = deadline.map(Deadline::left);
-        // Who has closed the socket has left the call a copy, behind which nobody finds it.
-        let word = table::get(fd).filter(|&word| self.is_long && socket::kind(word) == Kind::Stream);
-        if let Some(word) = word
+        if let Some((fd, word)) = own
+            && self.is_long
             && let Some(woken) = self.deeply(fd, word, left, is_ready)
         {
             return woken;

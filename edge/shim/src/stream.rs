@@ -16,11 +16,11 @@ use firelane_units::Instant;
 use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
-use crate::holds::Hold;
+use crate::holds::{self, Hold};
 use crate::sleeping::Sleeper;
 use crate::socket::{Received, broken_pipe};
 use crate::wait::{self, Deadline};
-use crate::{arenas, fused, session, signals, sys, thread};
+use crate::{arenas, fused, session, signals, sys, table, thread};
 
 /// How many pieces go to the ring at once. More go one batch after the other.
 const BATCH: usize = 16;
@@ -632,7 +632,7 @@ impl<'a> Waiting<'a> {
         }
         let (stream, events) = (self.stream, self.events);
         let is_ready = || stream.has_some(events);
-        match self.sleeper.sleep(stream.fd, self.deadline, is_ready, |slice| stream.sleep(events, slice)) {
+        match self.sleeper.sleep(stream.own(), self.deadline, is_ready, |slice| stream.sleep(events, slice)) {
             Woken::Interrupted => wait::interrupted(self.limit.is_some()),
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
             Woken::Ready | Woken::TimeOut => Ok(()),
@@ -644,6 +644,12 @@ impl Stream {
     /// A call that sleeps holds the socket, whoever closes it meanwhile.
     fn hold(&self) -> Result<Option<Hold>, Errno> {
         Hold::begin(self.fd, self.arena, self.block)
+    }
+
+    /// Its descriptor and the word behind it; `None` once another thread has closed it, and the number may be another socket's.
+    fn own(&self) -> Option<(c_int, table::Word)> {
+        let word = table::get(self.fd).filter(|&word| holds::is_of(word, self.arena, self.block))?;
+        Some((self.fd, word))
     }
 
     /// Whether one of `events`, or an error or hang-up, is there.
@@ -693,7 +699,7 @@ impl Stream {
             }
             let is_told = || self.end().status() != 0;
             let shallow = |slice| self.end().block().sleep(slice, is_told);
-            if sleeper.sleep(self.fd, deadline, is_told, shallow) == Woken::Interrupted {
+            if sleeper.sleep(self.own(), deadline, is_told, shallow) == Woken::Interrupted {
                 wait::interrupted(limit.is_some())?;
             }
         }

@@ -15,8 +15,8 @@ def pair():
     return client, listener.accept()[0]
 
 
-def called(name, call):
-    """The call begins to sleep."""
+def called(name, call, after=0.1):
+    """The call begins to sleep; one that sleeps for long changes how it does."""
     results = []
 
     def run():
@@ -27,7 +27,7 @@ def called(name, call):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    time.sleep(0.1)
+    time.sleep(after)
 
     def told():
         thread.join(2)
@@ -42,17 +42,22 @@ def dup(fd):
     os.close(null)
 
 
-for name, close in [("close", os.close), ("dup2", dup), ("closerange", lambda fd: os.closerange(fd, fd + 1))]:
+for name, close, after in [
+    ("close", os.close, 0.1),
+    ("a later close", os.close, 0.3),
+    ("dup2", dup, 0.1),
+    ("closerange", lambda fd: os.closerange(fd, fd + 1), 0.3),
+]:
     client, server = pair()
     number = client.detach()
-    told = called(name, lambda: os.read(number, 100))
+    told = called(name, lambda: os.read(number, 100), after)
     close(number)
     if name == "dup2":
         os.close(number)
     others = [pair() for _ in range(4)]
     for one, other in others:
         other.send(b"another's")
-    time.sleep(0.05)
+    time.sleep(0.3)
     server.send(b"its own")
     told()
     print([one.recv(100) for one, _ in others])
