@@ -244,8 +244,17 @@ impl RingArena {
     /// Gives memory of free storage back to the kernel, down to what may be kept, the largest pieces first. It takes
     /// long: some microseconds for each piece.
     pub fn give_pages_back(&self) {
+        self.keep_at_most(KEPT_BYTES);
+    }
+
+    /// The same with all of it, so that nothing is left of what was there.
+    pub fn give_all_pages_back(&self) {
+        self.keep_at_most(0);
+    }
+
+    fn keep_at_most(&self, bytes: usize) {
         for class in (0..CLASSES).rev() {
-            while self.hoards() {
+            while self.kept.load(Ordering::Relaxed) > bytes {
                 let Some(page) = self.take_warm(class) else { break };
                 let storage = self.storage_at(page).as_ptr().cast();
                 // SAFETY: the range is storage that nobody else has (A2), to which no references exist; it reads as zeros

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use firelane::Kin;
 use firelane_model::{AccountName, Programs};
 
 /// The superuser.
@@ -17,6 +19,15 @@ const ROOT: u32 = 0;
 pub(crate) struct Peer {
     pub(crate) user: u32,
     pub(crate) group: u32,
+}
+
+impl Peer {
+    /// Its kin, by the namespaces that it lives in. Who may not see those knows of none.
+    pub(crate) fn kin(self, pid: u32) -> Option<Kin> {
+        let inode = |name| Some(std::fs::metadata(format!("/proc/{pid}/ns/{name}")).ok()?.ino());
+        let Self { user, group } = self;
+        Some(Kin { user, group, users: inode("user")?, processes: inode("pid")? })
+    }
 }
 
 /// The host's users and groups.

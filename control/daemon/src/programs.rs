@@ -310,7 +310,7 @@ impl Door {
         add(control, key)?;
         add(&process, key + 1)?;
         let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
-        let owner = Owner { pid, user: peer.user, command: command_of(pid) };
+        let owner = Owner { pid, user: peer.user, command: command_of(pid), kin: peer.kin(pid) };
         tracing::debug!("program {} ({}), user {}", owner.pid, owner.command, peer.user);
         Ok((key, Newcomer { process, owner, peer }))
     }

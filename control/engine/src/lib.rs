@@ -72,7 +72,7 @@ pub use memory::{EngineMemory, LaneMemory};
 pub use netstack_config::{NetstackConfig, PrivilegedPorts, SocketDefaults};
 pub use poller::{Event, Poller, Source};
 pub use programs::{
-    Closer, ExplainedSocket, Foreign, Hub, Limits, Owner, ProgramSocket, Reply, send as send_reply,
+    Closer, ExplainedSocket, Foreign, Hub, Kin, Limits, Owner, ProgramSocket, Reply, send as send_reply,
 };
 pub use queue::Queue;
 pub use rings::{Ring, Rings};

@@ -188,7 +188,7 @@ pub enum Request {
         /// Which slot.
         slot: u32,
     },
-    /// The segment of a fused connection that the session has. [`Answer::Segment`], with the segment's memfd beside it.
+    /// The segment of a fused connection that the session has; beside [`Answer::Done`] its memfd.
     Segment {
         /// Its number, from the stream's words.
         segment: u64,
@@ -308,11 +308,6 @@ pub enum Answer {
     Slot {
         /// Which.
         slot: u32,
-    },
-    /// A segment; beside it its memfd.
-    Segment {
-        /// The arenas of its two sides.
-        arenas: [u64; 2],
     },
     /// The netstack's interfaces.
     Interfaces {
@@ -636,9 +631,6 @@ impl Answer {
             Self::Slot { slot } => {
                 out.u32(*slot);
             }
-            Self::Segment { arenas: [one, two] } => {
-                out.u64(*one).u64(*two);
-            }
             Self::Interfaces { addresses } => {
                 out.list(addresses, ADDRESSES_MAX, |out, interface| {
                     out.text(&interface.name, NAME_MAX).u32(interface.index).u32(interface.mtu);
@@ -665,7 +657,6 @@ impl Answer {
             Self::Attached { .. } => 136,
             Self::Slot { .. } => 137,
             Self::Interfaces { .. } => 138,
-            Self::Segment { .. } => 139,
         }
     }
 
@@ -705,7 +696,6 @@ impl Answer {
             },
             137 => Self::Slot { slot: from.at_most("slot", SLOTS - 1)? },
             138 => Self::Interfaces { addresses: from.list("addresses", ADDRESSES_MAX, interface)? },
-            139 => Self::Segment { arenas: [from.u64("arena")?, from.u64("arena")?] },
             other => return Err(Malformed::new("what", format!("no answer is {other}"))),
         };
         In(from.0).end((number, answer))

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::{room, session};
 
 /// How many arenas a process may see: its own, those of the programs that hand it sockets, and its segments.
-pub(crate) const ARENAS_MAX: usize = 64;
+pub(crate) const ARENAS_MAX: usize = u64::BITS as usize;
 
 /// How many of them may be segments: sockets that come from elsewhere always find a place.
 pub(crate) const SEGMENTS_MAX: usize = 48;
@@ -24,11 +24,12 @@ struct Known {
     mapping: Mapping,
     /// The number that the daemon knows it by.
     number: u64,
-    /// The arenas of a segment's two sides.
-    sides: Option<[u64; 2]>,
+    is_segment: bool,
 }
 
 static ARENAS: [OnceLock<Known>; ARENAS_MAX] = [const { OnceLock::new() }; ARENAS_MAX];
+/// A bit for each that is no segment.
+static PROGRAMS: AtomicU64 = AtomicU64::new(0);
 /// For some numbers, where each is: the number above, one more than the place below.
 static HINTS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 const HINT_SHIFT: u32 = 8;
@@ -53,9 +54,19 @@ pub(crate) fn number(place: u16) -> Option<u64> {
     Some(at(place)?.number)
 }
 
-/// The arenas of the two sides of a segment.
-pub(crate) fn sides(place: u16) -> Option<[u64; 2]> {
-    at(place)?.sides
+/// Whether it is a segment, whose other side is the daemon's to know: it may change.
+pub(crate) fn is_segment(place: u16) -> bool {
+    at(place).is_some_and(|arena| arena.is_segment)
+}
+
+/// The places of those that are none.
+pub(crate) fn programs() -> impl Iterator<Item = u16> {
+    let mut places = PROGRAMS.load(Ordering::Acquire);
+    core::iter::from_fn(move || {
+        let place = (places != 0).then(|| places.trailing_zeros() as u16)?;
+        places &= places - 1;
+        Some(place)
+    })
 }
 
 /// The place of the arena with this number.
@@ -73,7 +84,7 @@ pub(crate) fn find(number: u64) -> Option<u16> {
 
 /// Whether another segment may be mapped.
 pub(crate) fn has_room_for_segment() -> bool {
-    ARENAS.iter().map_while(OnceLock::get).filter(|arena| arena.sides.is_some()).count() < SEGMENTS_MAX
+    ARENAS.iter().map_while(OnceLock::get).filter(|arena| arena.is_segment).count() < SEGMENTS_MAX
 }
 
 /// Maps as much of an arena as there is room for.
@@ -90,8 +101,8 @@ fn attached(memfd: impl AsFd) -> Option<(Mapping, u64)> {
     }
 }
 
-/// Maps an arena that the daemon has sent, unless it is mapped already; a segment with the arenas of its two sides.
-pub(crate) fn add(memfd: impl AsFd, sides: Option<[u64; 2]>) -> Result<u16, Errno> {
+/// Maps an arena that the daemon has sent, unless it is mapped already.
+pub(crate) fn add(memfd: impl AsFd, is_segment: bool) -> Result<u16, Errno> {
     if let Some(place) = Mapping::number_of(&memfd).ok().and_then(find) {
         return Ok(place);
     }
@@ -102,10 +113,11 @@ pub(crate) fn add(memfd: impl AsFd, sides: Option<[u64; 2]>) -> Result<u16, Errn
     if let Some(place) = find(number) {
         return Ok(place);
     }
-    let mut new = Some(Known { mapping, number, sides });
+    let mut new = Some(Known { mapping, number, is_segment });
     for (place, arena) in ARENAS.iter().enumerate() {
         let there = arena.get_or_init(|| new.take().unwrap_or_else(|| unreachable!("it is put in once")));
         if there.number == number {
+            PROGRAMS.fetch_or(u64::from(!is_segment) << place, Ordering::AcqRel);
             return Ok(place as u16);
         }
     }

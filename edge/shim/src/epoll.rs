@@ -496,15 +496,13 @@ impl Set {
         for (arena, inbox) in waiter.inboxes() {
             while let Some((first, bits)) = inbox.news.take_word() {
                 let blocks = (0..64).filter(|bit| bits >> bit & 1 != 0).map(|bit| first + bit);
-                match arenas::sides(arena) {
-                    None => blocks.for_each(|block| self.interests.line_up_block(arena, block)),
-                    // A segment's news name blocks of the arenas of its sides; who is meant in vain is looked at.
-                    Some(sides) => {
-                        let places = sides.map(arenas::find);
-                        blocks.for_each(|block| {
-                            let places = places.iter().flatten();
-                            places.for_each(|&place| self.interests.line_up_block(place, block));
-                        });
+                // A segment's news name blocks of its sides' arenas; who is meant in vain is looked at.
+                let is_segment = arenas::is_segment(arena);
+                for block in blocks {
+                    if is_segment {
+                        arenas::programs().for_each(|place| self.interests.line_up_block(place, block));
+                    } else {
+                        self.interests.line_up_block(arena, block);
                     }
                 }
             }

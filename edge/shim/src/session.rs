@@ -267,7 +267,7 @@ impl Session {
         let Answer::Welcome { session, lanes, .. } = answer else { return Err(refusal(&answer)) };
         let mut fds = fds.into_iter();
         let memfd = fds.next().ok_or(Errno::PROTO)?;
-        let own = arenas::add(&memfd, None)?;
+        let own = arenas::add(&memfd, false)?;
         note_arena(own);
         OWN.store(u32::from(own), Ordering::Relaxed);
         self.number = session;
@@ -608,7 +608,7 @@ pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
     match ask(&Request::Attach, Some(fd))? {
         (Answer::Attached { family, kind, state, place, .. }, fds) => {
             // One that is not connected yet will have its words in the same arena.
-            let arena = fds.first().map(|memfd| arenas::add(memfd, None)).transpose()?;
+            let arena = fds.first().map(|memfd| arenas::add(memfd, false)).transpose()?;
             arena.into_iter().for_each(note_arena);
             let place = match place {
                 Some(place) => {
@@ -679,8 +679,8 @@ pub(crate) fn segment(number: u64, fd: c_int) -> Result<u16, Errno> {
         answer = ask(&request, None)?;
     }
     match answer {
-        (Answer::Segment { arenas: sides }, fds) => {
-            let place = arenas::add(fds.first().ok_or(Errno::PROTO)?, Some(sides))?;
+        (Answer::Done, fds) => {
+            let place = arenas::add(fds.first().ok_or(Errno::PROTO)?, true)?;
             note_arena(place);
             Ok(place)
         }

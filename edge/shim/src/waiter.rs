@@ -233,8 +233,7 @@ impl Place {
         if slot.load(Ordering::Relaxed) == 0 {
             slot.store(session::waiter_slot(arena, bell, fd)? as u8 + 1, Ordering::Relaxed);
         }
-        let rings_anew =
-            arenas::sides(arena).is_some() && self.arenas.load(Ordering::Acquire) >> arena & 1 == 0;
+        let rings_anew = arenas::is_segment(arena) && self.arenas.load(Ordering::Acquire) >> arena & 1 == 0;
         let set = self.set.load(Ordering::Acquire);
         if rings_anew && set >= 0 {
             enter(set, bell)?;
@@ -245,7 +244,7 @@ impl Place {
 
     /// What is rung for news of an arena; makes a segment's the first time.
     fn bell_in(&self, arena: u16) -> Result<c_int, Errno> {
-        if arenas::sides(arena).is_none() {
+        if !arenas::is_segment(arena) {
             return Ok(self.bell.load(Ordering::Relaxed));
         }
         let bell = self.peers.get(usize::from(arena)).ok_or(Errno::NFILE)?;

@@ -43,6 +43,15 @@ fn two_programs_talk_past_the_daemon() {
     }
 }
 
+/// More than a program maps in its life.
+#[test]
+fn a_server_is_fused_with_any_number_of_programs_one_after_the_other() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    stage.ask(On::Firelane, &["/usr/bin/python3", &script("guests.py"), Stage::FIRELANE, "70"]);
+    stage.wait_until_nothing_is_left();
+}
+
 #[test]
 fn so_many_writes_may_be_unread() {
     let sandbox = Sandbox::new();

@@ -14,7 +14,7 @@ use firelane_units::{Instant, LaneId};
 use super::WORDS_PER_TURN;
 use super::datagrams::DatagramTable;
 use super::segment::Joined;
-use super::session::Limits;
+use super::session::{Kin, Limits};
 use super::signals::Signals;
 use super::stream::Stream;
 use super::waiters::Waiters;
@@ -26,6 +26,8 @@ pub(crate) struct ProgramArena {
     arena: Arena,
     /// How much of its program's address space it may take.
     pub(super) room: u64,
+    /// Who sees it, if they are all of one kin.
+    kin: Mutex<Option<Kin>>,
     /// Its place among the engine's arenas.
     pub(super) place: u32,
     streams: RwLock<Vec<Option<Arc<Stream>>>>,
@@ -43,8 +45,14 @@ pub(crate) struct ProgramArena {
 }
 
 impl ProgramArena {
-    /// Makes one for so many lanes, within the limits of its program.
-    pub(super) fn new(lanes: usize, place: u32, number: u64, limits: Limits) -> io::Result<Self> {
+    /// Makes one for so many lanes, within the limits of its program, which is of this kin.
+    pub(super) fn new(
+        lanes: usize,
+        place: u32,
+        number: u64,
+        limits: Limits,
+        kin: Option<Kin>,
+    ) -> io::Result<Self> {
         let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
         let layout = Layout::new(lanes).within(limits.room).ok_or_else(|| too_little(limits.room))?;
         let quota = limits.memory.min(layout.storage_bytes);
@@ -52,6 +60,7 @@ impl ProgramArena {
         Ok(Self {
             arena,
             room: limits.room,
+            kin: Mutex::new(kin),
             place,
             streams: RwLock::default(),
             datagrams: DatagramTable::default(),
@@ -66,6 +75,17 @@ impl ProgramArena {
     /// The memfd, and its number.
     pub(super) fn arena(&self) -> &Arena {
         &self.arena
+    }
+
+    /// Who sees it, if they are all of one kin.
+    pub(super) fn kin(&self) -> Option<Kin> {
+        *self.kin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A program of this kin sees it, too.
+    pub(super) fn show_to(&self, kin: Option<Kin>) {
+        let mut own = self.kin.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = own.filter(|_| *own == kin);
     }
 
     pub(super) fn mapping(&self) -> &Mapping {

@@ -139,7 +139,7 @@ impl Hub {
             fabric.bell(lane).watch_program(bell.as_fd())?;
             bells.push((lane, bell));
         }
-        let arena = fabric.programs.add_arena(limits, fabric.clock.start())?;
+        let arena = fabric.programs.add_arena(limits, owner.kin, fabric.clock.start())?;
         let memfd = arena.arena().as_fd().try_clone_to_owned()?;
         let copies = bells.iter().map(|(_, bell)| bell.try_clone());
         let fds: Vec<OwnedFd> = std::iter::once(Ok(memfd)).chain(copies).collect::<io::Result<_>>()?;
@@ -309,7 +309,7 @@ impl Hub {
             Request::Segment { segment } => {
                 let segment = self.segment(number, segment)?;
                 let memfd = segment.arena().as_fd().try_clone_to_owned().map_err(super::socket::errno)?;
-                Ok(Reply { answer: Answer::Segment { arenas: segment.numbers }, fds: vec![memfd] })
+                Ok(Reply { answer: Answer::Done, fds: vec![memfd] })
             }
             Request::Bell { segment, slot } => {
                 let bell = self.segment(number, segment)?.waiters.bell(slot).map_err(|_| Errno::NOENT)?;
@@ -332,8 +332,11 @@ impl Hub {
     fn segment(&self, session: u32, number: u64) -> Result<Arc<Segment>, Errno> {
         let session = self.sessions.get(&session).ok_or(Errno::NETDOWN)?;
         let segment = self.engine.0.fabric.programs.segments.numbered(number);
-        let has_side = |it: &Arc<Segment>| it.numbers.iter().any(|&side| session.arena_of(side).is_some());
-        segment.filter(has_side).ok_or(Errno::INVAL)
+        let segment = segment.ok_or(Errno::INVAL)?;
+        let own: Vec<u64> =
+            segment.numbers.into_iter().filter(|&it| session.arena_of(it).is_some()).collect();
+        own.iter().for_each(|&number| segment.is_asked_by(number));
+        if own.is_empty() { Err(Errno::INVAL) } else { Ok(segment) }
     }
 
     fn make_sockets(
@@ -383,6 +386,7 @@ impl Hub {
         // A listener's connections have their words in its arena.
         let arena = Arc::clone(&socket.arena);
         let memfd = arena.arena().as_fd().try_clone_to_owned().map_err(super::socket::errno)?;
+        arena.show_to(session.owner.kin);
         session.attached.insert(arena.arena().number(), arena);
         Ok(Reply { answer: socket.attached(name), fds: vec![memfd] })
     }

@@ -7,7 +7,8 @@
 //!
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
-//! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
+//! - `segment.rs`: what two programs share whose connections are fused; `spares.rs`: what is left of it when one has gone.
+//! - `waiters.rs`: whom to wake.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them; `waiting.rs`: where they wait for those.
 //! - `offers.rs`: blocks that are made ready to connect. `leaving.rs`: streams that were closed by their words.
@@ -41,6 +42,7 @@ mod session;
 mod shown;
 mod signals;
 mod socket;
+mod spares;
 mod stream;
 mod waiters;
 mod waiting;
@@ -66,7 +68,7 @@ use stream::Stream;
 
 pub use closer::{Closer, Foreign};
 pub use hub::{Hub, send};
-pub use session::{Limits, Owner, Reply};
+pub use session::{Kin, Limits, Owner, Reply};
 pub use shown::{ExplainedSocket, ProgramSocket};
 
 /// Words of an inbox, of up to 64 streams each, that are looked at in a turn of the lane.
@@ -155,13 +157,18 @@ impl Programs {
     }
 
     /// Makes an arena, within its program's limits, which the lanes, whose clock began at `start`, serve from then on.
-    fn add_arena(&self, limits: Limits, start: Duration) -> std::io::Result<Arc<ProgramArena>> {
+    fn add_arena(
+        &self,
+        limits: Limits,
+        kin: Option<Kin>,
+        start: Duration,
+    ) -> std::io::Result<Arc<ProgramArena>> {
         let arena = {
             let mut arenas = self.arenas.write().unwrap_or_else(PoisonError::into_inner);
             let free = arenas.iter().position(Option::is_none);
             let place = free.unwrap_or(arenas.len());
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-            let arena = ProgramArena::new(self.lanes.len(), place as u32, number, limits)?;
+            let arena = ProgramArena::new(self.lanes.len(), place as u32, number, limits, kin)?;
             let start = u64::try_from(start.as_nanos()).unwrap_or(u64::MAX);
             arena.mapping().header().clock_start.store(start, Ordering::Relaxed);
             let arena = Arc::new(arena);
@@ -180,8 +187,8 @@ impl Programs {
     fn remove_arena(&self, place: u32) {
         let mut arenas = self.arenas.write().unwrap_or_else(PoisonError::into_inner);
         let gone = arenas.get_mut(place as usize).and_then(Option::take);
-        drop((arenas, gone));
-        self.segments.forget(place);
+        drop(arenas);
+        self.segments.forget(place, gone.and_then(|arena| arena.kin()));
         self.note_change();
     }
 
@@ -444,7 +451,7 @@ mod tests {
     #[test]
     fn a_worker_knows_whether_those_it_has_told_something_are_on_its_cpu() {
         let programs = Programs::new([Bell::new().unwrap()].iter());
-        let arenas = [(); 2].map(|()| programs.add_arena(Limits::default(), Duration::ZERO).unwrap());
+        let arenas = [(); 2].map(|()| programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap());
         let (lane, side) = (LaneId(0), &programs.lanes[0]);
         let tell = |nth: usize| programs.note_told(&arenas[nth], lane);
         tell(0);
@@ -465,7 +472,7 @@ mod tests {
     #[test]
     fn a_worker_does_not_look_while_a_program_needs_its_cpu() {
         let programs = Programs::new([Bell::new().unwrap()].iter());
-        let arena = programs.add_arena(Limits::default(), Duration::ZERO).unwrap();
+        let arena = programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap();
         let (lane, side) = (LaneId(0), &programs.lanes[0]);
         let inbox = arena.inbox(lane).unwrap();
         // What is left of the trials shows whether it has looked in vain.

@@ -2,7 +2,8 @@
 //!
 //! One for each two arenas between which there is such a connection, also for an arena and itself. Nobody maps it but the
 //! two programs, who ask for it when they find it named in a stream's words, and the daemon. The lane decides which
-//! connections may be fused; here they get a joint ([`Bond`]), which they keep as long as they last.
+//! connections may be fused; here they get a joint ([`Bond`]), which they keep as long as they last. What a program that has left has had
+//! is another's (`spares.rs`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,6 +17,8 @@ use firelane_socket::{ConnRef, SocketToken};
 use firelane_units::{Bytes, Instant};
 
 use super::arena::ProgramArena;
+use super::session::Kin;
+use super::spares::Spares;
 use super::stream::Stream;
 use super::waiters::Waiters;
 
@@ -38,31 +41,62 @@ pub(super) type Sides = [u32; 2];
 #[derive(Debug)]
 pub(super) struct Segment {
     arena: Arena,
+    layout: Layout,
     /// The places of the arenas of its sides, and their numbers.
     pub(super) sides: Sides,
     pub(super) numbers: [u64; 2],
+    /// Whose programs have asked for its memory.
+    mapped: [AtomicBool; 2],
     pub(super) waiters: Waiters,
 }
 
 impl Segment {
     fn new(number: u64, ends: [&ProgramArena; 2]) -> io::Result<Self> {
-        // A program may share several.
-        let room = ends[0].room.min(ends[1].room) / 4;
-        let layout = Layout { lanes: 1, blocks: JOINTS, storage_bytes: STORAGE_BYTES };
-        let layout = layout.within(room).ok_or(io::ErrorKind::OutOfMemory)?;
+        let layout = layout_for(ends).ok_or(io::ErrorKind::OutOfMemory)?;
         let arena = Arena::create(layout, number).map_err(io::Error::other)?;
-        Ok(Self {
-            arena,
-            sides: ends.map(|end| end.place),
-            numbers: ends.map(|end| end.arena().number()),
-            waiters: Waiters::default(),
-        })
+        let (sides, numbers) = names(ends);
+        let waiters = Waiters::default();
+        Ok(Self { arena, layout, sides, numbers, mapped: Default::default(), waiters })
+    }
+
+    /// The same between others, of whom one has it.
+    pub(super) fn between(mut self, ends: [&ProgramArena; 2], newcomer: usize) -> Self {
+        (self.sides, self.numbers) = names(ends);
+        self.mapped = [0, 1].map(|at| AtomicBool::new(at != newcomer));
+        self
+    }
+
+    /// Whether one that is made for these would be like it.
+    pub(super) fn fits(&self, ends: [&ProgramArena; 2]) -> bool {
+        layout_for(ends) == Some(self.layout)
+    }
+
+    /// The program of the arena with this number asks for its memory.
+    pub(super) fn is_asked_by(&self, number: u64) {
+        for (mapped, _) in self.mapped.iter().zip(self.numbers).filter(|(_, side)| *side == number) {
+            mapped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn is_mapped_by(&self, at: usize) -> bool {
+        self.mapped[at].load(Ordering::Relaxed)
     }
 
     /// The memfd, and its number.
     pub(super) fn arena(&self) -> &Arena {
         &self.arena
     }
+}
+
+/// What they share has room in both. A program may share several.
+fn layout_for(ends: [&ProgramArena; 2]) -> Option<Layout> {
+    let room = ends[0].room.min(ends[1].room) / 4;
+    Layout { lanes: 1, blocks: JOINTS, storage_bytes: STORAGE_BYTES }.within(room)
+}
+
+/// The places of arenas, and their numbers.
+fn names(ends: [&ProgramArena; 2]) -> (Sides, [u64; 2]) {
+    (ends.map(|end| end.place), ends.map(|end| end.arena().number()))
 }
 
 /// Two connections that wait for their segment.
@@ -80,6 +114,7 @@ pub(super) struct Segments {
     /// All that are in use, by their numbers: connections keep theirs when one of the programs is gone.
     used: RwLock<BTreeMap<u64, Weak<Segment>>>,
     wanted: Mutex<Vec<Wanted>>,
+    spares: Spares,
 }
 
 impl Segments {
@@ -96,9 +131,10 @@ impl Segments {
         used.values().filter_map(Weak::upgrade).for_each(|segment| act(&segment));
     }
 
-    /// Makes one, which takes system calls: no lane does it.
+    /// Makes one, which takes system calls: no lane does it. It has this number, unless there is a spare one.
     pub(super) fn make(&self, number: u64, ends: [&ProgramArena; 2]) -> io::Result<Arc<Segment>> {
-        let segment = Arc::new(Segment::new(number, ends)?);
+        let spare = self.spares.take(ends);
+        let segment = Arc::new(spare.map_or_else(|| Segment::new(number, ends), Ok)?);
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
         let segment = Arc::clone(made.entry(segment.sides).or_insert(segment));
         let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
@@ -107,10 +143,13 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Forgets those of an arena that is gone. Connections keep what they use.
-    pub(super) fn forget(&self, place: u32) {
+    /// Forgets those of an arena that is gone, which programs of one kin have seen. Connections keep what they use.
+    pub(super) fn forget(&self, place: u32, kin: Option<Kin>) {
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
-        made.retain(|sides, _| !sides.contains(&place));
+        let gone = made.extract_if(.., |sides, _| sides.contains(&place)).map(|(_, segment)| segment);
+        let gone = gone.collect();
+        drop(made);
+        self.spares.put(place, kin, gone);
     }
 
     /// Two connections wait for a segment. Whether they are remembered.

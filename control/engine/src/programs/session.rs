@@ -26,6 +26,22 @@ pub struct Owner {
     pub user: u32,
     /// Its command.
     pub command: String,
+    /// Its kin, if that is known.
+    pub kin: Option<Kin>,
+}
+
+/// Processes whose memory is not kept from each other: they have one user and group, and see each other. Numbers of the host, and of
+/// namespaces the inodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kin {
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+    /// The namespace of users.
+    pub users: u64,
+    /// The namespace of processes.
+    pub processes: u64,
 }
 
 /// How much a program may have.

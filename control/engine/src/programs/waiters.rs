@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn slots_are_one_waiters_own_until_the_last_which_is_shared() {
-        let arena = ProgramArena::new(1, 0, 7, crate::programs::Limits::default()).unwrap();
+        let arena = ProgramArena::new(1, 0, 7, crate::programs::Limits::default(), None).unwrap();
         let (waiters, memory) = (Waiters::default(), arena.mapping());
         let wakes = || doorbell::make().unwrap();
         let slots: Vec<_> = (0..66).map(|n| waiters.add(memory, n % 2, wakes())).collect();
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn who_shares_a_slot_is_rung_for_the_streams_that_he_has_named() {
-        let arena = ProgramArena::new(1, 0, 7, crate::programs::Limits::default()).unwrap();
+        let arena = ProgramArena::new(1, 0, 7, crate::programs::Limits::default(), None).unwrap();
         let (waiters, memory) = (Waiters::default(), arena.mapping());
         let bells: [OwnedFd; 3] = std::array::from_fn(|_| doorbell::make().unwrap());
         let copy = |at: usize| bells[at].try_clone().unwrap();

@@ -105,7 +105,7 @@ impl<'a> Program<'a> {
     }
 
     pub(crate) fn of_user(world: &'a World, user: u32, limits: Limits) -> Self {
-        let owner = Owner { pid: std::process::id(), user, command: "driver".to_owned() };
+        let owner = Owner { pid: std::process::id(), user, command: "driver".to_owned(), kin: None };
         let (session, reply) =
             world.hub.lock().unwrap().begin(owner, (world.stack.id(), "test"), limits, Vec::new()).unwrap();
         let mut fds = reply.fds.into_iter();

@@ -68,7 +68,6 @@ fn answers() -> Vec<Answer> {
         attached(Some(place)),
         attached(None),
         Answer::Slot { slot: 0 },
-        Answer::Segment { arenas: [1, u64::MAX] },
         Answer::Interfaces {
             addresses: vec![
                 interface(None),

@@ -1,0 +1,173 @@
+//! Segments whose one program has left, for the next program of the same kin that is fused with the other.
+//!
+//! A program maps each of its segments once and for all, and only so many. A server whose clients come and go gets its own segments again
+//! here, with the next client at the other end, and maps no more than it has had clients at a time. Nothing is left in them of what was
+//! carried; but who has left may have given its mapping to others (a forked child has it), who would see what the next one carries. So
+//! that one must be of the same kin. Called by `segment.rs`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::arena::ProgramArena;
+use super::segment::Segment;
+use super::session::Kin;
+
+/// As many as a program maps of one server's, and of all.
+const OF_ONE_MAX: usize = 48;
+const MOST: usize = 1024;
+
+/// One of them.
+#[derive(Debug)]
+struct Spare {
+    segment: Arc<Segment>,
+    /// Which of its sides has left, and of what kin that was.
+    left: usize,
+    kin: Kin,
+}
+
+impl Spare {
+    /// The place of the arena that is still there.
+    fn stays(&self) -> u32 {
+        self.segment.sides[1 - self.left]
+    }
+
+    /// Which of two ends takes the side that has left, if they may have it.
+    fn newcomer(&self, ends: [&ProgramArena; 2]) -> Option<usize> {
+        let newcomer =
+            (0..2).find(|&at| ends[1 - at].place == self.stays() && ends[at].place != self.stays())?;
+        // Connections that it carried may not have ended.
+        let is_free = Arc::strong_count(&self.segment) == 1;
+        (is_free && ends[newcomer].kin() == Some(self.kin) && self.segment.fits(ends)).then_some(newcomer)
+    }
+}
+
+/// All of them, those that have been there for long first.
+#[derive(Debug, Default)]
+pub(super) struct Spares(Mutex<Vec<Spare>>);
+
+impl Spares {
+    fn all(&self) -> MutexGuard<'_, Vec<Spare>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The arena in this place, which programs of one kin have seen, is gone, and so are these segments' sides.
+    pub(super) fn put(&self, place: u32, kin: Option<Kin>, segments: Vec<Arc<Segment>>) {
+        let mut all = self.all();
+        all.retain(|spare| spare.stays() != place);
+        let Some(kin) = kin else { return };
+        for segment in segments {
+            let left = usize::from(segment.sides[0] != place);
+            let spare = Spare { segment, left, kin };
+            let [of_one, is_mapped] = [spare.stays() != place, spare.segment.is_mapped_by(1 - left)];
+            let count = all.iter().filter(|it| it.stays() == spare.stays()).count();
+            if of_one && is_mapped && count < OF_ONE_MAX {
+                spare.segment.arena().rings().give_all_pages_back();
+                all.push(spare);
+            }
+        }
+        let too_many = all.len().saturating_sub(MOST);
+        all.drain(..too_many);
+    }
+
+    /// One for these two, where that which stays is the other.
+    pub(super) fn take(&self, ends: [&ProgramArena; 2]) -> Option<Segment> {
+        let mut all = self.all();
+        let (at, newcomer) =
+            all.iter().enumerate().rev().find_map(|(at, spare)| Some((at, spare.newcomer(ends)?)))?;
+        let segment = all.remove(at).segment;
+        drop(all);
+        segment.arena().rings().give_all_pages_back();
+        // Somebody may be looking at it, and then there is none.
+        Some(Arc::try_unwrap(segment).ok()?.between(ends, newcomer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::Limits;
+    use crate::programs::segment::Segments;
+
+    const KIN: Kin = Kin { user: 1000, group: 100, users: 1, processes: 2 };
+
+    fn arena(place: u32, kin: Option<Kin>) -> ProgramArena {
+        ProgramArena::new(1, place, 100 + u64::from(place), Limits::default(), kin).unwrap()
+    }
+
+    /// The number of the segment of a server with a client that comes and leaves; a new one has `number`.
+    fn visit(all: &Segments, number: u64, [server, client]: [&ProgramArena; 2]) -> u64 {
+        let ends = if server.place < client.place { [server, client] } else { [client, server] };
+        let segment = all.make(number, ends).unwrap();
+        assert_eq!(segment.numbers, ends.map(|end| end.arena().number()));
+        assert!(all.numbered(segment.arena().number()).is_some_and(|it| Arc::ptr_eq(&it, &segment)));
+        let is_new = segment.arena().number() == number;
+        let known = [0, 1].map(|at| segment.is_mapped_by(at));
+        assert_eq!(known, ends.map(|end| !is_new && end.place == server.place));
+        ends.iter().for_each(|end| segment.is_asked_by(end.arena().number()));
+        all.forget(client.place, client.kin());
+        segment.arena().number()
+    }
+
+    #[test]
+    fn who_comes_gets_what_one_of_the_same_kin_had_with_the_same_server() {
+        let all = Segments::default();
+        let server = arena(1, Some(KIN));
+        assert_eq!(visit(&all, 1, [&server, &arena(2, Some(KIN))]), 1);
+        assert_eq!(visit(&all, 2, [&server, &arena(0, Some(KIN))]), 1, "on the other side");
+        assert_eq!(visit(&all, 3, [&arena(3, Some(KIN)), &arena(0, Some(KIN))]), 3, "with another server");
+        let strangers = [
+            Kin { user: 0, ..KIN },
+            Kin { group: 0, ..KIN },
+            Kin { users: 0, ..KIN },
+            Kin { processes: 0, ..KIN },
+        ];
+        for (n, kin) in strangers.into_iter().enumerate() {
+            assert_eq!(visit(&all, 10 + n as u64, [&server, &arena(4, Some(kin))]), 10 + n as u64, "{kin:?}");
+        }
+        let seen = arena(5, Some(KIN));
+        seen.show_to(Some(KIN));
+        assert_eq!(visit(&all, 20, [&server, &seen]), 1);
+        seen.show_to(Some(Kin { user: 7, ..KIN }));
+        assert_eq!(visit(&all, 21, [&server, &seen]), 21, "another sees its words, too");
+        assert_eq!(visit(&all, 22, [&server, &arena(6, None)]), 22);
+        assert_eq!(visit(&all, 23, [&server, &arena(6, None)]), 23, "nobody knows who they are");
+        all.forget(server.place, server.kin());
+        assert_eq!(visit(&all, 24, [&arena(1, Some(KIN)), &arena(2, Some(KIN))]), 24, "the server is gone");
+    }
+
+    #[test]
+    fn one_that_is_in_use_or_unknown_to_who_stays_is_none() {
+        let all = Segments::default();
+        let [server, one, two] = [0, 1, 2].map(|place| arena(place, Some(KIN)));
+        let segment = all.make(1, [&server, &one]).unwrap();
+        segment.is_asked_by(one.arena().number());
+        all.forget(one.place, one.kin());
+        drop(segment);
+        assert_eq!(visit(&all, 2, [&server, &two]), 2, "the server has not mapped it");
+        let held = all.numbered(2).unwrap();
+        assert_eq!(visit(&all, 3, [&server, &one]), 3, "a connection has it");
+        drop(held);
+        // Both are there; who comes gets either, and then there is one.
+        let first = all.make(4, [&server, &one]).unwrap();
+        let second = all.make(5, [&server, &two]).unwrap();
+        let mut numbers = [&first, &second].map(|it| it.arena().number());
+        numbers.sort_unstable();
+        assert_eq!(numbers, [2, 3]);
+    }
+
+    #[test]
+    fn so_many_are_kept_of_one() {
+        let all = Segments::default();
+        let server = arena(0, Some(KIN));
+        let clients: Vec<_> = (1..=60).map(|place| arena(place, Some(KIN))).collect();
+        for (n, client) in clients.iter().enumerate() {
+            let segment = all.make(n as u64, [&server, client]).unwrap();
+            segment.is_asked_by(server.arena().number());
+        }
+        clients.iter().for_each(|client| all.forget(client.place, client.kin()));
+        let new = (0..60).filter(|&n| {
+            let segment = all.make(100 + n, [&server, &clients[n as usize]]).unwrap();
+            segment.arena().number() >= 100
+        });
+        assert_eq!(new.count(), 60 - OF_ONE_MAX);
+    }
+}
