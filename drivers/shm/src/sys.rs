@@ -5,6 +5,7 @@
 //! and never lent, because another process may change them at any time.
 
 use core::any::Any;
+use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use firelane_frame::{ArenaParts, RingArena};
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munlock, munmap};
 
 use crate::accept_queue::AcceptQueue;
 use crate::joint::Joint;
@@ -38,9 +39,21 @@ impl Mapping {
     pub(crate) fn map(memfd: impl AsFd, layout: Layout, len: u64) -> io::Result<Self> {
         debug_assert!(layout.storage_at() <= len && len <= layout.len());
         let bytes = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // A program that locks all that it maps (mlockall(2)) would have all of this in its memory at once; what cannot be accessed
+        // comes when it is touched, and not before.
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { mmap(ptr::null_mut(), bytes, prot, flags, memfd, 0) }?;
+        let base = unsafe { mmap(ptr::null_mut(), bytes, ProtFlags::empty(), flags, memfd, 0) }?;
+        // SAFETY: the mapping was just made, and nobody has its address.
+        let opened = unsafe {
+            let _ = munlock(base, bytes);
+            mprotect(base, bytes, MprotectFlags::READ | MprotectFlags::WRITE)
+        };
+        if let Err(error) = opened {
+            // SAFETY: as above.
+            let _ = unsafe { munmap(base, bytes) };
+            return Err(error.into());
+        }
         // SAFETY: the mapping was just made. A core dump would take it for gigabytes; where the kernel refuses, it does.
         let _ = unsafe { madvise(base, bytes, Advice::LinuxDontDump) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -73,6 +86,12 @@ impl Mapping {
         // SAFETY: the layout's parts begin on pages, follow each other and are mapped while the keeper lives; in this
         // process storage is copied only, blocks are atomics, and the maker of an arena calls this once.
         unsafe { RingArena::new(mapping.base, parts, Arc::clone(mapping) as Arc<dyn Any + Send + Sync>) }
+    }
+
+    /// Where it is mapped.
+    pub fn range(&self) -> Range<usize> {
+        let start = self.base.addr().get();
+        start..start + self.mapped() as usize
     }
 
     /// How much of it is mapped.

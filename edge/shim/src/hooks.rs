@@ -5,6 +5,7 @@ pub(crate) mod confining;
 pub(crate) mod control;
 pub(crate) mod descriptors;
 pub(crate) mod libraries;
+pub(crate) mod locking;
 pub(crate) mod messages;
 pub(crate) mod names;
 pub(crate) mod readiness;
@@ -19,6 +20,7 @@ pub(crate) fn resolve() {
     confining::resolve();
     descriptors::resolve();
     libraries::resolve();
+    locking::resolve();
     messages::resolve();
     names::resolve();
     readiness::resolve();

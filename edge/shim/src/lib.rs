@@ -54,6 +54,7 @@ mod kept;
 mod lingering;
 mod listener;
 mod lock;
+mod locking;
 mod memory;
 mod names;
 mod options;

@@ -1,13 +1,13 @@
 //! Arrays of zeroed memory that cost nothing where they are not touched, and never come from `malloc`: a hook may run
 //! where the program's allocator must not be entered.
 
-use core::ops::{Deref, DerefMut};
+use core::ops::{Deref, DerefMut, Range};
 use core::ptr::{self, NonNull};
 use core::slice;
 
 use firelane_shm::Mapping;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, MlockFlags, ProtFlags, mlock_with, mmap_anonymous, munmap};
 
 /// What any bytes are a value of, and zeros mean nothing there.
 ///
@@ -63,6 +63,13 @@ impl<T: Plain> Drop for Pages<T> {
         // SAFETY: `new` made the mapping, and no reference into it is left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len * size_of::<T>()) };
     }
+}
+
+/// Locks memory, if the kernel can; what is not there, too, when it is touched.
+pub(crate) fn lock(range: Range<usize>, on_fault: bool) {
+    let flags = if on_fault { MlockFlags::ONFAULT } else { MlockFlags::empty() };
+    // SAFETY: nothing is read, and what is written is page tables; a range that has gone meanwhile is an error.
+    let _ = unsafe { mlock_with(ptr::with_exposed_provenance_mut(range.start), range.len(), flags) };
 }
 
 /// Gives address space of an arena back. The caller has seen that there is no other thread.

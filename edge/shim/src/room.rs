@@ -61,7 +61,7 @@ fn left() -> Option<u64> {
 }
 
 /// How much of the address space is taken.
-fn size() -> Option<u64> {
+pub(crate) fn size() -> Option<u64> {
     let statm = open("/proc/self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = [0; 32];
     let len = read(&statm, &mut text).ok()?;

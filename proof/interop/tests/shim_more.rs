@@ -353,6 +353,12 @@ fn who_sleeps_on_a_socket_holds_it() {
     stage.wait_until_nothing_is_left();
 }
 
+/// As Cassandra and chrony do.
+#[test]
+fn who_locks_his_memory_locks_his_own() {
+    as_the_kernels("locked.py", 12);
+}
+
 /// vsftpd and dovecot limit their own; where a whole arena has no room there is a smaller one, or the begin of another's.
 #[test]
 fn programs_that_limit_their_address_space_have_sockets() {
