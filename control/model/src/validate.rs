@@ -296,8 +296,11 @@ impl Model {
                 }
                 match address.addr() {
                     Some(addr) => faults.unique(&mut taken, addr, field, address),
-                    // One interface is configured in one way.
-                    None => faults.unique(&mut automatic, addrobj.interface(), field, address),
+                    // One interface is configured in one way, for each of IPv4 and IPv6.
+                    None => {
+                        let way = (addrobj.interface(), matches!(address, crate::Address::Dhcp(_)));
+                        faults.unique(&mut automatic, way, field, address);
+                    }
                 }
                 if matches!(address, crate::Address::Dhcp(it) if it.primary)
                     && let Some(other) = primary.replace(addrobj)

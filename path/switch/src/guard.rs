@@ -11,6 +11,7 @@ use firelane_units::{DropReason, Instant, IpPrefix, MacAddr, Port, Protection, P
 use firelane_wire::{ArpView, EtherType, Icmpv6View, IpProtocol, NdpEnvelope, NdpMessage, NdpView};
 
 use crate::dhcp;
+use crate::dhcp6::{self, Dhcp6};
 use crate::known::{Known, Lesson, PREFIXES_MAX};
 
 /// How a port is protected.
@@ -106,11 +107,21 @@ impl Guard {
                 Protection::DhcpNospoof => DropReason::DhcpSpoofed,
             });
         }
-        if self.learns()
-            && let Some(lesson) = self.said(now, packet)
-        {
-            self.known.learn(lesson);
-            taught(lesson);
+        if self.learns() {
+            let mut learn = |known: &mut Known, lesson| {
+                known.learn(lesson);
+                taught(lesson);
+            };
+            if let Some(lesson) = self.said(now, packet) {
+                learn(&mut self.known, lesson);
+            }
+            // A message may give several addresses back.
+            let back = dhcp6_of(packet, (DHCP6_CLIENT, DHCP6_SERVER)).filter(Dhcp6::gives_back);
+            for (address, _) in back.iter().flat_map(Dhcp6::addresses) {
+                if self.known.was_given(address) {
+                    learn(&mut self.known, Lesson::Gone(address.into()));
+                }
+            }
         }
         Ok(())
     }
@@ -128,6 +139,13 @@ impl Guard {
             let answer = dhcp::read(packet.l4);
             if let Some(lesson) = answer.and_then(|it| self.known.answered(now, self.mac, &it)) {
                 learn(&mut self.known, lesson);
+            }
+        }
+        if let Some(answer) = dhcp6_of(packet, (DHCP6_SERVER, DHCP6_CLIENT))
+            && self.known.is_answer(&answer)
+        {
+            for (address, seconds) in answer.addresses() {
+                learn(&mut self.known, Lesson::given(now, address, seconds));
             }
         }
         let Some(view) = neighbours(packet) else { return };
@@ -186,8 +204,8 @@ impl Guard {
                         && it.client.is_none_or(|cid| dhcp::is_of_hardware(cid, self.mac) || own(cid))
                 }),
             Some((DHCP6_CLIENT, DHCP6_SERVER)) if packet.protocol == IpProtocol::UDP => {
-                dhcp::client_of_v6(packet.l4)
-                    .is_some_and(|duid| dhcp::is_duid_of(duid, self.mac) || own(duid))
+                let duid = dhcp6::read(packet.l4).and_then(|it| it.client());
+                duid.is_some_and(|duid| dhcp6::is_duid_of(duid, self.mac) || own(duid))
             }
             Some((DHCP_SERVER, DHCP_CLIENT) | (DHCP6_SERVER, DHCP6_CLIENT)) => {
                 packet.protocol != IpProtocol::UDP
@@ -201,6 +219,9 @@ impl Guard {
         if packet.protocol == IpProtocol::UDP && packet.ports == Some((DHCP_CLIENT, DHCP_SERVER)) {
             return dhcp::read(packet.l4).and_then(|question| self.known.asked(&question));
         }
+        if let Some(question) = dhcp6_of(packet, (DHCP6_CLIENT, DHCP6_SERVER)) {
+            return self.known.asked6(&question);
+        }
         match (packet.addresses, neighbours(packet)?.message()) {
             (Some((src, _)), NdpMessage::NeighbourSolicit { target }) if src.is_unspecified() => {
                 self.known.claimed(now, target)
@@ -208,6 +229,12 @@ impl Guard {
             _ => None,
         }
     }
+}
+
+/// The DHCPv6 message of a packet between these ports.
+fn dhcp6_of<'a>(packet: &Packet<'a>, ports: (Port, Port)) -> Option<Dhcp6<'a>> {
+    let is_one = packet.protocol == IpProtocol::UDP && packet.ports == Some(ports);
+    is_one.then(|| dhcp6::read(packet.l4)).flatten()
 }
 
 /// The neighbour discovery message of a packet, if it is one that RFC 4861 does not tell to ignore.
@@ -384,6 +411,46 @@ mod tests {
         let mut replica = self::guard(&[Protection::IpNospoof], &[]);
         lessons.into_iter().for_each(|lesson| replica.learn(lesson));
         assert_eq!(judge(&mut replica, &ip("10.0.0.7")), Ok(()));
+    }
+
+    #[test]
+    fn an_address_of_dhcpv6_may_be_used_until_it_ends_or_is_given_back() {
+        use crate::dhcp6::tests::message;
+        let mut guard = guard(&[Protection::IpNospoof], &[]);
+        let [one, two] = ["2001:db8::7", "2001:db8::8"];
+        let mut lessons = Vec::new();
+        let mut see = |guard: &mut Guard, kind, transaction, about: &[(&str, u32)]| {
+            let answer = message(kind, transaction, MAC, about);
+            guard.see(NOW, &udp("fe80::1", (547, 546), &answer), |lesson| lessons.push(lesson));
+        };
+        let ask = |guard: &mut Guard, kind, transaction, about: &[(&str, u32)]| {
+            // Its own address of the link is known.
+            let question = message(kind, transaction, MAC, about);
+            judge(guard, &udp("::", (546, 547), &question)).unwrap();
+        };
+        see(&mut guard, 7, 1, &[(one, 60)]);
+        ask(&mut guard, 3, 2, &[]);
+        see(&mut guard, 7, 1, &[(one, 60)]);
+        see(&mut guard, 2, 2, &[(one, 60)]);
+        for address in [one, two] {
+            assert_eq!(judge(&mut guard, &ip(address)), Err(DropReason::IpSpoofed), "nothing was granted");
+        }
+        see(&mut guard, 7, 2, &[(one, 60), (two, u32::MAX)]);
+        assert_eq!([one, two].map(|it| judge(&mut guard, &ip(it))), [Ok(()); 2]);
+        let later = Instant::from_secs(161);
+        let judged = [one, two].map(|it| guard.check(later, &ip(it), |_| {}).is_ok());
+        assert_eq!(judged, [false, true]);
+        // A time of zero takes an address back, and so does its user.
+        ask(&mut guard, 5, 3, &[]);
+        see(&mut guard, 7, 3, &[(one, 0)]);
+        assert_eq!(judge(&mut guard, &ip(one)), Err(DropReason::IpSpoofed));
+        ask(&mut guard, 8, 4, &[(one, 0), (two, 0)]);
+        assert_eq!(judge(&mut guard, &ip(two)), Err(DropReason::IpSpoofed));
+        // Who asks whether addresses fit the link is told so of anybody's.
+        ask(&mut guard, 4, 5, &[(two, 0)]);
+        see(&mut guard, 7, 5, &[(two, 60)]);
+        assert_eq!(judge(&mut guard, &ip(two)), Err(DropReason::IpSpoofed));
+        assert_eq!(lessons.len(), 3, "{lessons:?}");
     }
 
     fn icmp6<'a>(src: &str, l4: &'a [u8]) -> Packet<'a> {

@@ -1,9 +1,9 @@
 //! The IP addresses that a port's network has given it, learned by looking on.
 //!
-//! Called by `guard.rs`. An IPv4 address is known while its lease lasts: a server acknowledged it (RFC 2131) in answer
-//! to this port's own question. An IPv6 address is known once the port has tested it (RFC 4862 §5.4) under a prefix that
-//! a router announces for it, or link-local; whoever has it already answers the test, which ends the claim: first
-//! come, first served, as RFC 6620 has it. Each list has an end, and what is oldest gives way.
+//! Called by `guard.rs`. An address that a server gave in answer to this port's own question is known while its lease lasts (RFC 2131,
+//! RFC 8415). Another IPv6 address is known once the port has tested it (RFC 4862 §5.4) under a prefix that a router announces for it,
+//! or link-local; whoever has it already answers the test, which ends the claim: first come, first served, as RFC 6620 has it. Each
+//! list has an end, and what is oldest gives way.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -12,6 +12,7 @@ use firelane_units::{Instant, IpPrefix, MacAddr};
 use firelane_wire::{NdpMessage, NdpOption, NdpView};
 
 use crate::dhcp::Dhcp;
+use crate::dhcp6::Dhcp6;
 
 /// Questions to DHCP servers that may be answered still.
 const QUESTIONS_MAX: usize = 16;
@@ -30,7 +31,7 @@ const DHCP_DECLINE: u8 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lesson {
     /// The user has asked a DHCP server.
-    Asked(u32),
+    Asked(Question),
     /// The user has an address until then.
     Given(IpAddr, Instant),
     /// The user has tested an address, at that time.
@@ -41,10 +42,29 @@ pub enum Lesson {
     Gone(IpAddr),
 }
 
+/// A question, by its transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Question {
+    /// Of DHCP for IPv4.
+    V4(u32),
+    /// Of DHCPv6.
+    V6(u32),
+}
+
+impl Lesson {
+    /// The user has an address for so many seconds.
+    pub(crate) fn given(now: Instant, address: Ipv6Addr, seconds: u32) -> Self {
+        match seconds {
+            0 => Self::Gone(address.into()),
+            _ => Self::Given(address.into(), after(now, seconds)),
+        }
+    }
+}
+
 /// What is known of one port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    questions: Vec<u32>,
+    questions: Vec<Question>,
     given: Vec<(IpAddr, Instant)>,
     claimed: Vec<(Ipv6Addr, Instant)>,
     prefixes: Vec<(IpPrefix, Instant)>,
@@ -72,14 +92,33 @@ impl Known {
         if ends && let Some(&(address, _)) = self.given.iter().find(|(it, _)| it.is_ipv4()) {
             return Some(Lesson::Gone(address));
         }
-        let is_new = !question.is_reply && !self.questions.contains(&question.transaction);
-        is_new.then_some(Lesson::Asked(question.transaction))
+        let asked = Question::V4(question.transaction);
+        let is_new = !question.is_reply && !self.questions.contains(&asked);
+        is_new.then_some(Lesson::Asked(asked))
+    }
+
+    /// What such a message of the user's teaches. Whether addresses fit the link is no question: servers say so of anybody's.
+    pub(crate) fn asked6(&self, question: &Dhcp6<'_>) -> Option<Lesson> {
+        let asked = Question::V6(question.transaction);
+        let is_new = question.asks() && !self.questions.contains(&asked);
+        is_new.then_some(Lesson::Asked(asked))
+    }
+
+    /// Whether a message grants what the user has asked for.
+    pub(crate) fn is_answer(&self, answer: &Dhcp6<'_>) -> bool {
+        answer.grants() && self.questions.contains(&Question::V6(answer.transaction))
+    }
+
+    /// Whether a server has given the user this address.
+    pub(crate) fn was_given(&self, address: Ipv6Addr) -> bool {
+        self.given.iter().any(|(it, _)| *it == address)
     }
 
     /// What an answer for the station `mac` teaches.
     pub(crate) fn answered(&self, now: Instant, mac: MacAddr, answer: &Dhcp<'_>) -> Option<Lesson> {
-        let is_ours =
-            answer.is_reply && answer.hardware == mac && self.questions.contains(&answer.transaction);
+        let is_ours = answer.is_reply
+            && answer.hardware == mac
+            && self.questions.contains(&Question::V4(answer.transaction));
         if !is_ours || answer.kind != DHCP_ACK || answer.yours == Ipv4Addr::UNSPECIFIED {
             return None;
         }
@@ -121,7 +160,7 @@ impl Known {
     /// Puts a lesson among what is known.
     pub(crate) fn learn(&mut self, lesson: Lesson) {
         match lesson {
-            Lesson::Asked(transaction) => keep(&mut self.questions, transaction, QUESTIONS_MAX, |_| false),
+            Lesson::Asked(question) => keep(&mut self.questions, question, QUESTIONS_MAX, |_| false),
             Lesson::Given(address, until) => {
                 keep(&mut self.given, (address, until), ADDRESSES_MAX, |(it, _)| *it == address);
             }

@@ -20,6 +20,7 @@
 mod address_table;
 mod counters;
 mod dhcp;
+mod dhcp6;
 mod flood;
 mod guard;
 mod heard;

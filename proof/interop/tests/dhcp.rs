@@ -280,6 +280,36 @@ fn a_router_sends_a_host_to_the_server_for_its_address() {
     assert!(!ping(&sandbox, &addr), "nobody has it any more");
 }
 
+/// What a server has given may be used on a protected link, and nothing else.
+#[test]
+fn a_protected_link_learns_what_its_user_is_given() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    let said = [&["--enable-ra", "--dhcp-range=fd00:7::100,fd00:7::1ff,64,1h"], RANGE].concat();
+    let _server = Server::start(&sandbox, &said);
+    daemon.firelane(&["dladm", "set-linkprop", "-p", "protection=ip-nospoof", "web0"]).expect_success();
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "web0/four"]).expect_success();
+    daemon
+        .firelane(&["ipadm", "create-addr", "-T", "addrconf", "-p", "stateless=no", "web0/six"])
+        .expect_success();
+    for begin in ["10.7.0.1", "fd00:7::1"] {
+        let address = until("a lease", || {
+            let text = daemon.firelane(&["ipadm", "show-addr", "-j"]).expect_success();
+            let all: Value = serde_json::from_str(&text).expect("JSON");
+            let rows = all["addresses"].as_array().expect("a list").clone();
+            let mut given =
+                rows.iter().filter(|row| row["state"] == "ok" && row["lease"]["state"] == "BOUND");
+            let given = given.find_map(|row| row["addr"].as_str().filter(|it| it.starts_with(begin)))?;
+            Some(given.split('/').next().unwrap_or_default().to_owned())
+        });
+        assert!(ping(&sandbox, &address), "{address} was given");
+    }
+    for (name, address) in [("web0/v4", "10.7.0.66/24"), ("web0/v6", "fd00:7::66/64")] {
+        daemon.firelane(&["ipadm", "create-addr", "-T", "static", "-a", address, name]).expect_success();
+        assert!(!ping(&sandbox, address.split('/').next().unwrap_or_default()), "{address} was not");
+    }
+}
+
 #[test]
 fn a_router_sends_a_host_to_the_server_for_the_rest_alone() {
     let sandbox = Sandbox::new();
