@@ -26,7 +26,7 @@ use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
-use crate::{accept_queue, arenas, elsewhere, process, session, thread};
+use crate::{accept_queue, arenas, cancelling, elsewhere, process, session, thread};
 
 mod interests;
 mod listeners;
@@ -268,7 +268,8 @@ impl SetRef {
             }
             let left = if found > 0 || !sleeps { Some(Duration::ZERO) } else { deadline.map(Deadline::left) };
             let told = if found < events.len() {
-                sys::epoll_pwait(fd, &mut events[found..], left, mask)
+                let ask = || sys::epoll_pwait(fd, &mut events[found..], left, mask);
+                cancelling::sleeping(Err(Errno::INTR), ask)
             } else {
                 Ok(0)
             };

@@ -1,6 +1,7 @@
 //! The exported functions, by family. Each turns C's arguments into ours, asks safe code, and answers as C does;
 //! what is not about one of our sockets goes on to libc untouched.
 
+pub(crate) mod cancelling;
 pub(crate) mod confining;
 pub(crate) mod control;
 pub(crate) mod descriptors;
@@ -17,6 +18,7 @@ pub(crate) mod transfer;
 
 /// Looks up the functions behind all of ours.
 pub(crate) fn resolve() {
+    cancelling::resolve();
     confining::resolve();
     descriptors::resolve();
     libraries::resolve();

@@ -34,6 +34,7 @@ mod address;
 mod answer;
 mod arenas;
 mod buffers;
+mod cancelling;
 mod confining;
 mod connecting;
 mod copying;

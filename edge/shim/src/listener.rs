@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::accept_queue::Watching;
 use crate::address::Shown;
 use crate::socket::{self, Held, Kind};
-use crate::{accept_queue, arenas, connecting, names, session, sys};
+use crate::{accept_queue, arenas, cancelling, connecting, names, session, sys};
 
 /// How long a blocking `accept` takes at a listener that has ended: less than the second within which all calls return.
 const ENDED: Duration = Duration::from_millis(500);
@@ -106,7 +106,8 @@ fn waited(listener: &Held, block: u32) -> Result<(Place, SocketAddr), Errno> {
 /// Receives one message.
 fn receive(listener: &Held) -> Result<Arrived, Errno> {
     let mut bytes = [0; Arrived::BYTES];
-    match carry::receive(sys::borrow(listener.fd), &mut bytes, &mut Vec::new(), true) {
+    let receive = || carry::receive(sys::borrow(listener.fd), &mut bytes, &mut Vec::new(), true);
+    match cancelling::sleeping(Err(std::io::ErrorKind::Interrupted.into()), receive) {
         Ok(Arrived::BYTES) => Arrived::decode(&bytes).map_err(|_| Errno::PROTO),
         // The program has shut the listener down, or the daemon is gone, whose descriptors close one after another:
         // only an answer shows that it lives.
@@ -114,6 +115,7 @@ fn receive(listener: &Held) -> Result<Arrived, Errno> {
             .err()
             .filter(|&errno| errno == Errno::NETDOWN)
             .unwrap_or(Errno::INVAL)),
+        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Err(Errno::INTR),
         Err(error) => Err(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)),
     }
 }

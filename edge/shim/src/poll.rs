@@ -19,7 +19,7 @@ use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
-use crate::{elsewhere, epoll, ready, session};
+use crate::{cancelling, elsewhere, epoll, ready, session};
 
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
 /// Lists up to this length are copied to the stack.
@@ -97,7 +97,7 @@ fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>) -> Option<Result<c
             return Some(Ok(c_int::from(entry.revents != 0)));
         }
         let stream = Stream::new(entry.fd, socket::arena(word), socket::number(word))?;
-        match stream.sleep(events, left) {
+        match cancelling::sleeping(Woken::Interrupted, || stream.sleep(events, left)) {
             Woken::Interrupted => return Some(Err(Errno::INTR)),
             Woken::TimeOut => _ = session::look_for_death(),
             Woken::Ready => {}
@@ -133,7 +133,7 @@ fn sleep(
             *entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
         }
         let bells = behind.iter().take_while(|bell| bell.fd >= 0).count();
-        sys::ppoll(&mut list[..fds.len() + bells], left, mask)?;
+        cancelling::sleeping(Err(Errno::INTR), || sys::ppoll(&mut list[..fds.len() + bells], left, mask))?;
         // Behind ours only the daemon's death is seen there.
         if list.iter().zip(fds.iter()).any(|(copy, entry)| copy.revents != 0 && ours(entry).is_some()) {
             session::look_for_death();

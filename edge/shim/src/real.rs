@@ -43,20 +43,31 @@ extern "C" fn missing() -> c_long {
     -1
 }
 
+/// A call that is a point where its thread may be cancelled has ended.
+#[inline(always)]
+pub(crate) fn point<T>(ours: &Option<Result<T, rustix::io::Errno>>) {
+    if matches!(ours, Some(Err(errno)) if *errno == rustix::io::Errno::INTR) {
+        crate::cancelling::point_behind();
+    }
+}
+
 /// Defines exported functions. Each first asks its expression, an `Option<Result<_, Errno>>`: `None` means that
-/// the call is not about one of our sockets, and it is handed on as it came.
+/// the call is not about one of our sockets, and it is handed on as it came. Those with `@point` are points where a thread may be cancelled
+/// (`cancelling.rs`). Libc's functions behind them are, too, so frames are taken down through all of these.
 ///
 /// The test of this crate must not put itself in front of its own libc, so there the names are not exported.
 macro_rules! hooks {
-    ($( $(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty = $ours:expr; )*) => {
+    ($( $(#[$doc:meta])* $(@$point:ident)? fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty = $ours:expr; )*) => {
         $(
             $(#[$doc])*
             ///
             /// # Safety
             /// As for the function of this name.
             #[cfg_attr(not(test), unsafe(no_mangle))]
-            pub(crate) unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            pub(crate) unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret {
+                $( $crate::cancelling::$point(); )?
                 let ours: Option<Result<$ret, rustix::io::Errno>> = $ours;
+                $( $crate::real::$point(&ours); )?
                 match ours {
                     Some(result) => $crate::answer::answer(result),
                     // SAFETY: what the caller promised to the function of this name is handed on.
@@ -76,7 +87,7 @@ macro_rules! hooks {
                     // whose arguments are all whole numbers or pointers and stand in the same registers.
                     unsafe {
                         let address = at::$name.address();
-                        let function: unsafe extern "C" fn($($ty),*) -> $ret = core::mem::transmute(address);
+                        let function: unsafe extern "C-unwind" fn($($ty),*) -> $ret = core::mem::transmute(address);
                         function($($arg),*)
                     }
                 }

@@ -211,6 +211,7 @@ fn leave_parents(parents: Option<Session>) {
         pool::forget();
         kept::forget_parents();
         crate::waiter::forget_parents();
+        crate::cancelling::forget_parents();
     }
 }
 

@@ -10,15 +10,20 @@ use firelane_shm::Woken;
 use libc::pollfd;
 use rustix::io::Errno;
 
+use crate::cancelling;
 use crate::confining;
 use crate::session;
 use crate::sys::{Limit, Signals};
-use crate::table::Word;
+use crate::table::{self, Word};
 use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
 
 /// How long a call sleeps otherwise. A signal that comes at the very end is lost, so that is no time after which timers run out.
 const SHALLOW: Duration = Duration::from_micros(163_700);
+
+/// Who closes a descriptor under another thread's call signals that as a rule, and may find it awake. So after so many sleeps it takes itself
+/// for interrupted.
+const CLOSED_MAX: u32 = 6;
 
 /// As many threads sleep so at a time. Each takes one of an arena's slots, of which epoll sets and others want some.
 const MOST: usize = 16;
@@ -49,12 +54,24 @@ pub(crate) struct Sleeper {
     is_long: bool,
     /// From the first deep sleep on, until the call returns: what comes between two of them ends the next.
     signals: Option<Signals>,
+    /// Sleeps in vain since its descriptor was closed.
+    closed: u32,
 }
 
 impl Sleeper {
     /// Sleeps until the socket of `own` may have what is waited for, or it is time to look again: at first by `shallow`. `own` is the
     /// call's descriptor and the word behind it; who has closed it has left the call a copy, behind which nobody finds it.
     pub(crate) fn sleep(
+        &mut self,
+        own: Option<(c_int, Word)>,
+        deadline: Option<Deadline>,
+        is_ready: impl Fn() -> bool,
+        shallow: impl FnOnce(Duration) -> Woken,
+    ) -> Woken {
+        cancelling::sleeping(Woken::Interrupted, || self.sleep_on(own, deadline, is_ready, shallow))
+    }
+
+    fn sleep_on(
         &mut self,
         own: Option<(c_int, Word)>,
         deadline: Option<Deadline>,
@@ -68,10 +85,14 @@ impl Sleeper {
         {
             return woken;
         }
-        self.signals = None;
+        // A signal that was held back would be forgotten when it is let through.
+        if self.signals.take().is_some_and(|signals| !signals.pause(Duration::ZERO)) {
+            return Woken::Interrupted;
+        }
         let woken = shallow(left.unwrap_or(SHALLOW).min(SHALLOW));
         self.is_long |= woken == Woken::TimeOut;
-        woken
+        self.closed += u32::from(woken == Woken::TimeOut && own.is_none());
+        if self.closed > CLOSED_MAX { Woken::Interrupted } else { woken }
     }
 
     /// `None` if there is no place, or the system calls that it takes may be forbidden by now.
@@ -80,9 +101,11 @@ impl Sleeper {
             return None;
         }
         let _counted = Counted::new()?;
-        let mut waiter = Waiter::take().ok()?;
-        let is_watched = waiter.watch(fd, word).is_ok() && !waiter.is_sharing();
         let signals = self.signals.get_or_insert_with(Signals::hold_back);
+        let mut waiter = Waiter::take().ok()?;
+        // Who has closed it meanwhile may have signalled that, too, before signals were held back.
+        let is_watched =
+            waiter.watch(fd, word).is_ok() && !waiter.is_sharing() && table::get(fd) == Some(word);
         let woken = is_watched.then(|| sleep(&waiter, signals, limit, is_ready));
         waiter.unwatch(word);
         woken

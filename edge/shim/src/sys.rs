@@ -140,9 +140,13 @@ struct Action {
     mask: u64,
 }
 
-/// Whether every signal that has a handler has one with SA_RESTART.
+/// Libc's own signals: by the first it cancels threads.
+const SIGCANCEL: usize = 32;
+const SIGSETXID: usize = 33;
+
+/// Whether every signal of the program that has a handler has one with SA_RESTART.
 pub(crate) fn all_handlers_restart() -> bool {
-    (1..=64).all(|signal| {
+    (1..=64).filter(|signal| ![SIGCANCEL, SIGSETXID].contains(signal)).all(|signal| {
         let mut action = Action::default();
         let args = [signal, 0, ptr::from_mut(&mut action) as usize, SIGSET_BYTES, 0, 0];
         // SAFETY: the kernel writes its own structure, which `Action` is.
@@ -189,6 +193,75 @@ fn set_mask(mask: u64) -> u64 {
     // SAFETY: both sets live through the call.
     let _ = unsafe { syscall6(libc::SYS_rt_sigprocmask, args) };
     before
+}
+
+// What libc has for cancelling threads, and the crate of that name has not.
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+    fn pthread_getcpuclockid(thread: libc::pthread_t, clock: *mut libc::clockid_t) -> c_int;
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
+}
+
+const CANCEL_ENABLE: c_int = 0;
+const CANCEL_DISABLE: c_int = 1;
+const CANCEL_DEFERRED: c_int = 0;
+const CANCEL_ASYNCHRONOUS: c_int = 1;
+
+/// Ends the calling thread if it was cancelled and lets that be: the frames of its calls are taken down without a return, so nothing may be
+/// left to be done in those of ours.
+pub(crate) fn test_cancel() {
+    // SAFETY: callers have nothing to drop.
+    unsafe { pthread_testcancel() }
+}
+
+/// Whether the calling thread lets itself be cancelled.
+pub(crate) fn may_be_cancelled() -> bool {
+    let mut state = CANCEL_DISABLE;
+    // SAFETY: the word lives through the call; what it was is put back.
+    unsafe {
+        pthread_setcancelstate(CANCEL_DISABLE, &raw mut state);
+        if state == CANCEL_ENABLE {
+            pthread_setcancelstate(CANCEL_ENABLE, ptr::null_mut());
+        }
+    }
+    state == CANCEL_ENABLE
+}
+
+/// Whether the calling thread is cancelled at once, or at such a point; what it was.
+pub(crate) fn set_cancelled_at_once(at_once: bool) -> bool {
+    let mut before = CANCEL_DEFERRED;
+    let kind = if at_once { CANCEL_ASYNCHRONOUS } else { CANCEL_DEFERRED };
+    // SAFETY: the word lives through the call.
+    unsafe { pthread_setcanceltype(kind, &raw mut before) };
+    before == CANCEL_ASYNCHRONOUS
+}
+
+/// The kernel's number of a thread, if it has not ended: its clock is named by that (clock_getcpuclockid(3)).
+pub(crate) fn number_of(thread: libc::pthread_t) -> Option<u32> {
+    let mut clock = 0;
+    // SAFETY: the word lives through the call; the caller's promise about the thread.
+    let answer = unsafe { pthread_getcpuclockid(thread, &raw mut clock) };
+    (answer == 0).then(|| (!(clock >> 3)).cast_unsigned())
+}
+
+/// Ends a system call of a thread of this process that sleeps, by the signal by which libc cancels.
+pub(crate) fn interrupt(thread: u32) {
+    let process = rustix::process::getpid().as_raw_nonzero().get() as usize;
+    let mut action = Action::default();
+    let asks = [SIGCANCEL, 0, ptr::from_mut(&mut action) as usize, SIGSET_BYTES, 0, 0];
+    // SAFETY: the kernel reads and writes its own structure; libc's handler stays. It restarts calls, for libc's own need no interruption.
+    unsafe {
+        if syscall6(libc::SYS_rt_sigaction, asks).is_ok() && action.flags & libc::SA_RESTART as usize != 0 {
+            action.flags &= !(libc::SA_RESTART as usize);
+            let sets = [SIGCANCEL, ptr::from_ref(&action) as usize, 0, SIGSET_BYTES, 0, 0];
+            let _ = syscall6(libc::SYS_rt_sigaction, sets);
+        }
+        let _ = syscall6(libc::SYS_tgkill, [process, thread as usize, SIGCANCEL, 0, 0, 0]);
+    }
 }
 
 /// How many CPUs the machine has at work.

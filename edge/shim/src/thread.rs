@@ -7,7 +7,7 @@ use std::thread::LocalKey;
 
 use firelane_shm::{Holder, Spin};
 
-use crate::{session, sys};
+use crate::{process, session, sys};
 
 /// How often who connects looks: somewhat longer than it takes to wake his lane.
 const LOOKS_TO_CONNECT: u32 = 2048;
@@ -16,6 +16,7 @@ const LOOKS_TO_CONNECT: u32 = 2048;
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
+    static NUMBER: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     static NAME: Cell<u32> = const { Cell::new(0) };
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static LANE: RefCell<Option<Spin>> = const { RefCell::new(None) };
@@ -38,6 +39,20 @@ pub(crate) fn name() -> u32 {
 #[inline]
 pub(crate) fn holder() -> Holder {
     Holder::new(session::number(), name())
+}
+
+/// The calling thread, as the kernel numbers it.
+pub(crate) fn kernel_number() -> u32 {
+    NUMBER.with(|known| {
+        let (process, number) = known.get();
+        if process == process::number() {
+            return number;
+        }
+        // A forked child has another.
+        let number = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        known.set((process::number(), number));
+        number
+    })
 }
 
 /// How many CPUs there are, for this process or others: the daemon may have one of those.

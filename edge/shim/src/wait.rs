@@ -10,6 +10,7 @@ use core::time::Duration;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::cancelling;
 use crate::sys::{self, Limit};
 
 /// A point in time, of the monotonic clock.
@@ -53,10 +54,14 @@ impl Deadline {
     }
 }
 
-/// What a call with time limit `limited` does after a signal: goes on, or answers EINTR. The kernel's socket calls with a
+/// What a call with time limit `limited` does after a signal: goes on, or answers EINTR, also where its thread is to be cancelled. The kernel's socket calls with a
 /// limit never go on.
 pub(crate) fn interrupted(limited: bool) -> Result<(), Errno> {
-    if !limited && sys::all_handlers_restart() { Ok(()) } else { Err(Errno::INTR) }
+    if !cancelling::is_wanted() && !limited && sys::all_handlers_restart() {
+        Ok(())
+    } else {
+        Err(Errno::INTR)
+    }
 }
 
 #[cfg(test)]

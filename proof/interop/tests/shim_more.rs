@@ -353,6 +353,25 @@ fn who_sleeps_on_a_socket_holds_it() {
     stage.wait_until_nothing_is_left();
 }
 
+/// As OpenJDK does it.
+#[test]
+fn who_reads_what_another_thread_closes_is_interrupted() {
+    as_the_kernels("replaced.py", 2);
+}
+
+/// As varnishtest ends its servers' threads.
+#[test]
+fn threads_are_cancelled_where_they_wait() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let program = sandbox.compiled("cancelled", include_str!("shim/cancelled.c"), &["-pthread"]);
+    let ask = |on, host| stage.ask(on, &[&program.to_string_lossy(), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert!(kernels.lines().count() > 20 && !kernels.contains("NOT"), "{kernels}");
+    assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+    stage.wait_until_nothing_is_left();
+}
+
 /// As Cassandra and chrony do.
 #[test]
 fn who_locks_his_memory_locks_his_own() {

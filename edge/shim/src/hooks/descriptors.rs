@@ -10,7 +10,7 @@ use crate::real::hooks;
 use crate::{buffers, descriptors, interfaces, ioctl, signals, socket};
 
 hooks! {
-    fn close(fd: c_int) -> c_int = descriptors::closing(fd);
+    @point fn close(fd: c_int) -> c_int = descriptors::closing(fd);
 
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int =
         descriptors::closing_range(first, last, flags);

@@ -18,7 +18,7 @@ use crate::{faults, kept, passing, session};
 
 hooks! {
     /// A message to elsewhere may take sockets of ours along.
-    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = match socket::at(fd) {
+    @point fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = match socket::at(fd) {
         Some(s) => Some(buffers::check(message.cast(), size_of::<msghdr>()).and_then(|()| {
             // SAFETY: the caller's promise about the message.
             unsafe { send(s, &*message, flags) }.map(count)
@@ -31,7 +31,7 @@ hooks! {
     };
 
     /// A message from elsewhere may bring sockets of ours along.
-    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = match socket::at(fd) {
+    @point fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = match socket::at(fd) {
         Some(s) => Some(buffers::check(message.cast(), size_of::<msghdr>()).and_then(|()| {
             // SAFETY: the caller's promise about the message.
             unsafe { receive(s, &mut *message, flags) }.map(count)
@@ -48,7 +48,7 @@ hooks! {
         None => None,
     };
 
-    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int = match socket::at(fd) {
+    @point fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int = match socket::at(fd) {
         // SAFETY: the caller's promise about the messages.
         Some(s) => Some(each(messages, n, |m| unsafe { send(s, &m.msg_hdr, flags) })),
         None => {
@@ -61,7 +61,7 @@ hooks! {
         }
     };
 
-    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, limit: *mut timespec) -> c_int =
+    @point fn recvmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, limit: *mut timespec) -> c_int =
         match socket::at(fd) {
             Some(s) => Some(receive_each(s, messages, n, flags, limit)),
             None if session::is_wanted() => {

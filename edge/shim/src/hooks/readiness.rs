@@ -11,21 +11,21 @@ use crate::sys::Limit;
 use crate::{buffers, epoll, poll, select};
 
 hooks! {
-    fn poll(fds: *mut pollfd, n: nfds_t, milliseconds: c_int) -> c_int =
+    @point fn poll(fds: *mut pollfd, n: nfds_t, milliseconds: c_int) -> c_int =
         poll_for(fds, n, Ok(milliseconds_of(milliseconds)), core::ptr::null());
 
-    fn __poll_chk(fds: *mut pollfd, n: nfds_t, milliseconds: c_int, room: size_t) -> c_int =
+    @point fn __poll_chk(fds: *mut pollfd, n: nfds_t, milliseconds: c_int, room: size_t) -> c_int =
         checked(n, room).and_then(|()| poll_for(fds, n, Ok(milliseconds_of(milliseconds)), core::ptr::null()));
 
-    fn ppoll(fds: *mut pollfd, n: nfds_t, limit: *const timespec, mask: *const sigset_t) -> c_int =
+    @point fn ppoll(fds: *mut pollfd, n: nfds_t, limit: *const timespec, mask: *const sigset_t) -> c_int =
         poll_for(fds, n, time_of(limit), mask);
 
-    fn __ppoll_chk(
+    @point fn __ppoll_chk(
         fds: *mut pollfd, n: nfds_t, limit: *const timespec, mask: *const sigset_t, room: size_t,
     ) -> c_int = checked(n, room).and_then(|()| poll_for(fds, n, time_of(limit), mask));
 
     /// Linux leaves in `limit` what was not waited.
-    fn select(
+    @point fn select(
         n: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, limit: *mut timeval,
     ) -> c_int = {
         // SAFETY: the caller's promise about the sets.
@@ -43,7 +43,7 @@ hooks! {
         })
     };
 
-    fn pselect(
+    @point fn pselect(
         n: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         limit: *const timespec, mask: *const sigset_t,
     ) -> c_int = {
@@ -63,15 +63,15 @@ hooks! {
         // SAFETY: the caller's promise about the event.
         epoll::change(epoll, what, fd, || unsafe { event_at(event) }).map(|result| result.map(|()| 0));
 
-    fn epoll_wait(epoll: c_int, events: *mut epoll_event, n: c_int, milliseconds: c_int) -> c_int =
+    @point fn epoll_wait(epoll: c_int, events: *mut epoll_event, n: c_int, milliseconds: c_int) -> c_int =
         epoll_for(epoll, events, n, Ok(milliseconds_of(milliseconds)), core::ptr::null());
 
-    fn epoll_pwait(
+    @point fn epoll_pwait(
         epoll: c_int, events: *mut epoll_event, n: c_int, milliseconds: c_int, mask: *const sigset_t,
     ) -> c_int = epoll_for(epoll, events, n, Ok(milliseconds_of(milliseconds)), mask);
 
     /// In libc since 2.35.
-    fn epoll_pwait2(
+    @point fn epoll_pwait2(
         epoll: c_int, events: *mut epoll_event, n: c_int, limit: *const timespec, mask: *const sigset_t,
     ) -> c_int = epoll_for(epoll, events, n, time_of(limit), mask);
 }

@@ -21,15 +21,15 @@ hooks! {
     fn listen(fd: c_int, backlog: c_int) -> c_int = socket::at(fd).map(|s| s.listen(backlog).map(|()| 0));
 
     /// Takes a connection from a listener.
-    fn accept(fd: c_int, name: *mut sockaddr, len: *mut socklen_t) -> c_int =
+    @point fn accept(fd: c_int, name: *mut sockaddr, len: *mut socklen_t) -> c_int =
         accept_with(fd, name, len, 0);
 
     /// Takes a connection from a listener, with flags for its descriptor.
-    fn accept4(fd: c_int, name: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int =
+    @point fn accept4(fd: c_int, name: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int =
         accept_with(fd, name, len, flags);
 
     /// Connects a socket.
-    fn connect(fd: c_int, name: *const sockaddr, len: socklen_t) -> c_int =
+    @point fn connect(fd: c_int, name: *const sockaddr, len: socklen_t) -> c_int =
         // SAFETY: the caller's promise about the address.
         socket::at(fd).map(|s| s.connect(unsafe { address::read(name, len) }?).map(|()| 0));
 

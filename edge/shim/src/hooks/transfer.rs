@@ -11,42 +11,42 @@ use crate::real::hooks;
 use crate::{address, copying, socket, splicing};
 
 hooks! {
-    fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t = receive(fd, buffer, len, 0);
+    @point fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t = receive(fd, buffer, len, 0);
 
-    fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t =
+    @point fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t =
         receive(fd, buffer, len, 0).filter(|_| len <= room);
 
-    fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t = receive(fd, buffer, len, flags);
+    @point fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t = receive(fd, buffer, len, flags);
 
-    fn __recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t =
+    @point fn __recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t =
         receive(fd, buffer, len, flags).filter(|_| len <= room);
 
-    fn recvfrom(
+    @point fn recvfrom(
         fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, name: *mut sockaddr, name_len: *mut socklen_t,
     ) -> ssize_t = receive_from(fd, buffer, len, flags, name, name_len);
 
-    fn __recvfrom_chk(
+    @point fn __recvfrom_chk(
         fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int,
         name: *mut sockaddr, name_len: *mut socklen_t,
     ) -> ssize_t = receive_from(fd, buffer, len, flags, name, name_len).filter(|_| len <= room);
 
-    fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t =
+    @point fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t =
         send_to(fd, buffer, len, 0, core::ptr::null(), 0);
 
-    fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t =
+    @point fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t =
         send_to(fd, buffer, len, flags, core::ptr::null(), 0);
 
-    fn sendto(
+    @point fn sendto(
         fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, name: *const sockaddr, name_len: socklen_t,
     ) -> ssize_t = send_to(fd, buffer, len, flags, name, name_len);
 
-    fn readv(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
+    @point fn readv(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
         // SAFETY: the caller's promise about the pieces.
         let mut sink = unsafe { Sink::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
         s.receive(&mut sink, 0).map(|received| count(received.bytes))
     });
 
-    fn writev(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
+    @point fn writev(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
         // SAFETY: the caller's promise about the pieces.
         let source = unsafe { Source::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
         s.send(source, 0, None).map(count)
@@ -60,7 +60,7 @@ hooks! {
         copy_file(to, from, offset, len);
 
     /// Copies between a pipe and a socket.
-    fn splice(
+    @point fn splice(
         from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t, len: size_t, flags: u32,
     ) -> ssize_t = {
         let has_offset = [from_offset, to_offset].map(|offset| !offset.is_null());
