@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::address::{Given, Shown};
 use crate::buffers::{Sink, Source};
+use crate::interfaces::LOOPBACK;
 use crate::socket::{self, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
 use crate::{corking, echoes, elsewhere, names, options, session};
@@ -204,7 +205,8 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
     Envelope {
         peer: SocketAddr::new(peer.ip(), peer.port()),
         local: extra.local.filter(|local| !local.is_unspecified()),
-        link: interface.checked_sub(1).map(LinkId),
+        // What goes by the loopback interface goes where its address says.
+        link: interface.checked_sub(1).filter(|_| interface != LOOPBACK).map(LinkId),
         tos: extra.tos,
         hops: extra.hops,
         dont_fragment: extra.dont_fragment,
@@ -249,8 +251,17 @@ fn shown(envelope: &Envelope, is_v6: bool) -> Shown {
     Shown::new(peer, is_v6)
 }
 
-/// The number of the interface by which a datagram came; that of what the netstack sends to itself is unknown.
-pub(crate) fn interface(envelope: &Envelope) -> u32 {
+/// The number of the interface by which a datagram came, as a program is told: what the netstack sends to itself comes by the loopback
+/// interface.
+pub(crate) fn told_interface(envelope: &Envelope) -> u32 {
+    match interface(envelope) {
+        0 => LOOPBACK,
+        known => known,
+    }
+}
+
+/// The same; that of what the netstack sends to itself is unknown.
+fn interface(envelope: &Envelope) -> u32 {
     envelope.link.map_or(0, |link| link.0.wrapping_add(1))
 }
 

@@ -27,7 +27,7 @@ const LOOPBACK_FLAGS: c_int = UP | libc::IFF_LOOPBACK;
 /// Also that the device behind it is, which only `getifaddrs` has room for (IFF_LOWER_UP).
 const UP: c_int = libc::IFF_UP | libc::IFF_RUNNING | 1 << 16;
 /// Every netstack has its loopback addresses, at an interface as Linux shows it, which is no link: the daemon gives this number to none.
-const LOOPBACK: u32 = 1;
+pub(crate) const LOOPBACK: u32 = 1;
 const LOOPBACK_MTU: u32 = 65_536;
 
 /// One entry of `getifaddrs`.

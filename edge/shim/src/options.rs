@@ -41,7 +41,7 @@ fn has_level(socket: &Held, level: c_int) -> bool {
 /// Reads an option; how many bytes of `value` it has.
 pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) -> Result<usize, Errno> {
     if !has_level(socket, level) {
-        return Err(Errno::OPNOTSUPP);
+        return Err(if socket.is_v6() { Errno::NOPROTOOPT } else { Errno::OPNOTSUPP });
     }
     let number = match (level, name) {
         (SOL_SOCKET, libc::SO_TYPE) if socket.is_datagram() => libc::SOCK_DGRAM,

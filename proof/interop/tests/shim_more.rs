@@ -353,6 +353,11 @@ fn who_sleeps_on_a_socket_holds_it() {
     stage.wait_until_nothing_is_left();
 }
 
+#[test]
+fn who_talks_with_himself_is_told_so() {
+    as_the_kernels("alone.py", 8);
+}
+
 /// As OpenJDK does it.
 #[test]
 fn who_reads_what_another_thread_closes_is_interrupted() {

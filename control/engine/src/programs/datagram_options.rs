@@ -16,8 +16,8 @@ use super::alike::Alike;
 use super::inert::Inert;
 use super::memberships::{Member, Memberships, address_v4, interface_v4};
 use super::numbers::{
-    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, priority_of_tos,
-    socket, udp,
+    band_of, buffer_of, buffer_shown, class_of, domain, ip, ipv6, pacing_of, pacing_shown, packet_max,
+    priority_of_tos, socket, udp,
 };
 
 /// `IP_PMTUDISC_DO`; from here on datagrams are not cut.
@@ -197,7 +197,7 @@ impl DatagramOptions {
                 Setting::Lane(DatagramOption::Hops(hops))
             }
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => {
-                let tos = if value == -1 { 0 } else { octet()? };
+                let tos = class_of(level, value)?;
                 if level == ip::LEVEL && tos != self.tos {
                     self.priority = priority_of_tos(tos);
                 }
@@ -421,7 +421,8 @@ mod tests {
             (1, 6, 5, Ok(1)),
             (1, 8, 100_000, Ok(200_000)),
             (0, 1, 0xb8, Ok(0xb8)),
-            (0, 1, 256, Err(Errno::INVAL)),
+            (0, 1, 256, Ok(0)),
+            (41, 67, 256, Err(Errno::INVAL)),
             (0, 2, 7, Ok(7)),
             (0, 2, 0, Err(Errno::INVAL)),
             (0, 8, 1, Ok(1)),

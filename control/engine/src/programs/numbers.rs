@@ -6,6 +6,9 @@ use firelane_lane::Band;
 use firelane_units::{BitRate, Mtu};
 use rustix::io::Errno;
 
+/// The bits of a traffic class by which congestion is marked (RFC 3168).
+pub(super) const ECN: u8 = 3;
+
 /// The families of addresses (`linux/socket.h`).
 pub(super) const AF_INET: u16 = 2;
 pub(super) const AF_INET6: u16 = 10;
@@ -157,6 +160,15 @@ pub(super) fn band_of(priority: i32) -> Band {
         6 | 7 => Band::Urgent,
         1..=3 | 5 => Band::Bulk,
         _ => Band::Usual,
+    }
+}
+
+/// The octet that a program says by IP_TOS, of which the last eight bits count, or by IPV6_TCLASS.
+pub(super) fn class_of(level: i32, value: i32) -> Result<u8, Errno> {
+    match value {
+        _ if level == ip::LEVEL => Ok(value as u8),
+        -1 => Ok(0),
+        _ => u8::try_from(value).map_err(|_| Errno::INVAL),
     }
 }
 

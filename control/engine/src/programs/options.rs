@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use super::alike::Alike;
 use super::inert::Inert;
 use super::numbers::{
-    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, priority_of_tos,
-    socket, tcp,
+    ECN, band_of, buffer_of, buffer_shown, class_of, domain, ip, ipv6, pacing_of, pacing_shown, packet_max,
+    priority_of_tos, socket, tcp,
 };
 use super::stream::{Asked, Beginning};
 use crate::netstack_config::{NetstackConfig, SocketDefaults};
@@ -263,7 +263,8 @@ impl Options {
                 return Ok(Some(StreamOption::Hops(self.hops)));
             }
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => {
-                let class = u8::try_from(value.max(0)).map_err(|_| Errno::INVAL)?;
+                // Congestion is TCP's own to mark.
+                let class = class_of(level, value)? & !ECN;
                 if level == ip::LEVEL && class != self.traffic_class {
                     self.priority = priority_of_tos(class);
                 }

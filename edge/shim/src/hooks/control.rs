@@ -172,7 +172,7 @@ fn stamp(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
 fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
     let has = |bit| bits & bit != 0;
     let (tos, hops) = (envelope.tos.unwrap_or(0), c_int::from(envelope.hops.unwrap_or(0)));
-    let index = datagram::interface(envelope).to_ne_bytes();
+    let index = datagram::told_interface(envelope).to_ne_bytes();
     stamp(to, envelope, bits);
     // Of both families, and before what is one's own (`ip6_datagram_recv_common_ctl` of Linux).
     if let Some(local) = envelope.local.filter(|_| has(file::INFO_V6)) {
