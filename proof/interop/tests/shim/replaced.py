@@ -27,7 +27,7 @@ signal.siginterrupt(signal.SIGUSR1, True)
 main = threading.get_ident()
 for after in (0.05, 0.4):
     ended = 0
-    for n in range(12):
+    for n in range(6):
         client = socket.create_connection(listener.getsockname())
         server = listener.accept()[0]
 
@@ -35,7 +35,7 @@ for after in (0.05, 0.4):
             time.sleep(after)
             client.shutdown(socket.SHUT_WR)
             # As long as the call takes to wake up and sleep again, more or less.
-            time.sleep(n * 20e-6)
+            time.sleep(n * 40e-6)
             os.dup2(dead.fileno(), client.fileno())
             signal.pthread_kill(main, signal.SIGUSR1)
 
