@@ -61,10 +61,14 @@ pub(crate) fn is_segment(place: u16) -> bool {
 
 /// The places of those that are none.
 pub(crate) fn programs() -> impl Iterator<Item = u16> {
-    let mut places = PROGRAMS.load(Ordering::Acquire);
+    places(PROGRAMS.load(Ordering::Acquire))
+}
+
+/// The places of which a word has the bits.
+pub(crate) fn places(mut bits: u64) -> impl Iterator<Item = u16> {
     core::iter::from_fn(move || {
-        let place = (places != 0).then(|| places.trailing_zeros() as u16)?;
-        places &= places - 1;
+        let place = (bits != 0).then(|| bits.trailing_zeros() as u16)?;
+        bits &= bits - 1;
         Some(place)
     })
 }

@@ -206,7 +206,7 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
         peer: SocketAddr::new(peer.ip(), peer.port()),
         local: extra.local.filter(|local| !local.is_unspecified()),
         // What goes by the loopback interface goes where its address says.
-        link: interface.checked_sub(1).filter(|_| interface != LOOPBACK).map(LinkId),
+        link: (interface > LOOPBACK).then(|| LinkId(interface - 1)),
         tos: extra.tos,
         hops: extra.hops,
         dont_fragment: extra.dont_fragment,

@@ -107,7 +107,7 @@ fn waited(listener: &Held, block: u32) -> Result<(Place, SocketAddr), Errno> {
 fn receive(listener: &Held) -> Result<Arrived, Errno> {
     let mut bytes = [0; Arrived::BYTES];
     let receive = || carry::receive(sys::borrow(listener.fd), &mut bytes, &mut Vec::new(), true);
-    match cancelling::sleeping(Err(std::io::ErrorKind::Interrupted.into()), receive) {
+    match cancelling::sleeping(Err(Errno::INTR.into()), receive) {
         Ok(Arrived::BYTES) => Arrived::decode(&bytes).map_err(|_| Errno::PROTO),
         // The program has shut the listener down, or the daemon is gone, whose descriptors close one after another:
         // only an answer shows that it lives.
@@ -115,7 +115,6 @@ fn receive(listener: &Held) -> Result<Arrived, Errno> {
             .err()
             .filter(|&errno| errno == Errno::NETDOWN)
             .unwrap_or(Errno::INVAL)),
-        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Err(Errno::INTR),
         Err(error) => Err(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)),
     }
 }

@@ -49,11 +49,9 @@ fn lock_others(flags: c_int) -> Result<(), Errno> {
 fn may_lock() -> Result<(), Errno> {
     let is_privileged = capabilities(None).is_ok_and(|it| it.effective.contains(CapabilitySet::IPC_LOCK));
     let Some(limit) = getrlimit(Resource::Memlock).current.filter(|_| !is_privileged) else { return Ok(()) };
-    let shared: u64 = arenas::all().map(|arena| arena.mapped()).sum();
-    let others = room::size().unwrap_or(u64::MAX).saturating_sub(shared);
     match limit {
         0 => Err(Errno::PERM),
-        limit if others > limit => Err(Errno::NOMEM),
+        limit if room::others().is_none_or(|others| others > limit) => Err(Errno::NOMEM),
         _ => Ok(()),
     }
 }
@@ -68,7 +66,7 @@ fn mappings() -> Result<String, Errno> {
             len => text.extend_from_slice(&piece[..len]),
         }
     }
-    String::from_utf8(text).or_else(|error| Ok(String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 #[derive(PartialEq, Eq, Debug)]

@@ -26,10 +26,9 @@ pub(crate) fn is_limited(limit: u64) {
     if limit == u64::MAX || process::is_borrowed() || threads() != Some(1) {
         return;
     }
-    let (mapped, count) = arenas::all().fold((0, 0), |(bytes, count), it| (bytes + it.mapped(), count + 1));
-    let Some(others) = size().map(|size| size.saturating_sub(mapped)) else { return };
-    let left = limit.saturating_sub(others);
-    if count > 0 && mapped > left / 2 {
+    let Some(others) = others() else { return };
+    let (count, left) = (arenas::all().count() as u64, limit.saturating_sub(others));
+    if count > 0 && shared() > left / 2 {
         for arena in arenas::all() {
             memory::give_back(arena, left / 2 / count);
         }
@@ -60,8 +59,18 @@ fn left() -> Option<u64> {
     Some(size().map_or(limit / 2, |size| limit.saturating_sub(size)))
 }
 
+/// How much of it arenas take.
+fn shared() -> u64 {
+    arenas::all().map(|arena| arena.mapped()).sum()
+}
+
+/// How much of it is taken by what is the program's own, if that can be known.
+pub(crate) fn others() -> Option<u64> {
+    Some(size()?.saturating_sub(shared()))
+}
+
 /// How much of the address space is taken.
-pub(crate) fn size() -> Option<u64> {
+fn size() -> Option<u64> {
     let statm = open("/proc/self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = [0; 32];
     let len = read(&statm, &mut text).ok()?;

@@ -123,11 +123,18 @@ pub(crate) fn has_owner(fd: c_int) -> bool {
 pub(crate) fn raise(signal: c_int) {
     // SAFETY: no memory is involved; the signal goes to the caller alone.
     let _ = unsafe {
-        syscall6(libc::SYS_gettid, [0; 6]).and_then(|thread| {
-            let process = rustix::process::getpid().as_raw_nonzero().get() as usize;
-            syscall6(libc::SYS_tgkill, [process, thread, signal as usize, 0, 0, 0])
-        })
+        syscall6(libc::SYS_gettid, [0; 6]).and_then(|thread| signal_thread(thread, signal as usize))
     };
+}
+
+/// Signals a thread of this process.
+///
+/// # Safety
+/// As the system call's.
+unsafe fn signal_thread(thread: usize, signal: usize) -> Result<usize, Errno> {
+    let process = rustix::process::getpid().as_raw_nonzero().get() as usize;
+    // SAFETY: no memory is involved; whose signal it is is the caller's promise.
+    unsafe { syscall6(libc::SYS_tgkill, [process, thread, signal, 0, 0, 0]) }
 }
 
 /// What the kernel knows of a signal's handler.
@@ -140,20 +147,33 @@ struct Action {
     mask: u64,
 }
 
+impl Action {
+    fn is_handler(&self) -> bool {
+        ![libc::SIG_DFL, libc::SIG_IGN].contains(&self.handler)
+    }
+
+    fn restarts(&self) -> bool {
+        self.flags & libc::SA_RESTART as usize != 0
+    }
+}
+
+/// What the kernel knows of a signal.
+fn action_of(signal: usize) -> Result<Action, Errno> {
+    let mut action = Action::default();
+    let args = [signal, 0, ptr::from_mut(&mut action) as usize, SIGSET_BYTES, 0, 0];
+    // SAFETY: the kernel writes its own structure, which `Action` is.
+    unsafe { syscall6(libc::SYS_rt_sigaction, args) }.map(|_| action)
+}
+
 /// Libc's own signals: by the first it cancels threads.
 const SIGCANCEL: usize = 32;
 const SIGSETXID: usize = 33;
 
 /// Whether every signal of the program that has a handler has one with SA_RESTART.
 pub(crate) fn all_handlers_restart() -> bool {
-    (1..=64).filter(|signal| ![SIGCANCEL, SIGSETXID].contains(signal)).all(|signal| {
-        let mut action = Action::default();
-        let args = [signal, 0, ptr::from_mut(&mut action) as usize, SIGSET_BYTES, 0, 0];
-        // SAFETY: the kernel writes its own structure, which `Action` is.
-        let asked = unsafe { syscall6(libc::SYS_rt_sigaction, args) };
-        let is_handled = asked.is_ok() && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.handler);
-        !is_handled || action.flags & libc::SA_RESTART as usize != 0
-    })
+    let programs = (1..=64).filter(|signal| ![SIGCANCEL, SIGSETXID].contains(signal));
+    let mut handlers = programs.filter_map(|signal| action_of(signal).ok()).filter(Action::is_handler);
+    handlers.all(|action| action.restarts())
 }
 
 /// All signals of the thread, held back until this is dropped.
@@ -250,18 +270,15 @@ pub(crate) fn number_of(thread: libc::pthread_t) -> Option<u32> {
 
 /// Ends a system call of a thread of this process that sleeps, by the signal by which libc cancels.
 pub(crate) fn interrupt(thread: u32) {
-    let process = rustix::process::getpid().as_raw_nonzero().get() as usize;
-    let mut action = Action::default();
-    let asks = [SIGCANCEL, 0, ptr::from_mut(&mut action) as usize, SIGSET_BYTES, 0, 0];
-    // SAFETY: the kernel reads and writes its own structure; libc's handler stays. It restarts calls, for libc's own need no interruption.
-    unsafe {
-        if syscall6(libc::SYS_rt_sigaction, asks).is_ok() && action.flags & libc::SA_RESTART as usize != 0 {
+    // SAFETY: the kernel reads its own structure; libc's handler stays. It restarts calls, for libc's own need no interruption.
+    let _ = unsafe {
+        if let Some(mut action) = action_of(SIGCANCEL).ok().filter(Action::restarts) {
             action.flags &= !(libc::SA_RESTART as usize);
             let sets = [SIGCANCEL, ptr::from_ref(&action) as usize, 0, SIGSET_BYTES, 0, 0];
             let _ = syscall6(libc::SYS_rt_sigaction, sets);
         }
-        let _ = syscall6(libc::SYS_tgkill, [process, thread as usize, SIGCANCEL, 0, 0, 0]);
-    }
+        signal_thread(thread as usize, SIGCANCEL)
+    };
 }
 
 /// How many CPUs the machine has at work.

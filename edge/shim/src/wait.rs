@@ -54,14 +54,11 @@ impl Deadline {
     }
 }
 
-/// What a call with time limit `limited` does after a signal: goes on, or answers EINTR, also where its thread is to be cancelled. The kernel's socket calls with a
-/// limit never go on.
+/// What a call with time limit `limited` does after a signal: goes on, or answers EINTR, also where its thread is to be cancelled. The
+/// kernel's socket calls with a limit never go on.
 pub(crate) fn interrupted(limited: bool) -> Result<(), Errno> {
-    if !cancelling::is_wanted() && !limited && sys::all_handlers_restart() {
-        Ok(())
-    } else {
-        Err(Errno::INTR)
-    }
+    let ends = cancelling::is_wanted() || limited || !sys::all_handlers_restart();
+    if ends { Err(Errno::INTR) } else { Ok(()) }
 }
 
 #[cfg(test)]

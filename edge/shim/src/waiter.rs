@@ -106,7 +106,7 @@ impl Waiter {
     /// Whether it has the shared slot of an arena, so that its owner has to look at all that he waits for.
     pub(crate) fn is_sharing(&self) -> bool {
         let arenas = self.place.arenas.load(Ordering::Acquire);
-        numbers(arenas).any(|arena| self.place.known_bit(arena) == SHARED_BIT)
+        arenas::places(arenas).any(|arena| self.place.known_bit(arena) == SHARED_BIT)
     }
 
     /// Its doorbells: the daemon's first, then those of the segments in which it waits.
@@ -267,7 +267,7 @@ impl Place {
 
     fn bells(&'static self) -> impl Iterator<Item = c_int> + use<> {
         let arenas = self.arenas.load(Ordering::Acquire);
-        let of_segments = numbers(arenas).map(|arena| &self.peers[usize::from(arena)]);
+        let of_segments = arenas::places(arenas).map(|arena| &self.peers[usize::from(arena)]);
         let all = core::iter::once(&self.bell).chain(of_segments);
         all.map(|bell| bell.load(Ordering::Acquire)).filter(|&bell| bell >= 0)
     }
@@ -342,18 +342,9 @@ fn enter(set: c_int, bell: c_int) -> Result<(), Errno> {
     }
 }
 
-/// The arenas of which a word has the bits.
-fn numbers(mut arenas: u64) -> impl Iterator<Item = u16> {
-    core::iter::from_fn(move || {
-        let arena = (arenas != 0).then(|| arenas.trailing_zeros() as u16)?;
-        arenas &= arenas - 1;
-        Some(arena)
-    })
-}
-
 /// The inboxes of a waiter's slots in some arenas.
 fn inboxes(place: &'static Place, arenas: u64) -> impl Iterator<Item = (u16, &'static Inbox)> {
-    numbers(arenas).filter_map(move |arena| {
+    arenas::places(arenas).filter_map(move |arena| {
         let slot = u32::from(place.slots[usize::from(arena)].load(Ordering::Relaxed)).checked_sub(1)?;
         Some((arena, arenas::get(arena)?.slot(slot)?))
     })

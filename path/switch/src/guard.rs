@@ -116,7 +116,8 @@ impl Guard {
                 learn(&mut self.known, lesson);
             }
             // A message may give several addresses back.
-            let back = dhcp6_of(packet, (DHCP6_CLIENT, DHCP6_SERVER)).filter(Dhcp6::gives_back);
+            let said = datagram(packet, (DHCP6_CLIENT, DHCP6_SERVER)).and_then(dhcp6::read);
+            let back = said.filter(Dhcp6::gives_back);
             for (address, _) in back.iter().flat_map(Dhcp6::addresses) {
                 if self.known.was_given(address) {
                     learn(&mut self.known, Lesson::Gone(address.into()));
@@ -135,13 +136,12 @@ impl Guard {
             known.learn(lesson);
             taught(lesson);
         };
-        if packet.protocol == IpProtocol::UDP && packet.ports == Some((DHCP_SERVER, DHCP_CLIENT)) {
-            let answer = dhcp::read(packet.l4);
-            if let Some(lesson) = answer.and_then(|it| self.known.answered(now, self.mac, &it)) {
-                learn(&mut self.known, lesson);
-            }
+        if let Some(answer) = datagram(packet, (DHCP_SERVER, DHCP_CLIENT)).and_then(dhcp::read)
+            && let Some(lesson) = self.known.answered(now, self.mac, &answer)
+        {
+            learn(&mut self.known, lesson);
         }
-        if let Some(answer) = dhcp6_of(packet, (DHCP6_SERVER, DHCP6_CLIENT))
+        if let Some(answer) = datagram(packet, (DHCP6_SERVER, DHCP6_CLIENT)).and_then(dhcp6::read)
             && self.known.is_answer(&answer)
         {
             for (address, seconds) in answer.addresses() {
@@ -216,11 +216,11 @@ impl Guard {
 
     /// What the user's own frame teaches: that an answer is due, or that it has claimed an address.
     fn said(&self, now: Instant, packet: &Packet<'_>) -> Option<Lesson> {
-        if packet.protocol == IpProtocol::UDP && packet.ports == Some((DHCP_CLIENT, DHCP_SERVER)) {
-            return dhcp::read(packet.l4).and_then(|question| self.known.asked(&question));
+        if let Some(text) = datagram(packet, (DHCP_CLIENT, DHCP_SERVER)) {
+            return dhcp::read(text).and_then(|question| self.known.asked(&question));
         }
-        if let Some(question) = dhcp6_of(packet, (DHCP6_CLIENT, DHCP6_SERVER)) {
-            return self.known.asked6(&question);
+        if let Some(text) = datagram(packet, (DHCP6_CLIENT, DHCP6_SERVER)) {
+            return dhcp6::read(text).and_then(|question| self.known.asked6(&question));
         }
         match (packet.addresses, neighbours(packet)?.message()) {
             (Some((src, _)), NdpMessage::NeighbourSolicit { target }) if src.is_unspecified() => {
@@ -231,10 +231,9 @@ impl Guard {
     }
 }
 
-/// The DHCPv6 message of a packet between these ports.
-fn dhcp6_of<'a>(packet: &Packet<'a>, ports: (Port, Port)) -> Option<Dhcp6<'a>> {
-    let is_one = packet.protocol == IpProtocol::UDP && packet.ports == Some(ports);
-    is_one.then(|| dhcp6::read(packet.l4)).flatten()
+/// A packet's datagram, if it is one between these ports.
+fn datagram<'a>(packet: &Packet<'a>, ports: (Port, Port)) -> Option<&'a [u8]> {
+    (packet.protocol == IpProtocol::UDP && packet.ports == Some(ports)).then_some(packet.l4)
 }
 
 /// The neighbour discovery message of a packet, if it is one that RFC 4861 does not tell to ignore.

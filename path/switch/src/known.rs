@@ -92,16 +92,17 @@ impl Known {
         if ends && let Some(&(address, _)) = self.given.iter().find(|(it, _)| it.is_ipv4()) {
             return Some(Lesson::Gone(address));
         }
-        let asked = Question::V4(question.transaction);
-        let is_new = !question.is_reply && !self.questions.contains(&asked);
-        is_new.then_some(Lesson::Asked(asked))
+        if question.is_reply { None } else { self.unknown(Question::V4(question.transaction)) }
     }
 
     /// What such a message of the user's teaches. Whether addresses fit the link is no question: servers say so of anybody's.
     pub(crate) fn asked6(&self, question: &Dhcp6<'_>) -> Option<Lesson> {
-        let asked = Question::V6(question.transaction);
-        let is_new = question.asks() && !self.questions.contains(&asked);
-        is_new.then_some(Lesson::Asked(asked))
+        if question.asks() { self.unknown(Question::V6(question.transaction)) } else { None }
+    }
+
+    /// What a question teaches that is not known.
+    fn unknown(&self, question: Question) -> Option<Lesson> {
+        (!self.questions.contains(&question)).then_some(Lesson::Asked(question))
     }
 
     /// Whether a message grants what the user has asked for.

@@ -77,6 +77,19 @@ fn row(daemon: &Daemon<'_>, name: &str) -> Value {
     rows.iter().find(|row| row["name"] == name).cloned().unwrap_or_default()
 }
 
+/// Waits until an address that begins so is leased and in use, and gives its row.
+#[track_caller]
+fn bound(daemon: &Daemon<'_>, begin: &str) -> Value {
+    until("a lease", || {
+        let text = daemon.firelane(&["ipadm", "show-addr", "-j"]).expect_success();
+        let all: Value = serde_json::from_str(&text).expect("JSON");
+        let rows = all["addresses"].as_array().expect("a list").clone();
+        let is_it = |row: &Value| row["addr"].as_str().is_some_and(|it| it.starts_with(begin));
+        let row = rows.into_iter().find(is_it)?;
+        (row["lease"]["state"] == "BOUND" && row["state"] == "ok").then_some(row)
+    })
+}
+
 fn routes(daemon: &Daemon<'_>) -> String {
     daemon.firelane(&["netstat", "-rn"]).expect_success()
 }
@@ -240,18 +253,7 @@ fn a_router_sends_a_host_to_the_server_for_its_address() {
     daemon
         .firelane(&["ipadm", "create-addr", "-T", "addrconf", "-p", "stateless=no", "web0/auto"])
         .expect_success();
-    let leased = |daemon: &Daemon<'_>| {
-        let text = daemon.firelane(&["ipadm", "show-addr", "-j"]).expect_success();
-        let all: Value = serde_json::from_str(&text).expect("JSON");
-        let rows = all["addresses"].as_array().expect("a list").clone();
-        rows.into_iter().find(|row| row["addr"].as_str().is_some_and(|it| it.starts_with("fd00:7::1")))
-    };
-    let bound = |daemon: &Daemon<'_>| {
-        until("a lease", || {
-            leased(daemon).filter(|it| it["lease"]["state"] == "BOUND" && it["state"] == "ok")
-        })
-    };
-    let got = bound(&daemon);
+    let got = bound(&daemon, "fd00:7::1");
     let log = log_of(&sandbox);
     for word in ["DHCPSOLICIT(srv0)", "DHCPADVERTISE(srv0)", "DHCPREQUEST(srv0)", "DHCPREPLY(srv0)"] {
         assert!(log.contains(word), "{word}: {log}");
@@ -271,7 +273,7 @@ fn a_router_sends_a_host_to_the_server_for_its_address() {
     drop(server);
     let daemon = Daemon::start_with(&sandbox, &[]);
     let _server = Server::start(&sandbox, &said);
-    assert_eq!(bound(&daemon)["addr"], got["addr"]);
+    assert_eq!(bound(&daemon, "fd00:7::1")["addr"], got["addr"]);
     let log = log_of(&sandbox);
     assert!(log.contains("DHCPCONFIRM(srv0)") && !log.contains("DHCPSOLICIT"), "{log}");
 
@@ -293,16 +295,9 @@ fn a_protected_link_learns_what_its_user_is_given() {
         .firelane(&["ipadm", "create-addr", "-T", "addrconf", "-p", "stateless=no", "web0/six"])
         .expect_success();
     for begin in ["10.7.0.1", "fd00:7::1"] {
-        let address = until("a lease", || {
-            let text = daemon.firelane(&["ipadm", "show-addr", "-j"]).expect_success();
-            let all: Value = serde_json::from_str(&text).expect("JSON");
-            let rows = all["addresses"].as_array().expect("a list").clone();
-            let mut given =
-                rows.iter().filter(|row| row["state"] == "ok" && row["lease"]["state"] == "BOUND");
-            let given = given.find_map(|row| row["addr"].as_str().filter(|it| it.starts_with(begin)))?;
-            Some(given.split('/').next().unwrap_or_default().to_owned())
-        });
-        assert!(ping(&sandbox, &address), "{address} was given");
+        let row = bound(&daemon, begin);
+        let address = row["addr"].as_str().expect("an address");
+        assert!(ping(&sandbox, address.split('/').next().unwrap_or_default()), "{address} was given");
     }
     for (name, address) in [("web0/v4", "10.7.0.66/24"), ("web0/v6", "fd00:7::66/64")] {
         daemon.firelane(&["ipadm", "create-addr", "-T", "static", "-a", address, name]).expect_success();

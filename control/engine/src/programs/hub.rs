@@ -332,11 +332,8 @@ impl Hub {
     fn segment(&self, session: u32, number: u64) -> Result<Arc<Segment>, Errno> {
         let session = self.sessions.get(&session).ok_or(Errno::NETDOWN)?;
         let segment = self.engine.0.fabric.programs.segments.numbered(number);
-        let segment = segment.ok_or(Errno::INVAL)?;
-        let own: Vec<u64> =
-            segment.numbers.into_iter().filter(|&it| session.arena_of(it).is_some()).collect();
-        own.iter().for_each(|&number| segment.is_asked_by(number));
-        if own.is_empty() { Err(Errno::INVAL) } else { Ok(segment) }
+        let is_asked = |it: &Arc<Segment>| it.is_asked_by(|side| session.arena_of(side).is_some());
+        segment.filter(is_asked).ok_or(Errno::INVAL)
     }
 
     fn make_sockets(

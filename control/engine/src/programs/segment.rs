@@ -41,7 +41,6 @@ pub(super) type Sides = [u32; 2];
 #[derive(Debug)]
 pub(super) struct Segment {
     arena: Arena,
-    layout: Layout,
     /// The places of the arenas of its sides, and their numbers.
     pub(super) sides: Sides,
     pub(super) numbers: [u64; 2],
@@ -56,7 +55,7 @@ impl Segment {
         let arena = Arena::create(layout, number).map_err(io::Error::other)?;
         let (sides, numbers) = names(ends);
         let waiters = Waiters::default();
-        Ok(Self { arena, layout, sides, numbers, mapped: Default::default(), waiters })
+        Ok(Self { arena, sides, numbers, mapped: Default::default(), waiters })
     }
 
     /// The same between others, of whom one has it.
@@ -68,14 +67,16 @@ impl Segment {
 
     /// Whether one that is made for these would be like it.
     pub(super) fn fits(&self, ends: [&ProgramArena; 2]) -> bool {
-        layout_for(ends) == Some(self.layout)
+        layout_for(ends).as_ref() == Some(self.arena.mapping().layout())
     }
 
-    /// The program of the arena with this number asks for its memory.
-    pub(super) fn is_asked_by(&self, number: u64) {
-        for (mapped, _) in self.mapped.iter().zip(self.numbers).filter(|(_, side)| *side == number) {
+    /// Who has some arenas, by their numbers, asks for its memory. Whether a side is his.
+    pub(super) fn is_asked_by(&self, has: impl Fn(u64) -> bool) -> bool {
+        let own = self.numbers.map(has);
+        for (mapped, _) in self.mapped.iter().zip(own).filter(|(_, is_own)| *is_own) {
             mapped.store(true, Ordering::Relaxed);
         }
+        own.contains(&true)
     }
 
     pub(super) fn is_mapped_by(&self, at: usize) -> bool {

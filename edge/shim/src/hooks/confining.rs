@@ -15,26 +15,22 @@ hooks! {
     };
 
     fn setrlimit(resource: c_uint, limit: *const rlimit) -> c_int = {
-        note_limit(resource, limit.is_null());
-        limits(0, resource, limit.cast());
+        before_limit(0, resource, limit.cast());
         None
     };
 
     fn setrlimit64(resource: c_uint, limit: *const rlimit64) -> c_int = {
-        note_limit(resource, limit.is_null());
-        limits(0, resource, limit.cast());
+        before_limit(0, resource, limit.cast());
         None
     };
 
     fn prlimit(pid: pid_t, resource: c_uint, limit: *const rlimit, old: *mut rlimit) -> c_int = {
-        note_limit(resource, limit.is_null());
-        limits(pid, resource, limit.cast());
+        before_limit(pid, resource, limit.cast());
         None
     };
 
     fn prlimit64(pid: pid_t, resource: c_uint, limit: *const rlimit64, old: *mut rlimit64) -> c_int = {
-        note_limit(resource, limit.is_null());
-        limits(pid, resource, limit);
+        before_limit(pid, resource, limit);
         None
     };
 }
@@ -45,14 +41,8 @@ pub(super) fn note_syscall(number: c_long, arguments: [usize; 3]) {
     match number {
         libc::SYS_seccomp => note(by_seccomp(a as c_uint, c)),
         libc::SYS_prctl => note(by_prctl(a as c_int, [b as c_ulong, c as c_ulong])),
-        libc::SYS_setrlimit => {
-            note_limit(a as c_uint, b == 0);
-            limits(0, a as c_uint, b as *const rlimit64);
-        }
-        libc::SYS_prlimit64 => {
-            note_limit(b as c_uint, c == 0);
-            limits(a as pid_t, b as c_uint, c as *const rlimit64);
-        }
+        libc::SYS_setrlimit => before_limit(0, a as c_uint, b as *const rlimit64),
+        libc::SYS_prlimit64 => before_limit(a as pid_t, b as c_uint, c as *const rlimit64),
         _ => {}
     }
 }
@@ -75,22 +65,25 @@ fn by_prctl(option: c_int, [mode, filter]: [c_ulong; 2]) -> bool {
         && (is(libc::SECCOMP_MODE_STRICT) || is(libc::SECCOMP_MODE_FILTER) && filter != 0)
 }
 
-/// A program limits its own address space. (Both kinds of limits are the same on 64 bits.)
-fn limits(pid: pid_t, resource: c_uint, limit: *const rlimit64) {
-    let is_own = pid == 0 || pid.unsigned_abs() == std::process::id();
-    if resource != libc::RLIMIT_AS || limit.is_null() || !is_own {
+/// A program is about to limit itself or another, or only asks. (Both kinds of limits are the same on 64 bits.)
+fn before_limit(pid: pid_t, resource: c_uint, limit: *const rlimit64) {
+    if limit.is_null() {
         return;
     }
+    match resource {
+        libc::RLIMIT_NOFILE => confining::prepare(),
+        libc::RLIMIT_AS if pid == 0 || pid.unsigned_abs() == std::process::id() => {
+            before_room_is_limited(limit)
+        }
+        _ => {}
+    }
+}
+
+fn before_room_is_limited(limit: *const rlimit64) {
     if buffers::check(limit.cast_mut().cast(), size_of::<rlimit64>()).is_ok() {
         // SAFETY: it was just looked at; and the caller's promise.
         let limit = unsafe { limit.read_unaligned() };
         room::is_limited(limit.rlim_cur);
-    }
-}
-
-fn note_limit(resource: c_uint, only_asks: bool) {
-    if resource == libc::RLIMIT_NOFILE && !only_asks {
-        confining::prepare();
     }
 }
 

@@ -16,9 +16,9 @@ def tried(call, *arguments):
 
 
 # As dnsmasq does it: the interface of a question is looked up, and answers go by it.
-for family, host, level, ask, kind in [
-    (socket.AF_INET, "127.0.0.1", IP, IP_PKTINFO, IP_PKTINFO),
-    (socket.AF_INET6, "::1", IPV6, socket.IPV6_RECVPKTINFO, socket.IPV6_PKTINFO),
+for family, host, level, ask in [
+    (socket.AF_INET, "127.0.0.1", IP, IP_PKTINFO),
+    (socket.AF_INET6, "::1", IPV6, socket.IPV6_RECVPKTINFO),
 ]:
     server = socket.socket(family, socket.SOCK_DGRAM)
     server.bind((host, 0))
