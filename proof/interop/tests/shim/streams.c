@@ -156,6 +156,8 @@ int main(int count, char **words) {
     pair(ends);
     close(ends[0]);
     signal(SIGPIPE, SIG_IGN);
+    // Who is reset before he has heard of the end is told of that instead.
+    usleep(50000);
     dprintf(ends[1], "to nobody");
     usleep(50000);
     int refused = dprintf(ends[1], "to nobody");
