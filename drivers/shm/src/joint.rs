@@ -24,6 +24,8 @@
 //! - J7. What the peer looks at while he waits, when something comes, and when he has written is one line of memory. How
 //!   far this end has read is in the other, which the peer looks at now and then.
 //! - J9. Who waits says on which CPU, and whether he tries if it pays to look before he sleeps (R3 of `wait.rs`).
+//! - J10. A writer who joins or has joined says there, too, that nothing more comes (ENDED), so that his reader has the end when the call
+//!   returns. It is an end of the bytes, not of the connection: TCP's FIN follows by the lane.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -41,6 +43,8 @@ pub mod way {
     pub const OPEN: u64 = 2;
     /// Writer: it writes here.
     pub const JOINED: u64 = 4;
+    /// Writer: it writes no more, here or elsewhere (J10).
+    pub const ENDED: u64 = 8;
     /// Daemon: nobody reads any more.
     pub const CLOSED: u64 = 16;
     /// Reader: some who wait for it are known to the daemon alone, which is to be told too.
@@ -54,7 +58,7 @@ pub mod way {
     /// Writer: above, the lower half of how much it has written.
     pub(super) const WRITTEN_SHIFT: u32 = 32;
 }
-use way::{AGE, AGE_ONE, CLOSED, INDIRECT, JOINED, LIMITED, OFFERED, OPEN, WRITTEN_SHIFT};
+use way::{AGE, AGE_ONE, CLOSED, ENDED, INDIRECT, JOINED, LIMITED, OFFERED, OPEN, WRITTEN_SHIFT};
 
 /// How much is published at a time, so that a reader begins while the rest is copied.
 const CHUNK: usize = 32 << 10;
@@ -296,6 +300,11 @@ impl Joint {
         self.unread(1 - at) > 0
     }
 
+    /// Whether the end `at` has said that it writes no more (J10).
+    pub fn has_ended(&self, at: usize) -> bool {
+        self.sides[at].state.load(Ordering::Acquire) & ENDED != 0
+    }
+
     /// How much the end `at` has written that is unread, as the two say.
     pub fn unread(&self, at: usize) -> u64 {
         let unread = self.sides[at].written().wrapping_sub(self.sides[1 - at].head.load(Ordering::Acquire));
@@ -457,13 +466,10 @@ impl<'a, M: Storage> Beside<'a, M> {
         self.mine().waiters.fetch_and(!bits, Ordering::SeqCst);
     }
 
-    /// What the peer and the daemon change: what was written and read there, credit, and whether this end writes here. That a direction
-    /// may be joined changes nothing yet: the words are those of a stream without a joint until it is.
-    pub(crate) fn progress(&self) -> [u64; 4] {
-        let granted = self.mine().granted.load(Ordering::Acquire);
-        let theirs = self.theirs().state.load(Ordering::Acquire) & !(OFFERED | OPEN | INDIRECT);
-        let own = self.mine().state.load(Ordering::Acquire) & (JOINED | CLOSED | LIMITED | AGE);
-        [theirs, self.head(), granted, own]
+    /// What the peer and the daemon change: what was written and read there, and credit. Who has a direction changes nothing by itself:
+    /// where there is room then, the stream says.
+    pub(crate) fn progress(&self) -> [u64; 3] {
+        [self.theirs().written(), self.head(), self.mine().granted.load(Ordering::Acquire)]
     }
 
     /// What the peer has read.
@@ -556,6 +562,37 @@ impl<'a, M: Storage> Beside<'a, M> {
             }
         }
         None
+    }
+
+    /// Says that this end writes no more (J10), if the direction is joined or can be; the reader is to be told. The caller has the
+    /// stream's sending direction to himself, and `own_tail` is TCP's cursor.
+    pub(crate) fn end(&self, own_tail: u64) -> bool {
+        let mine = self.mine();
+        let mut state = mine.state.load(Ordering::Acquire);
+        while may_join(state, mine.whole(state).wrapping_sub(self.head())) {
+            if state & JOINED == 0 {
+                mine.joined_at.store(own_tail, Ordering::Relaxed);
+            }
+            let new = state | JOINED | ENDED;
+            match mine.state.compare_exchange(state, new, Ordering::SeqCst, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(there) => state = there,
+            }
+        }
+        false
+    }
+
+    /// Whether this end has said that it writes no more.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.mine().state.load(Ordering::Relaxed) & ENDED != 0
+    }
+
+    /// Whether the peer has said so, and all that it has written is there, with TCP's ring filled up to `own_tail`.
+    #[inline]
+    pub(crate) fn peer_has_ended(&self, own_tail: impl Fn() -> u64) -> bool {
+        let theirs = self.theirs();
+        theirs.state.load(Ordering::SeqCst) & ENDED != 0
+            && own_tail().wrapping_sub(theirs.joined_at.load(Ordering::Relaxed)).cast_signed() >= 0
     }
 
     /// How much of what was written may be unread: exactly, unless there is room for `part` more near by for certain (J7).
@@ -686,7 +723,7 @@ impl<'a, M: Storage> Beside<'a, M> {
 
 /// Whether a write may come to a direction in this state, of which so much is unread.
 fn may_join(state: u64, unread: u64) -> bool {
-    state & (OFFERED | OPEN | CLOSED) == OFFERED | OPEN && (state & JOINED != 0 || unread == 0)
+    state & (OFFERED | OPEN | CLOSED | ENDED) == OFFERED | OPEN && (state & JOINED != 0 || unread == 0)
 }
 
 #[cfg(all(test, not(loom)))]

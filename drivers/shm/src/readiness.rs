@@ -49,7 +49,7 @@ impl<M: Storage> StreamEnd<'_, M> {
         // As in Linux, an error alone is nothing to read: a stream that stands may have one (IP_RECVERR).
         add(status >> status::ERROR_SHIFT != 0 || status & status::FAULTS != 0, Readiness::ERROR);
         add(status & status::CLOSED != 0, Readiness::HANGUP | Readiness::READABLE | Readiness::WRITABLE);
-        let ended = status & (status::PEER_CLOSED | status::CLOSED | status::READ_CLOSED) != 0;
+        let ended = status & (status::CLOSED | status::READ_CLOSED) != 0 || self.peer_has_ended(status);
         add(ended, Readiness::PEER_CLOSED | Readiness::READABLE);
         add(status & status::WRITE_CLOSED != 0, Readiness::WRITABLE);
         add(status & status::WRITE_CLOSED != 0 && ended, Readiness::HANGUP);
@@ -74,19 +74,23 @@ impl<M: Storage> StreamEnd<'_, M> {
     /// what the program has done and the lane has undone leaves everything else as it was.
     pub fn progress(&self) -> u64 {
         let rings = self.rings();
+        let status = self.status();
+        let end = if self.peer_has_ended(status) { status::PEER_CLOSED } else { 0 };
         let own = [
             self.block.file.load(Ordering::SeqCst) / REFUSALS,
             rings.two.tail.load(Ordering::Acquire),
             rings.two.head.load(Ordering::Acquire),
             self.own_room() as u64,
             rings.margin[margin::MARK].load(Ordering::Acquire),
-            self.status(),
+            status | end,
             self.block.requests.load(Ordering::Acquire) & request::FULL,
         ];
-        let beside = self.beside.as_ref().map_or([0; 4], Beside::progress);
+        let beside = self.beside.as_ref().map_or([0; 3], Beside::progress);
+        let (room, unread) = self.room_and_unread();
+        let beside = beside.into_iter().chain([u64::from(is_roomy(room as u64, unread as u64))]);
         // Fibonacci hashing, each word after the other.
-        let mix = |mixed: u64, word: &u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        own.iter().chain(&beside).fold(0, mix)
+        let mix = |mixed: u64, word: u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        own.into_iter().chain(beside).fold(0, mix)
     }
 }
 

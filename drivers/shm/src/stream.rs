@@ -218,6 +218,8 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         let Some(_inside) = self.enter_to_write(pieces)? else { return Ok(0) };
         if let Some(beside) = &self.beside {
             match beside.write(self.rings().one.tail.load(Ordering::Relaxed), pieces) {
+                // Another thread has shut the direction meanwhile.
+                None if beside.is_at_end() => return Err(WriteError::Closed),
                 None => {}
                 Some(Ok(0)) => return Err(WriteError::WouldBlock),
                 Some(Ok(count)) => return Ok(count),
@@ -295,7 +297,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// `Ok` if no more bytes come.
     fn why_empty(&self) -> Result<(), ReadError> {
         let status = self.status();
-        if self.available() > 0 || status & status::PEER_CLOSED != 0 {
+        if self.available() > 0 || self.peer_has_ended(status) {
             // What failed after the peer's end is told by the next write, as in Linux.
             return Ok(());
         }
@@ -304,6 +306,14 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             0 => Err(ReadError::WouldBlock),
             error => Err(ReadError::Failed(error)),
         }
+    }
+
+    /// Whether the peer writes no more and all that it has written is there, by TCP or by the joint.
+    #[inline]
+    pub(crate) fn peer_has_ended(&self, status: u64) -> bool {
+        let tail = || self.rings().two.tail.load(Ordering::Acquire);
+        let there = || self.beside.as_ref().is_some_and(|beside| beside.peer_has_ended(tail));
+        status & status::PEER_CLOSED != 0 || there()
     }
 
     /// What can be read of the lane's ring, and then of the joint.
@@ -465,6 +475,13 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     pub fn shut_write(&self) {
         self.rings().margin[margin::STATUS].fetch_or(status::WRITE_CLOSED, Ordering::AcqRel);
         self.request(request::SHUT_WRITE);
+    }
+
+    /// Lets who is fused with it have the end of the stream at once, where that can be; he is to be told. By TCP it comes in any case.
+    pub fn end_beside(&self) -> bool {
+        let Some(beside) = &self.beside else { return false };
+        let Ok(_inside) = Inside::enter(&self.block.send_owner, self.me) else { return false };
+        beside.end(self.rings().one.tail.load(Ordering::Relaxed))
     }
 
     /// The program has closed the socket, and nobody else has it; the caller kicks the lane. Whether it will end so: a lane that

@@ -320,6 +320,54 @@ fn model_who_sleeps_at_a_joint_is_woken_by_a_write() {
 }
 
 #[test]
+fn model_an_end_wakes_who_sleeps_and_is_seen_behind_all_text() {
+    loom::model(|| {
+        let shared = joint();
+        let [program, daemon] = [Arc::clone(&shared), Arc::clone(&shared)];
+        let program = thread::spawn(move || {
+            let (joint, byte, tcp) = &*program;
+            let writer = Beside::over(byte, joint, 0);
+            if writer.write(0, &[IoSlice::new(&[7])]).is_none() {
+                // The direction was parted before: the byte is TCP's, and so is the end.
+                tcp.store(1, Ordering::Release);
+            } else if writer.end(0) {
+                writer.wake_threads();
+                return true;
+            }
+            false
+        });
+        let daemon = thread::spawn(move || daemon.0.part());
+        let tail = || shared.2.load(Ordering::Acquire);
+        let has_ended = || Beside::over(&shared.1, &shared.0, 1).peer_has_ended(tail);
+        let seen = has_ended();
+        let found = read_at_one(&shared);
+        assert!(!seen || found == (0, Some(7)), "the end was seen before the text");
+        if program.join().unwrap() {
+            assert_eq!(shared.0.sides[1].sleep.until(Duration::MAX, has_ended), Woken::Ready);
+        } else {
+            assert!(!has_ended());
+        }
+        daemon.join().unwrap();
+    });
+}
+
+#[test]
+fn model_who_sleeps_at_a_joint_is_woken_by_its_end() {
+    loom::model(|| {
+        let shared = joint();
+        let theirs = Arc::clone(&shared);
+        let program = thread::spawn(move || {
+            let writer = Beside::over(&theirs.1, &theirs.0, 0);
+            assert!(writer.end(0));
+            writer.wake_threads();
+        });
+        let reader = Beside::over(&shared.1, &shared.0, 1);
+        assert_eq!(reader.sleep().until(Duration::MAX, || reader.peer_has_ended(|| 0)), Woken::Ready);
+        program.join().unwrap();
+    });
+}
+
+#[test]
 fn model_who_waits_for_room_at_a_joint_is_woken_by_a_read() {
     loom::model(|| {
         let shared = joint();

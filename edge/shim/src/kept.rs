@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 
 use firelane_shm::StreamEnd;
 use firelane_shm::control::{Place, SocketId};
+use firelane_shm::layout::{LINGERS, request};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
@@ -22,7 +23,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::pool::{self, Spare};
 use crate::socket::{self, Kind};
 use crate::table::{self, DESCRIPTORS, Word};
-use crate::{arenas, confining, process, session, sys, thread};
+use crate::{arenas, confining, fused, process, session, sys, thread};
 
 /// How many there may be: a small part of the program's range.
 const MOST: u64 = 512;
@@ -222,9 +223,23 @@ fn place_of(word: Word) -> Option<Place> {
 fn leave(word: Word) -> bool {
     let memory = arenas::get(socket::arena(word)).filter(|_| socket::kind(word) == Kind::Stream);
     let end = memory.and_then(|memory| StreamEnd::new(memory, socket::number(word), thread::holder()));
-    let Some(end) = end.filter(StreamEnd::leave) else { return false };
+    let Some(end) = end else { return false };
+    end_beside(&end);
+    if !end.leave() {
+        return false;
+    }
     session::kick(&end);
     true
+}
+
+/// Lets who is fused with it have the end of the stream, unless it ends with a reset: SO_LINGER says so, or text that nobody has read.
+fn end_beside(end: &StreamEnd<'static>) {
+    let Some((_, beside)) = fused::of(end) else { return };
+    let end = end.with(beside);
+    let is_plain = end.block().file.load(Ordering::Relaxed) & LINGERS == 0 && end.available() == 0;
+    if is_plain && end.end_beside() && fused::tell(&end, beside) {
+        end.request(request::TELL_PEER);
+    }
 }
 
 impl Kept {

@@ -184,6 +184,10 @@ impl Stream {
         }
         if how != libc::SHUT_RD && self.end().status() & status::WRITE_CLOSED == 0 {
             self.end().shut_write();
+            self.follow();
+            if self.end().end_beside() {
+                self.tell_peer();
+            }
             self.kick();
         }
         self.tell_connected();

@@ -538,7 +538,7 @@ impl Connection {
     }
 
     /// Our FIN has a place and was never sent.
-    fn owes_fin(&self) -> bool {
+    pub fn owes_fin(&self) -> bool {
         self.flight.nxt() <= self.send.fin && self.send.fin != NOWHERE
     }
 

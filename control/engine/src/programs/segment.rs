@@ -419,6 +419,11 @@ impl Joined {
         asks_again
     }
 
+    /// Whether its program has let the peer's have the end of the stream.
+    pub(super) fn has_ended(&self) -> bool {
+        self.joint().has_ended(self.at)
+    }
+
     /// The program has left. Whether it leaves something unread.
     pub(super) fn close(&self) -> bool {
         self.bond.closed[self.at].store(true, Ordering::Release);

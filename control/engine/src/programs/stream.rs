@@ -643,7 +643,8 @@ impl Stream {
                 give(LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn });
             }
         }
-        closing(conn, leaves_text || self.has(RESETS)).for_each(|command| give(self.message(command)));
+        let resets = leaves_text || self.has(RESETS);
+        self.closing(conn, resets).for_each(|command| give(self.message(command)));
         true
     }
 
@@ -722,7 +723,7 @@ impl Stream {
         let Some(conn) = shared.conn() else { return shared.words().flags().contains(Flags::CLOSED) };
         let Some(leaves_text) = self.begin_close() else { return true };
         self.count_fused(fabric);
-        for command in closing(conn, resets || leaves_text) {
+        for command in self.closing(conn, resets || leaves_text) {
             // A lane that has failed has no connections left to close.
             let _ = fabric.enter_surely(self.lane(), self.message(command));
         }
@@ -739,6 +740,15 @@ impl Stream {
         })
     }
 
+    /// What a lane is told of a connection that nobody has any more.
+    fn closing(&self, conn: ConnRef, resets: bool) -> impl Iterator<Item = SocketCommand> {
+        // Who has seen the end before he wrote, finds what TCP says behind an end.
+        let has_ended = self.joined().is_some_and(Joined::has_ended);
+        let shutdown = has_ended.then_some(SocketCommand::Shutdown(conn));
+        let abort = resets.then_some(SocketCommand::Abort(conn));
+        shutdown.into_iter().chain(abort).chain([SocketCommand::Close(conn)])
+    }
+
     /// Whether a thread of a living session may be inside, so that the block must not be anybody else's yet.
     pub(super) fn is_entered(&self, arena: &ProgramArena, lives: impl Fn(u32) -> bool) -> bool {
         let Some(block) = arena.mapping().block(self.number()) else { return false };
@@ -746,12 +756,6 @@ impl Stream {
             Holder::of_word(word.load(Ordering::Acquire)).is_some_and(|holder| lives(holder.session()))
         })
     }
-}
-
-/// What a lane is told of a connection that nobody has any more.
-fn closing(conn: ConnRef, resets: bool) -> impl Iterator<Item = SocketCommand> {
-    let abort = resets.then_some(SocketCommand::Abort(conn));
-    abort.into_iter().chain([SocketCommand::Close(conn)])
 }
 
 /// A stream and the lanes, for questions about its connection.

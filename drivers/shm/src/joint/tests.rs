@@ -191,6 +191,67 @@ fn what_was_written_before_the_end_can_be_read_after_it() {
 }
 
 #[test]
+fn the_end_is_there_when_the_call_has_returned_behind_all_text_and_is_one_edge() {
+    let world = World::new(64, 64);
+    world.fuse();
+    assert_eq!(world.write(0, b"last words"), 10);
+    let before = world.end(1).progress();
+    world.end(0).shut_write();
+    assert!(world.end(0).end_beside());
+    let told = world.end(1).progress();
+    assert_ne!(told, before);
+    let ends = crate::Readiness::PEER_CLOSED | crate::Readiness::READABLE;
+    assert_eq!(world.end(1).readiness().0 & ends, ends);
+    assert_eq!(world.end(1).status() & status::PEER_CLOSED, 0, "TCP's is on its way");
+    assert_eq!(world.read(1, 99), b"last words");
+    let mut byte = [0];
+    let mut read = |at: usize| world.end(at).read(&mut [IoSliceMut::new(&mut byte)], false);
+    assert_eq!(read(1), Ok((0, false)));
+    let after = world.end(1).progress();
+    world.end(1).block().tell(status::PEER_CLOSED);
+    assert_eq!(world.end(1).progress(), after, "what TCP says of it is no news");
+    assert_eq!((read(1), read(0)), (Ok((0, false)), Err(ReadError::WouldBlock)));
+    assert_eq!((world.write(1, b"answer"), world.read(0, 99)), (6, b"answer".to_vec()), "it is half of it");
+    assert!(world.joint().has_ended(0) && !world.joint().has_ended(1));
+}
+
+#[test]
+fn an_end_waits_for_what_tcp_carries_and_goes_its_way_where_the_direction_does() {
+    let world = World::new(64, 64);
+    assert!(!world.end(0).end_beside(), "nothing is offered");
+    assert_eq!(world.write(0, b"by TCP"), 6);
+    world.fuse();
+    assert!(world.end(0).end_beside());
+    let ended = |at: usize| world.end(at).readiness().has(crate::Readiness::PEER_CLOSED);
+    assert!(!ended(1) && world.read(1, 99).is_empty());
+    world.carry(0, 5);
+    assert!(!ended(1));
+    world.carry(0, 1);
+    assert!(ended(1));
+    assert_eq!(world.read(1, 99), b"by TCP");
+    // The other direction is parted with something unread.
+    assert_eq!(world.write(1, b"beside"), 6);
+    world.joint().part();
+    assert!(ended(1), "it stays");
+    assert!(!world.end(1).end_beside());
+    world.joint().offer();
+    assert!(!world.end(1).end_beside() && !ended(0));
+    assert_eq!(world.read(0, 99), b"beside");
+    assert!(world.end(1).end_beside() && ended(0));
+}
+
+#[test]
+fn a_write_that_comes_behind_the_end_is_refused() {
+    let world = World::new(64, 64);
+    world.fuse();
+    assert!(world.end(0).end_beside() && !world.end(0).end_beside(), "it is told once");
+    // Who was on his way in when another thread shut the direction has not seen that.
+    let late = world.end(0).write(&[IoSlice::new(b"x")]);
+    assert_eq!(late, Err(WriteError::Closed));
+    assert_eq!(world.end(0).undelivered(), 0);
+}
+
+#[test]
 fn who_writes_to_one_who_has_left_finds_out() {
     let world = World::new(64, 64);
     world.fuse();

@@ -42,7 +42,7 @@ impl<D> Inside<'_, D> {
             SocketCommand::CloseUnmade(stream) => {
                 stream.get().conn().into_iter().for_each(|conn| self.command(conn, Self::close));
             }
-            SocketCommand::Abort(conn) => self.command(conn, Self::abort),
+            SocketCommand::Abort(conn) => self.command(conn, Self::abort_behind_end),
             SocketCommand::Borrow { conn, lacks, carried } => self.conns.borrow(conn, [lacks, carried]),
             SocketCommand::SetOption(conn, option) => {
                 self.command(conn, |inside, id| inside.set_stream_option(id, option));
@@ -117,6 +117,9 @@ impl<D> Inside<'_, D> {
         if matches!(conn.fusion, Fusion::Fused(_)) {
             return self.close_fused(id);
         }
+        if conn.leaving == Leaving::Reset {
+            return None;
+        }
         let lives = conn.leaving == Leaving::No;
         let (tcp, rings) = conn.parts();
         if lives && rings.recv.unread() > 0 && tcp.unsent(&rings) > 0 {
@@ -126,6 +129,18 @@ impl<D> Inside<'_, D> {
             return None;
         }
         Some(tcp.close(now, &rings))
+    }
+
+    /// The program wants a reset. Where it has shut its direction before, its kernel would have sent the FIN there and then, and who has
+    /// that takes what comes behind it otherwise (RFC 9293 §3.10.7.4: CLOSE-WAIT).
+    fn abort_behind_end(&mut self, id: ConnId) -> Option<Disposition> {
+        let conn = self.conns.slab.get_mut(id)?;
+        if conn.leaving == Leaving::No && conn.fusion.peer().is_none() && conn.tcp().owes_fin() {
+            conn.leaving = Leaving::Reset;
+            self.conns.touch(id);
+            return None;
+        }
+        self.abort(id)
     }
 
     /// Calls into a connection, if it is still there, and acts on what it says.

@@ -166,7 +166,7 @@ impl Spares {
 pub(crate) enum Leaving {
     /// It lives.
     No,
-    /// Its program has closed it with text unread: a reset goes behind what can be sent of what the program wrote.
+    /// Its program wants a reset, or has closed it with text unread: that goes behind what can be sent of what the program wrote.
     Reset,
     /// Only TIME-WAIT is left, once everything is sent.
     TimeWait,
