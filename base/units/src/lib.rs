@@ -9,6 +9,7 @@
 mod direction;
 mod drop_reason;
 mod ds_field;
+mod family;
 mod filter_rule;
 mod ids;
 mod mac;
@@ -25,6 +26,7 @@ mod vlan;
 pub use direction::Direction;
 pub use drop_reason::{DropCounters, DropReason, Station};
 pub use ds_field::DsField;
+pub use family::Family;
 pub use filter_rule::{
     BlockAnswer, FilterAction, FilterAddresses, FilterEnd, FilterLog, FilterMatch, FilterPorts,
     FilterProtocol, FilterRule, GroupCall, KeepState, MapKey, PacketTrait, TcpFlagsMatch,

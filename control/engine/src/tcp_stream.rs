@@ -19,7 +19,7 @@ use firelane_socket::{
 };
 use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
-use firelane_units::{BitRate, LaneId};
+use firelane_units::{BitRate, Family, LaneId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::engine::Inner;
@@ -421,7 +421,9 @@ impl TcpStream {
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         let hops = u8::try_from(ttl).ok().and_then(NonZeroU8::new);
         let hops = hops.ok_or_else(|| invalid(format!("ttl {ttl}: 1 to 255 are allowed")))?;
-        self.socket.set_option(StreamOption::Hops(Some(hops)))
+        Family::BOTH
+            .into_iter()
+            .try_for_each(|family| self.socket.set_option(StreamOption::Hops(family, Some(hops))))
     }
 
     /// The differentiated services code point of its packets (the upper six bits of IP_TOS or IPV6_TCLASS).
@@ -432,7 +434,9 @@ impl TcpStream {
         if dscp > 63 {
             return Err(invalid(format!("dscp {dscp}: 0 to 63 are allowed")));
         }
-        self.socket.set_option(StreamOption::Dscp(dscp))
+        Family::BOTH
+            .into_iter()
+            .try_for_each(|family| self.socket.set_option(StreamOption::Dscp(family, dscp)))
     }
 
     /// Which congestion control decides how much it sends (TCP_CONGESTION); it goes on from the present window.

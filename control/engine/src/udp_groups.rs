@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use firelane_ip::SourceFilter;
-use firelane_lane::{DatagramOption, Join, SocketCommand};
+use firelane_lane::{DatagramOption, Join, PacketOption, SocketCommand};
 use firelane_units::{LinkId, NetstackId};
 use rustix::io::Errno;
 
@@ -92,7 +92,7 @@ impl UdpSocket {
     /// # Errors
     /// The lane has failed.
     pub fn set_multicast_ttl(&self, hops: u8) -> io::Result<()> {
-        self.set_option(DatagramOption::MulticastHops(hops))
+        self.set_packets(PacketOption::MulticastHops(hops))
     }
 
     /// Whether members of a group in this netstack hear what this socket sends to it; they do unless said otherwise.
@@ -100,7 +100,7 @@ impl UdpSocket {
     /// # Errors
     /// The lane has failed.
     pub fn set_multicast_loop(&self, on: bool) -> io::Result<()> {
-        self.set_option(DatagramOption::MulticastLoop(on))
+        self.set_packets(PacketOption::MulticastLoop(on))
     }
 
     /// By which link datagrams to groups leave; `None` leaves the choice.
@@ -109,7 +109,7 @@ impl UdpSocket {
     /// The netstack does not have the link.
     pub fn set_multicast_link(&self, link: Option<LinkId>) -> io::Result<()> {
         self.check_link(link)?;
-        self.set_option(DatagramOption::MulticastLink(link))
+        self.set_packets(PacketOption::MulticastLink(link))
     }
 
     /// Whether datagrams may be sent to broadcast addresses.

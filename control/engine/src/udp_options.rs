@@ -5,7 +5,8 @@
 use std::io;
 use std::num::NonZeroU8;
 
-use firelane_lane::DatagramOption;
+use firelane_lane::{DatagramOption, PacketOption};
+use firelane_units::Family;
 
 use crate::udp_socket::UdpSocket;
 
@@ -15,7 +16,7 @@ impl UdpSocket {
     /// # Errors
     /// The lane has failed.
     pub fn set_hops(&self, hops: Option<NonZeroU8>) -> io::Result<()> {
-        self.set_option(DatagramOption::Hops(hops))
+        self.set_packets(PacketOption::Hops(hops))
     }
 
     /// As in std.
@@ -32,7 +33,7 @@ impl UdpSocket {
     /// # Errors
     /// The lane has failed.
     pub fn set_traffic_class(&self, class: u8) -> io::Result<()> {
-        self.set_option(DatagramOption::TrafficClass(class))
+        self.set_packets(PacketOption::TrafficClass(class))
     }
 
     /// Whether a datagram that is too large for its way is refused, here and by routers, instead of cut. The program
@@ -41,7 +42,7 @@ impl UdpSocket {
     /// # Errors
     /// The lane has failed.
     pub fn set_dont_fragment(&self, on: bool) -> io::Result<()> {
-        self.set_option(DatagramOption::DontFragment(on))
+        self.set_packets(PacketOption::DontFragment(on))
     }
 
     /// Whether datagrams of one length that come together are received together (UDP_GRO): [`UdpSocket::recv_msg`] says
@@ -59,5 +60,12 @@ impl UdpSocket {
     /// The lane has failed.
     pub fn set_receive_queue(&self, bytes: usize) -> io::Result<()> {
         self.set_option(DatagramOption::ReceiveQueue(bytes))
+    }
+
+    /// Packets of both families are like this.
+    pub(crate) fn set_packets(&self, option: PacketOption) -> io::Result<()> {
+        Family::BOTH
+            .into_iter()
+            .try_for_each(|family| self.set_option(DatagramOption::Packets(family, option)))
     }
 }

@@ -8,6 +8,8 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+pub use firelane_units::Family;
+
 use crate::codec::{In, Malformed, Out};
 use crate::layout::{BLOCKS_MAX, LANES_MAX, MAGIC, SLOTS, VERSION};
 
@@ -53,15 +55,6 @@ pub struct Place {
     pub arena: u64,
     /// Which of its blocks.
     pub block: u32,
-}
-
-/// IPv4 or IPv6.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Family {
-    /// AF_INET.
-    V4,
-    /// AF_INET6.
-    V6,
 }
 
 /// What a socket is.

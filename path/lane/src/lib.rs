@@ -107,8 +107,8 @@ pub use look::Look;
 pub use message::{
     Bind, Connect, ConnectDatagrams, Control, DatagramKind, DatagramOption, Fault, FilteredPacket, FlowSetup,
     Frames, FuseWith, FusionTuning, Join, LaneMessage, Learned, LinkConfig, Listen, NetstackConfig,
-    PortConfig, PortKind, PortUser, Relisten, RouteChange, RouteConfig, SocketCommand, Stage, StreamOption,
-    StreamOptions, TunnelSetup,
+    PacketOption, PortConfig, PortKind, PortUser, Relisten, RouteChange, RouteConfig, SocketCommand, Stage,
+    StreamOption, StreamOptions, TunnelSetup,
 };
 pub use moving::{Fence, MovingQueue};
 pub use netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};

@@ -28,8 +28,8 @@ use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig, Tuning};
 use firelane_tunnel::Config as TunnelConfig;
 use firelane_udp::Sharing;
 use firelane_units::{
-    BitRate, Bytes, Direction, FilterRule, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mss, Mtu, NetstackId,
-    Priority, SocketId, VlanId,
+    BitRate, Bytes, Direction, Family, FilterRule, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mss, Mtu,
+    NetstackId, Priority, SocketId, VlanId,
 };
 use firelane_wire::GroupSaying;
 
@@ -680,10 +680,10 @@ pub enum StreamOption {
     QuickAck(bool),
     /// SO_KEEPALIVE and its times.
     Keepalive(Option<Keepalive>),
-    /// The hop limit of its packets; `None` is the link's (IP_TTL, IPV6_UNICAST_HOPS).
-    Hops(Option<NonZeroU8>),
-    /// The differentiated services code point of its packets, 0 to 63 (IP_TOS, IPV6_TCLASS).
-    Dscp(u8),
+    /// The hop limit of its packets, if they are of this family; `None` is the link's (IP_TTL, IPV6_UNICAST_HOPS).
+    Hops(Family, Option<NonZeroU8>),
+    /// The differentiated services code point of its packets, 0 to 63, if they are of this family (IP_TOS, IPV6_TCLASS).
+    Dscp(Family, u8),
     /// TCP_USER_TIMEOUT.
     UserTimeout(Option<Duration>),
     /// TCP_CONGESTION.
@@ -717,23 +717,30 @@ pub struct Join {
     pub filter: SourceFilter,
 }
 
-/// A change of one option of a datagram socket.
+/// What a datagram socket's packets of one family are like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DatagramOption {
-    /// IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS.
-    MulticastHops(u8),
-    /// IP_MULTICAST_LOOP.
-    MulticastLoop(bool),
-    /// IP_MULTICAST_IF.
-    MulticastLink(Option<LinkId>),
-    /// SO_BROADCAST.
-    Broadcast(bool),
+pub enum PacketOption {
     /// IP_TTL, IPV6_UNICAST_HOPS; `None` is the link's.
     Hops(Option<NonZeroU8>),
     /// IP_TOS, IPV6_TCLASS: the whole octet.
     TrafficClass(u8),
     /// IP_MTU_DISCOVER, IPV6_DONTFRAG: what is too large for the way is refused, here and by routers.
     DontFragment(bool),
+    /// IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS.
+    MulticastHops(u8),
+    /// IP_MULTICAST_LOOP, IPV6_MULTICAST_LOOP.
+    MulticastLoop(bool),
+    /// IP_MULTICAST_IF, IPV6_MULTICAST_IF.
+    MulticastLink(Option<LinkId>),
+}
+
+/// A change of one option of a datagram socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DatagramOption {
+    /// What its packets of this family are like.
+    Packets(Family, PacketOption),
+    /// SO_BROADCAST.
+    Broadcast(bool),
     /// IPV6_MTU (RFC 3542 §11.1, Linux's too): no packet over IPv6 is larger, whatever the way carries.
     PacketMax(Option<Mtu>),
     /// UDP_GRO.

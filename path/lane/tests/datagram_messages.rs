@@ -5,9 +5,9 @@ use std::num::NonZeroU8;
 
 use firelane_driver_memory::WireConfig;
 use firelane_frame::{Capabilities, Envelope};
-use firelane_lane::DatagramOption;
+use firelane_lane::{DatagramOption, PacketOption};
 use firelane_socket::{Datagram, DatagramEnd, Ready, SendDatagramError, SocketError, SocketToken};
-use firelane_units::{Mtu, NetstackId};
+use firelane_units::{Family, Mtu, NetstackId};
 use firelane_world::*;
 
 const FAMILIES: [(&str, &str, usize); 2] =
@@ -145,8 +145,12 @@ fn traffic_class_and_hops_are_the_datagrams_then_the_sockets_then_the_links() {
             (got.envelope.tos, got.envelope.hops)
         };
         assert_eq!(seen(&mut world, usual, 10), (Some(0), Some(64)));
-        world.set(1, 2, DatagramOption::TrafficClass(0xb9));
-        world.set(1, 2, DatagramOption::Hops(NonZeroU8::new(7)));
+        let family = Family::of(there.parse::<SocketAddr>().unwrap().ip());
+        let other = Family::BOTH[1 - family.index()];
+        for (of, tos, hops) in [(family, 0xb9, 7), (other, 0x44, 9)] {
+            world.set(1, 2, DatagramOption::Packets(of, PacketOption::TrafficClass(tos)));
+            world.set(1, 2, DatagramOption::Packets(of, PacketOption::Hops(NonZeroU8::new(hops))));
+        }
         for len in [10, 4000] {
             assert_eq!(seen(&mut world, usual, len), (Some(0xb9), Some(7)), "{len}");
             let own = Envelope { tos: Some(0x22), hops: Some(3), ..usual };
@@ -154,8 +158,14 @@ fn traffic_class_and_hops_are_the_datagrams_then_the_sockets_then_the_links() {
         }
         let none = Envelope { hops: Some(0), ..usual };
         assert_eq!(seen(&mut world, none, 10), (Some(0xb9), Some(7)), "nothing goes without a hop");
-        world.set(1, 2, DatagramOption::Hops(None));
+        world.set(1, 2, DatagramOption::Packets(family, PacketOption::Hops(None)));
         assert_eq!(seen(&mut world, usual, 10), (Some(0xb9), Some(64)));
+    }
+}
+
+fn set_whole(world: &mut World, is_whole: bool) {
+    for family in Family::BOTH {
+        world.set(1, 2, DatagramOption::Packets(family, PacketOption::DontFragment(is_whole)));
     }
 }
 
@@ -167,7 +177,7 @@ fn a_datagram_says_whether_it_may_be_fragmented() {
         let mut server = world.bind_large(2, 1, &format!("{any}:9"));
         let mut client = world.bind_large(1, 2, &format!("{any}:0"));
         for is_whole in [false, true] {
-            world.set(1, 2, DatagramOption::DontFragment(is_whole));
+            set_whole(&mut world, is_whole);
             for (own, arrives) in [(None, !is_whole), (Some(true), false), (Some(false), true)] {
                 world.send_msg(&mut client, 2, Envelope { dont_fragment: own, ..to(there) }, &[0; 4000]);
                 world.run();
@@ -201,7 +211,7 @@ fn a_socket_says_how_large_its_packets_over_ipv6_may_be() {
             before = now;
         }
         world.set(1, 2, DatagramOption::PacketMax(most));
-        world.set(1, 2, DatagramOption::DontFragment(true));
+        set_whole(&mut world, true);
         for (len, arrives) in [(1232, true), (1233, !is_v6)] {
             world.send_msg(&mut client, 2, to(there), &vec![0; len]);
             world.run();
@@ -217,7 +227,7 @@ fn a_socket_says_how_large_its_packets_over_ipv6_may_be() {
 fn what_ip_drops_is_not_counted_as_sent() {
     let mut world = two_stacks(1, Mtu::ETHERNET);
     let mut client = world.bind_large(1, 2, "0.0.0.0:0");
-    world.set(1, 2, DatagramOption::DontFragment(true));
+    set_whole(&mut world, true);
     world.send_msg(&mut client, 2, to("10.0.0.2:9"), &[0; 1473]);
     world.run();
     assert_eq!(

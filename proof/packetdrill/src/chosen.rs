@@ -7,9 +7,9 @@
 use core::num::NonZeroU8;
 use core::time::Duration;
 
-use firelane_lane::{DatagramOption, StreamOption, StreamOptions};
+use firelane_lane::{DatagramOption, PacketOption, StreamOption, StreamOptions};
 use firelane_tcp::{TcpConfig, deferred_repeats};
-use firelane_units::Mss;
+use firelane_units::{Family, Mss};
 
 use crate::errno::{Sys, fail};
 
@@ -18,6 +18,17 @@ const SYN_RETRIES_MAX: i32 = 127;
 const FIN_WAIT_2_MAX: i32 = 120;
 const SEGMENT_MIN: i32 = Mss::FLOOR as i32;
 const SEGMENT_MAX: i32 = 32_767;
+
+/// What is in the headers of a family's packets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Header {
+    hops: Option<NonZeroU8>,
+    class: u8,
+}
+
+const fn family_of(level: i32) -> Family {
+    if level == libc::IPPROTO_IPV6 { Family::V6 } else { Family::V4 }
+}
 
 /// What was chosen.
 #[derive(Clone, Debug, Default)]
@@ -35,9 +46,8 @@ pub(crate) struct Chosen {
     unsent: u32,
     /// TCP_MAXSEG.
     segment: Option<Mss>,
-    /// IP_TTL and IPV6_UNICAST_HOPS, IP_TOS and IPV6_TCLASS.
-    hops: Option<NonZeroU8>,
-    traffic_class: u8,
+    /// IP_TTL and IP_TOS, IPV6_UNICAST_HOPS and IPV6_TCLASS.
+    headers: [Header; 2],
     /// SO_RCVLOWAT less one.
     low_water: usize,
     /// SO_OOBINLINE.
@@ -81,9 +91,10 @@ impl Chosen {
 
     /// setsockopt(2) of the packets' headers.
     pub(crate) fn set_header(&mut self, level: i32, name: i32, value: i32) -> Sys<()> {
+        let at = family_of(level).index();
         match (level, name) {
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
-                self.hops = match (value, u8::try_from(value).ok().and_then(NonZeroU8::new)) {
+                self.headers[at].hops = match (value, u8::try_from(value).ok().and_then(NonZeroU8::new)) {
                     (-1, _) => None,
                     (_, None) => return fail(libc::EINVAL),
                     (_, hops) => hops,
@@ -91,8 +102,8 @@ impl Chosen {
             }
             (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                 match u8::try_from(value) {
-                    Ok(class) => self.traffic_class = class,
-                    Err(_) if value == -1 => self.traffic_class = 0,
+                    Ok(class) => self.headers[at].class = class,
+                    Err(_) if value == -1 => self.headers[at].class = 0,
                     Err(_) => return fail(libc::EINVAL),
                 }
             }
@@ -130,13 +141,12 @@ impl Chosen {
 
     /// getsockopt(2) of the packets' headers.
     pub(crate) fn get_header(&self, level: i32, name: i32) -> Sys<i32> {
+        let Header { hops, class } = self.headers[family_of(level).index()];
         Ok(match (level, name) {
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
-                self.hops.map_or(64, |hops| hops.get().into())
+                hops.map_or(64, |hops| hops.get().into())
             }
-            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                self.traffic_class.into()
-            }
+            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => class.into(),
             _ => return fail(libc::ENOPROTOOPT),
         })
     }
@@ -156,13 +166,22 @@ impl Chosen {
     }
 
     /// What a stream is told once it is there.
-    pub(crate) fn stream_header(&self) -> [StreamOption; 2] {
-        [StreamOption::Hops(self.hops), StreamOption::Dscp(self.traffic_class >> 2)]
+    pub(crate) fn stream_header(&self) -> impl Iterator<Item = StreamOption> + use<> {
+        let headers = self.headers;
+        Family::BOTH.into_iter().flat_map(move |family| {
+            let Header { hops, class } = headers[family.index()];
+            [StreamOption::Hops(family, hops), StreamOption::Dscp(family, class >> 2)]
+        })
     }
 
     /// The same of a datagram socket.
-    pub(crate) fn datagram_header(&self) -> [DatagramOption; 2] {
-        [DatagramOption::Hops(self.hops), DatagramOption::TrafficClass(self.traffic_class)]
+    pub(crate) fn datagram_header(&self) -> impl Iterator<Item = DatagramOption> + use<> {
+        let headers = self.headers;
+        Family::BOTH.into_iter().flat_map(move |family| {
+            let Header { hops, class } = headers[family.index()];
+            [PacketOption::Hops(hops), PacketOption::TrafficClass(class)]
+                .map(|option| DatagramOption::Packets(family, option))
+        })
     }
 
     fn fin_wait_2(&self) -> Option<Duration> {

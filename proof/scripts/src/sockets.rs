@@ -11,7 +11,7 @@ use firelane_socket::{
 };
 use firelane_tcp::FastOpenCounters;
 use firelane_tcp::congestion::Algorithm;
-use firelane_units::{BitRate, LaneId, SocketId};
+use firelane_units::{BitRate, Family, LaneId, SocketId};
 
 use crate::datagrams::DatagramSocket;
 use crate::segment::{OUR_TEXT, PEER_TEXT};
@@ -108,8 +108,7 @@ impl Sockets {
                 done("ok".into())
             }
             ("set", [name, option, values @ ..]) => {
-                let option = stream_option(option, values)?;
-                self.command(sim, name, |conn| SocketCommand::SetOption(conn, option))?;
+                self.set(sim, name, option, values)?;
                 done("ok".into())
             }
             ("tune", [name, value]) => done(self.tune(sim, settings, &format!("{name} {value}"))?),
@@ -350,6 +349,20 @@ impl Sockets {
         Ok(())
     }
 
+    /// Sets an option; a last word `v4` or `v6` says of which family's packets alone.
+    fn set(&mut self, sim: &mut Sim, name: &str, option: &str, values: &[&str]) -> Result<(), String> {
+        let (families, values) = match values.split_last() {
+            Some((&"v4", values)) => (&Family::BOTH[..1], values),
+            Some((&"v6", values)) => (&Family::BOTH[1..], values),
+            _ => (&Family::BOTH[..], values),
+        };
+        for &family in families {
+            let option = stream_option(option, values, family)?;
+            self.command(sim, name, |conn| SocketCommand::SetOption(conn, option))?;
+        }
+        Ok(())
+    }
+
     fn command(
         &mut self,
         sim: &mut Sim,
@@ -364,15 +377,15 @@ impl Sockets {
     }
 }
 
-fn stream_option(option: &str, values: &[&str]) -> Result<StreamOption, String> {
+fn stream_option(option: &str, values: &[&str], family: Family) -> Result<StreamOption, String> {
     Ok(match (option, values) {
         ("nodelay", [word]) => StreamOption::Nodelay(on(word)?),
         ("quickack", [word]) => StreamOption::QuickAck(on(word)?),
         ("cork", [word]) => StreamOption::Cork(on(word)?),
         ("user_timeout", ["off"]) => StreamOption::UserTimeout(None),
         ("user_timeout", [seconds]) => StreamOption::UserTimeout(Some(span(seconds)?)),
-        ("ttl", [n]) => StreamOption::Hops(Some(number(n)?)),
-        ("dscp", [n]) => StreamOption::Dscp(number(n)?),
+        ("ttl", [n]) => StreamOption::Hops(family, Some(number(n)?)),
+        ("dscp", [n]) => StreamOption::Dscp(family, number(n)?),
         ("keepalive", ["off"]) => StreamOption::Keepalive(None),
         ("keepalive", [idle, interval, probes]) => {
             StreamOption::Keepalive(Some(keepalive(idle, interval, probes)?))

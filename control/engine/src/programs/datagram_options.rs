@@ -3,25 +3,26 @@
 //! Kept here from the socket's begin, and given to the lane and to the program's words when there is a socket there.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::num::NonZeroU8;
 use std::sync::Arc;
 
 use firelane_filter::FilterConfig;
-use firelane_lane::{DatagramKind, DatagramOption};
+use firelane_lane::{DatagramKind, DatagramOption, PacketOption};
 use firelane_shm::layout::file;
-use firelane_units::{BitRate, LinkId};
+use firelane_units::{BitRate, Family, LinkId};
 use rustix::io::Errno;
 
 use super::alike::Alike;
+use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
 use super::memberships::{Member, Memberships, address_v4, interface_v4};
 use super::numbers::{
-    band_of, buffer_of, buffer_shown, class_of, domain, ip, ipv6, pacing_of, pacing_shown, packet_max,
-    priority_of_tos, socket, udp,
+    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, priority_of_tos,
+    socket, udp,
 };
 
-/// `IP_PMTUDISC_DO`; from here on datagrams are not cut.
+/// `IP_PMTUDISC_DO` and `IP_PMTUDISC_PROBE`: datagrams are not cut.
 const DISCOVER_DO: i32 = 2;
+const DISCOVER_PROBE: i32 = 3;
 const DISCOVER_WANT: i32 = 1;
 const IPPROTO_ICMP: i32 = 1;
 const IPPROTO_ICMPV6: i32 = 58;
@@ -52,14 +53,14 @@ pub(super) struct DatagramOptions {
     pub(super) reuse_port: bool,
     broadcast: bool,
     buffers: [Option<usize>; 2],
-    hops: Option<NonZeroU8>,
-    tos: u8,
-    discover: i32,
+    headers: Headers,
+    /// By family, as the next three.
+    discover: [i32; 2],
     priority: i32,
     pacing: Option<BitRate>,
-    multicast_hops: u8,
-    multicast_loop: bool,
-    multicast_link: Option<u32>,
+    multicast_hops: [u8; 2],
+    multicast_loop: [bool; 2],
+    multicast_link: [Option<u32>; 2],
     /// By which address IP_MULTICAST_IF named it.
     multicast_address: Ipv4Addr,
     groups: Memberships,
@@ -93,14 +94,13 @@ impl DatagramOptions {
             reuse_port: false,
             broadcast: false,
             buffers: [None; 2],
-            hops: None,
-            tos: 0,
-            discover: DISCOVER_WANT,
+            headers: Headers::default(),
+            discover: [DISCOVER_WANT; 2],
             priority: 0,
             pacing: None,
-            multicast_hops: 1,
-            multicast_loop: true,
-            multicast_link: None,
+            multicast_hops: [1; 2],
+            multicast_loop: [true; 2],
+            multicast_link: [None; 2],
             multicast_address: Ipv4Addr::UNSPECIFIED,
             groups: Memberships::default(),
             bits: 0,
@@ -117,21 +117,29 @@ impl DatagramOptions {
         let mut all = vec![
             Setting::Program(self.bits),
             Setting::Lane(DatagramOption::Broadcast(self.broadcast)),
-            Setting::Lane(DatagramOption::Hops(self.hops)),
             self.band(),
             Setting::Lane(DatagramOption::PacingLimit(self.pacing)),
-            Setting::Lane(DatagramOption::TrafficClass(self.tos)),
-            Setting::Lane(DatagramOption::DontFragment(self.discover >= DISCOVER_DO)),
             Setting::Lane(DatagramOption::ReceiveOffload(self.bits & file::GRO != 0)),
-            Setting::Lane(DatagramOption::MulticastHops(self.multicast_hops)),
-            Setting::Lane(DatagramOption::MulticastLoop(self.multicast_loop)),
-            Setting::Lane(DatagramOption::MulticastLink(self.multicast_link.map(LinkId))),
         ];
+        all.extend(self.headers.changed().map(of_header));
+        all.extend(Family::BOTH.into_iter().flat_map(|family| self.of_family(family)));
         let [v4, v6] = self.faults;
         all.push(Setting::Faults { v4, v6 });
         all.push(Setting::Lane(DatagramOption::WholeMessages(self.kind == DatagramKind::Echo)));
         all.extend(self.groups.iter().cloned().map(Setting::Member));
         all
+    }
+
+    /// What its packets of a family are like, beside hops and class.
+    fn of_family(&self, family: Family) -> [Setting; 4] {
+        let at = family.index();
+        [
+            PacketOption::DontFragment(is_whole(self.discover[at])),
+            PacketOption::MulticastHops(self.multicast_hops[at]),
+            PacketOption::MulticastLoop(self.multicast_loop[at]),
+            PacketOption::MulticastLink(self.multicast_link[at].map(LinkId)),
+        ]
+        .map(|option| packets(family, option))
     }
 
     /// setsockopt(2). `link_of` finds the link that has an address.
@@ -158,8 +166,8 @@ impl DatagramOptions {
             }
             (ip::LEVEL, ip::MULTICAST_IF) => {
                 let link = interface_v4(value, link_of)?;
-                (self.multicast_link, self.multicast_address) = (link, address_v4(value)?);
-                Ok(Setting::Lane(DatagramOption::MulticastLink(link.map(LinkId))))
+                (self.multicast_link[0], self.multicast_address) = (link, address_v4(value)?);
+                Ok(packets(Family::V4, PacketOption::MulticastLink(link.map(LinkId))))
             }
             _ => self.set_number(level, name, number(value, level != socket::LEVEL)?),
         }
@@ -167,7 +175,15 @@ impl DatagramOptions {
 
     fn set_number(&mut self, level: i32, name: i32, value: i32) -> Result<Setting, Errno> {
         let on = value != 0;
-        let octet = || u8::try_from(value).map_err(|_| Errno::INVAL);
+        let before = self.headers.class(Family::V4);
+        if let Some(option) = self.headers.set(level, name, value, u8::MAX) {
+            let class = self.headers.class(Family::V4);
+            if class != before {
+                self.priority = priority_of_tos(class);
+            }
+            return option.map(of_header);
+        }
+        let family = family_of(level);
         Ok(match (level, name) {
             (socket::LEVEL, socket::REUSEADDR) => {
                 self.reuse_address = on;
@@ -190,29 +206,15 @@ impl DatagramOptions {
                     false => Setting::SendQueue(wanted),
                 }
             }
-            (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => {
-                let hops =
-                    if value == -1 { None } else { Some(NonZeroU8::new(octet()?).ok_or(Errno::INVAL)?) };
-                self.hops = hops;
-                Setting::Lane(DatagramOption::Hops(hops))
-            }
-            (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => {
-                let tos = class_of(level, value)?;
-                if level == ip::LEVEL && tos != self.tos {
-                    self.priority = priority_of_tos(tos);
-                }
-                self.tos = tos;
-                Setting::Lane(DatagramOption::TrafficClass(self.tos))
-            }
             (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) if (0..=5).contains(&value) => {
-                self.discover = value;
-                Setting::Lane(DatagramOption::DontFragment((DISCOVER_DO..=3).contains(&value)))
+                self.discover[family.index()] = value;
+                packets(family, PacketOption::DontFragment(is_whole(value)))
             }
             (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => return Err(Errno::INVAL),
             (ipv6::LEVEL, ipv6::MTU) => Setting::Lane(DatagramOption::PacketMax(packet_max(value)?)),
             (ipv6::LEVEL, ipv6::DONTFRAG) => {
-                self.discover = if on { DISCOVER_DO } else { DISCOVER_WANT };
-                Setting::Lane(DatagramOption::DontFragment(on))
+                self.discover[1] = if on { DISCOVER_DO } else { DISCOVER_WANT };
+                packets(Family::V6, PacketOption::DontFragment(on))
             }
             (ipv6::LEVEL, ipv6::V6ONLY) => {
                 self.v6_only = on;
@@ -245,20 +247,21 @@ impl DatagramOptions {
 
     /// What concerns groups; and what the program wants to be told.
     fn set_for_many(&mut self, level: i32, name: i32, value: i32) -> Result<Setting, Errno> {
-        let on = value != 0;
+        let (on, family) = (value != 0, family_of(level));
         Ok(match (level, name) {
             (ip::LEVEL, ip::MULTICAST_TTL) | (ipv6::LEVEL, ipv6::MULTICAST_HOPS) => {
-                self.multicast_hops =
-                    if value == -1 { 1 } else { u8::try_from(value).map_err(|_| Errno::INVAL)? };
-                Setting::Lane(DatagramOption::MulticastHops(self.multicast_hops))
+                let hops = if value == -1 { 1 } else { u8::try_from(value).map_err(|_| Errno::INVAL)? };
+                self.multicast_hops[family.index()] = hops;
+                packets(family, PacketOption::MulticastHops(hops))
             }
             (ip::LEVEL, ip::MULTICAST_LOOP) | (ipv6::LEVEL, ipv6::MULTICAST_LOOP) => {
-                self.multicast_loop = on;
-                Setting::Lane(DatagramOption::MulticastLoop(on))
+                self.multicast_loop[family.index()] = on;
+                packets(family, PacketOption::MulticastLoop(on))
             }
             (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
-                self.multicast_link = u32::try_from(value).map_err(|_| Errno::INVAL)?.checked_sub(1);
-                Setting::Lane(DatagramOption::MulticastLink(self.multicast_link.map(LinkId)))
+                let link = u32::try_from(value).map_err(|_| Errno::INVAL)?.checked_sub(1);
+                self.multicast_link[1] = link;
+                packets(Family::V6, PacketOption::MulticastLink(link.map(LinkId)))
             }
             (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
                 self.faults[usize::from(level == ipv6::LEVEL)] = on;
@@ -308,6 +311,11 @@ impl DatagramOptions {
         words
     }
 
+    fn kept(&self, level: i32, name: i32) -> Option<i32> {
+        let kept = self.headers.get(level, name).or(self.alike.get(level, name));
+        kept.or(self.inert.get(level, name))
+    }
+
     fn protocol(&self) -> i32 {
         match (self.kind, self.is_v6) {
             (DatagramKind::Udp, _) => udp::LEVEL,
@@ -329,7 +337,7 @@ impl DatagramOptions {
     /// getsockopt(2), at most `len` bytes.
     pub(super) fn get(&self, level: i32, name: i32, len: usize, usual: [usize; 2]) -> Result<Vec<u8>, Errno> {
         let buffer = |at: usize| buffer_shown(self.queues(usual)[at]);
-        let usual_hops = || self.hops.map_or(64, |hops| hops.get().into());
+        let at = family_of(level).index();
         let number: i32 = match (level, name) {
             (socket::LEVEL, socket::REUSEADDR) => self.reuse_address.into(),
             (socket::LEVEL, socket::REUSEPORT) => self.reuse_port.into(),
@@ -346,19 +354,17 @@ impl DatagramOptions {
             (socket::LEVEL, socket::ERROR | socket::ACCEPTCONN) => 0,
             (socket::LEVEL, socket::PROTOCOL) => self.protocol(),
             (socket::LEVEL, socket::DOMAIN) => domain(self.is_v6),
-            (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => usual_hops(),
-            (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => self.tos.into(),
-            (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => self.discover,
-            (ipv6::LEVEL, ipv6::DONTFRAG) => (self.discover == DISCOVER_DO).into(),
+            (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => self.discover[at],
+            (ipv6::LEVEL, ipv6::DONTFRAG) => (self.discover[at] == DISCOVER_DO).into(),
             (ip::LEVEL, ip::MULTICAST_TTL) | (ipv6::LEVEL, ipv6::MULTICAST_HOPS) => {
-                self.multicast_hops.into()
+                self.multicast_hops[at].into()
             }
             (ip::LEVEL, ip::MULTICAST_LOOP) | (ipv6::LEVEL, ipv6::MULTICAST_LOOP) => {
-                self.multicast_loop.into()
+                self.multicast_loop[at].into()
             }
             (ip::LEVEL, ip::MULTICAST_IF) => i32::from_ne_bytes(self.multicast_address.octets()),
             (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
-                self.multicast_link.map_or(0, |link| i32::try_from(link + 1).unwrap_or(0))
+                self.multicast_link[at].map_or(0, |link| i32::try_from(link + 1).unwrap_or(0))
             }
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
             (socket::LEVEL, socket::PRIORITY) => self.priority,
@@ -368,7 +374,7 @@ impl DatagramOptions {
             (udp::LEVEL, udp::SEGMENT) => ((self.bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as i32,
             (udp::LEVEL, udp::CORK) => (self.bits & file::CORK != 0).into(),
             (udp::LEVEL, udp::GRO) => (self.bits & file::GRO != 0).into(),
-            _ => match self.alike.get(level, name).or(self.inert.get(level, name)) {
+            _ => match self.kept(level, name) {
                 Some(number) => number,
                 None => (self.bits & told_bit(level, name).ok_or(Errno::NOPROTOOPT)? != 0).into(),
             },
@@ -376,6 +382,22 @@ impl DatagramOptions {
         let mut value = number.to_ne_bytes().to_vec();
         value.truncate(len);
         Ok(value)
+    }
+}
+
+/// Whether datagrams are never cut.
+fn is_whole(discover: i32) -> bool {
+    (DISCOVER_DO..=DISCOVER_PROBE).contains(&discover)
+}
+
+const fn packets(family: Family, option: PacketOption) -> Setting {
+    Setting::Lane(DatagramOption::Packets(family, option))
+}
+
+fn of_header(option: HeaderOption) -> Setting {
+    match option {
+        HeaderOption::Hops(family, hops) => packets(family, PacketOption::Hops(hops)),
+        HeaderOption::Class(family, class) => packets(family, PacketOption::TrafficClass(class)),
     }
 }
 
@@ -457,7 +479,7 @@ mod tests {
             let number = set.and_then(|()| options.get(level, name, 4, USUAL));
             assert_eq!(number, got.map(|it: i32| it.to_ne_bytes().to_vec()), "{level} {name} {value}");
         }
-        assert_eq!(options.set(0, 33, &[9], nobody), Ok(Setting::Lane(DatagramOption::MulticastHops(9))));
+        assert_eq!(options.set(0, 33, &[9], nobody), Ok(packets(Family::V4, PacketOption::MulticastHops(9))));
         assert_eq!(options.set(1, 6, &[1], nobody), Err(Errno::INVAL), "too short for a number");
         assert_eq!(options.queues(USUAL), [1000, 100_000]);
     }

@@ -27,6 +27,7 @@ mod datagrams;
 mod faults;
 mod handing;
 mod hangups;
+mod headers;
 mod hub;
 mod hub_bell;
 mod inert;

@@ -3,7 +3,6 @@
 //!
 //! Called by `socket.rs`. An option that Firelane does not have is `ENOPROTOOPT`, never taken in silence.
 
-use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +12,14 @@ use firelane_shm::layout::{LINGERS, OOB_INLINE, request};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, TcpConfig, Tuning, deferred_repeats};
-use firelane_units::{BitRate, Mss};
+use firelane_units::{BitRate, Family, Mss};
 use rustix::io::Errno;
 
 use super::alike::Alike;
+use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
 use super::numbers::{
-    ECN, band_of, buffer_of, buffer_shown, class_of, domain, ip, ipv6, pacing_of, pacing_shown, packet_max,
+    ECN, band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max,
     priority_of_tos, socket, tcp,
 };
 use super::stream::{Asked, Beginning};
@@ -76,11 +76,10 @@ pub(super) struct Options {
     segment: Option<Mss>,
     inert: Inert,
     pub(super) alike: Alike,
-    hops: Option<NonZeroU8>,
-    traffic_class: u8,
+    headers: Headers,
     priority: i32,
-    /// IP_MTU_DISCOVER; zero is the usual, IP_PMTUDISC_WANT.
-    discover: i32,
+    /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER; zero is the usual, IP_PMTUDISC_WANT.
+    discover: [i32; 2],
     /// Who may begin a connection, once it listens.
     pub(super) filter: Option<Arc<FilterConfig>>,
 }
@@ -254,26 +253,19 @@ impl Options {
 
     /// What its packets are like and when they go.
     fn set_of_packets(&mut self, level: i32, name: i32, value: i32) -> Result<Option<StreamOption>, Errno> {
+        let before = self.headers.class(Family::V4);
+        // Congestion is TCP's own to mark.
+        if let Some(option) = self.headers.set(level, name, value, !ECN) {
+            let class = self.headers.class(Family::V4);
+            if class != before {
+                self.priority = priority_of_tos(class);
+            }
+            return option.map(|option| Some(of_header(option)));
+        }
         match (level, name) {
-            (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => {
-                self.hops = match value {
-                    -1 => None,
-                    _ => Some(u8::try_from(value).ok().and_then(NonZeroU8::new).ok_or(Errno::INVAL)?),
-                };
-                return Ok(Some(StreamOption::Hops(self.hops)));
-            }
-            (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => {
-                // Congestion is TCP's own to mark.
-                let class = class_of(level, value)? & !ECN;
-                if level == ip::LEVEL && class != self.traffic_class {
-                    self.priority = priority_of_tos(class);
-                }
-                self.traffic_class = class;
-                return Ok(Some(StreamOption::Dscp(self.traffic_class >> 2)));
-            }
             (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => match value {
                 // Segments are never cut: TCP finds out what the way carries.
-                1 | 2 => self.discover = value,
+                1 | 2 => self.discover[family_of(level).index()] = value,
                 0..=5 => return Err(Errno::NOPROTOOPT),
                 _ => return Err(Errno::INVAL),
             },
@@ -339,7 +331,9 @@ impl Options {
             (socket::LEVEL, socket::PROTOCOL) => tcp::LEVEL,
             (socket::LEVEL, socket::DOMAIN) => domain(about.is_v6),
             (socket::LEVEL, socket::PRIORITY) => self.priority,
-            (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => self.discover.max(1),
+            (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => {
+                self.discover[family_of(level).index()].max(1)
+            }
             (tcp::LEVEL, tcp::NODELAY) => self.nodelay.into(),
             (tcp::LEVEL, tcp::CORK) => self.cork.into(),
             (tcp::LEVEL, tcp::QUICKACK) => self.quickack.into(),
@@ -366,15 +360,14 @@ impl Options {
             (tcp::LEVEL, tcp::USER_TIMEOUT) => {
                 self.user_timeout.map_or(0, |span| i32::try_from(span.as_millis()).unwrap_or(i32::MAX))
             }
-            (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => {
-                self.hops.map_or(64, |it| it.get().into())
-            }
-            (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => self.traffic_class.into(),
             (ip::LEVEL, ip::RECVERR) => self.hears_errors[0].into(),
             (ipv6::LEVEL, ipv6::RECVERR) => self.hears_errors[1].into(),
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
             (ip::LEVEL, ip::BIND_ADDRESS_NO_PORT) => self.port_later.into(),
-            _ => self.alike.get(level, name).or(self.inert.get(level, name)).ok_or(Errno::NOPROTOOPT)?,
+            _ => {
+                let kept = self.headers.get(level, name).or(self.alike.get(level, name));
+                kept.or(self.inert.get(level, name)).ok_or(Errno::NOPROTOOPT)?
+            }
         })
     }
 
@@ -446,11 +439,10 @@ impl Options {
 
     /// What it is told once it is there.
     fn later(&self) -> Vec<StreamOption> {
-        let hops = self.hops.map(|hops| StreamOption::Hops(Some(hops)));
-        let class = (self.traffic_class != 0).then_some(StreamOption::Dscp(self.traffic_class >> 2));
+        let headers = self.headers.changed().map(of_header);
         let cork = self.cork.then_some(StreamOption::Cork(true));
         let band = Some(self.band()).filter(|&band| band != Band::Usual).map(StreamOption::Band);
-        hops.into_iter().chain(class).chain(cork).chain(band).collect()
+        headers.chain(cork).chain(band).collect()
     }
 
     /// What was set and is not as it was, as words; `bits` are the options that the program keeps itself.
@@ -483,7 +475,6 @@ impl Options {
         add("user_timeout", self.user_timeout.map(|span| format!("{}ms", span.as_millis())));
         add("congestion", self.congestion.map(|it| it.word().to_owned()));
         add("max_pacing_rate", self.pacing.map(|rate| format!("{}bps", rate.bps())));
-        add("ttl", self.hops.map(|hops| hops.to_string()));
         add("priority", (self.priority != 0).then(|| self.priority.to_string()));
         let some = |number: u32| (number != 0).then(|| number.to_string());
         add("fastopen", some(self.fast_open));
@@ -493,8 +484,7 @@ impl Options {
         add("notsent_lowat", some(self.unsent[0]));
         add("window_clamp", self.clamp.map(|most| most.to_string()));
         add("maxseg", self.segment.map(|segment| segment.bytes().to_string()));
-        add("tos", (self.traffic_class != 0).then(|| format!("{:#04x}", self.traffic_class)));
-        words.extend(self.alike.spelled());
+        words.extend(self.headers.spelled().chain(self.alike.spelled()));
         words
     }
 
@@ -533,6 +523,13 @@ impl Options {
 fn int(value: &[u8]) -> Result<i32, Errno> {
     let bytes = value.get(..4).ok_or(Errno::INVAL)?;
     Ok(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+}
+
+fn of_header(option: HeaderOption) -> StreamOption {
+    match option {
+        HeaderOption::Hops(family, hops) => StreamOption::Hops(family, hops),
+        HeaderOption::Class(family, class) => StreamOption::Dscp(family, class >> 2),
+    }
 }
 
 #[cfg(test)]
@@ -659,13 +656,13 @@ mod tests {
         assert_eq!(first.fin_wait_2, Some(Duration::from_secs(120)));
         assert_eq!(options.bits(), request::NODELAY);
         let words = "reuseaddr v6only bind_address_no_port fastopen_connect fastopen_no_cookie recverr cork \
-                     keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr ttl=255 priority=6 \
-                     fastopen=5 defer_accept=1000s syncnt=3 linger2=120s notsent_lowat=16384 window_clamp=5000 maxseg=1000 mark=0x5 bindtodevice=3";
+                     keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr priority=6 \
+                     fastopen=5 defer_accept=1000s syncnt=3 linger2=120s notsent_lowat=16384 window_clamp=5000 maxseg=1000 ttl=255 mark=0x5 bindtodevice=3";
         assert_eq!(options.spelled(request::CORK).join(" "), words);
         assert_eq!(options.band(), Band::Urgent);
         let own = Arc::new(options);
         let accepted = Options::of_accepted(&own);
-        assert_eq!((accepted.band(), accepted.hops), (Band::Usual, own.hops));
+        assert_eq!((accepted.band(), accepted.headers), (Band::Usual, own.headers));
         assert!(Arc::ptr_eq(&accepted, &Options::of_accepted(&accepted)), "what is alike is shared");
     }
 }

@@ -83,8 +83,9 @@ impl<D> Inside<'_, D> {
                 self.relieve(id);
             }
             StreamOption::Band(band) => conn.band = band,
-            StreamOption::Hops(hops) => conn.set_hops(hops),
-            StreamOption::Dscp(dscp) => conn.set_dscp(dscp & DSCP_MAX),
+            StreamOption::Hops(family, hops) if conn.is_of(family) => conn.set_hops(hops),
+            StreamOption::Dscp(family, dscp) if conn.is_of(family) => conn.set_dscp(dscp & DSCP_MAX),
+            StreamOption::Hops(..) | StreamOption::Dscp(..) => {}
         }
         Some(Disposition::default())
     }

@@ -16,7 +16,7 @@ use firelane_frame::read_all_ahead;
 use firelane_ip::{Egress, Front, Ip, Upper};
 use firelane_socket::{AnyEnd, ConnRef, Flags, Names, StreamSlot};
 use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
-use firelane_units::{Bytes, ConnId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
+use firelane_units::{Bytes, ConnId, Family, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
 use firelane_wire::{Ecn, IpProtocol};
 
 use super::bands::{Band, Bands};
@@ -260,6 +260,11 @@ impl Conn {
     /// Its flow label is another one from here on.
     pub(crate) fn change_label(&mut self) {
         self.awake().front = None;
+    }
+
+    /// Whether its packets are of this family.
+    pub(crate) fn is_of(&self, family: Family) -> bool {
+        self.stream.shared().names().is_some_and(|names| Family::of(names.remote.ip()) == family)
     }
 
     /// Its packets may take so many hops; `None` leaves it to the link.

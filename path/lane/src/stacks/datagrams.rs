@@ -11,14 +11,14 @@ use firelane_frame::{Envelope, Frame};
 use firelane_ip::{Delivered, Egress, Member};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
 use firelane_udp::{Binding, Datagram, UdpTable, free_port, receive};
-use firelane_units::{DropReason, LinkId, Mtu, Port, SocketId};
+use firelane_units::{DropReason, Family, LinkId, Mtu, Port, SocketId};
 
 use super::bands::Band;
 use super::inbound::Inside;
 use super::pace::Pace;
 use super::shard::Shard;
 use crate::common::Common;
-use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault};
+use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, PacketOption};
 use crate::steer::datagram_lane;
 
 /// The way of a socket's datagrams to a peer, and what each says of where it comes from.
@@ -51,15 +51,10 @@ pub(crate) struct DatagramSocket {
 }
 
 /// How a socket's datagrams are sent, and how it gets them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DatagramOptions {
-    pub(super) multicast_hops: u8,
-    pub(super) multicast_loop: bool,
-    pub(super) multicast_link: Option<LinkId>,
+    packets: [PacketOptions; 2],
     pub(super) broadcast: bool,
-    pub(super) hops: Option<NonZeroU8>,
-    pub(super) tos: u8,
-    pub(super) dont_fragment: bool,
     /// The most that a packet over IPv6 may be; `None` is as much as the way carries.
     pub(super) packet_max: Option<Mtu>,
     /// Datagrams of one length that come together are handed over together (UDP_GRO).
@@ -72,22 +67,47 @@ pub(super) struct DatagramOptions {
     pub(super) has_header: bool,
 }
 
-impl Default for DatagramOptions {
+impl DatagramOptions {
+    /// What packets to such an address are like.
+    pub(super) fn packets(&self, to: IpAddr) -> &PacketOptions {
+        &self.packets[Family::of(to).index()]
+    }
+}
+
+/// What a socket's packets of one family are like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PacketOptions {
+    pub(super) hops: Option<NonZeroU8>,
+    pub(super) tos: u8,
+    pub(super) dont_fragment: bool,
+    pub(super) multicast_hops: u8,
+    pub(super) multicast_loop: bool,
+    pub(super) multicast_link: Option<LinkId>,
+}
+
+impl PacketOptions {
+    fn set(&mut self, option: PacketOption) {
+        match option {
+            PacketOption::Hops(hops) => self.hops = hops,
+            PacketOption::TrafficClass(tos) => self.tos = tos,
+            PacketOption::DontFragment(on) => self.dont_fragment = on,
+            PacketOption::MulticastHops(hops) => self.multicast_hops = hops,
+            PacketOption::MulticastLoop(on) => self.multicast_loop = on,
+            PacketOption::MulticastLink(link) => self.multicast_link = link,
+        }
+    }
+}
+
+impl Default for PacketOptions {
     /// RFC 1112 §6.1, RFC 3493 §5.2.
     fn default() -> Self {
         Self {
-            multicast_hops: 1,
-            multicast_loop: true,
-            multicast_link: None,
-            broadcast: false,
             hops: None,
             tos: 0,
             dont_fragment: false,
-            packet_max: None,
-            joins: false,
-            hears: [false; 2],
-            band: Band::default(),
-            has_header: false,
+            multicast_hops: 1,
+            multicast_loop: true,
+            multicast_link: None,
         }
     }
 }
@@ -121,9 +141,9 @@ impl DatagramSocket {
         Some(self.local)
     }
 
-    /// Whether its program wants to know that a router could not pass on what may not be cut.
-    pub(crate) fn hears_of_mtu(&self) -> bool {
-        self.options.dont_fragment
+    /// Whether its program wants to know that a router could not pass on to such an address what may not be cut.
+    pub(crate) fn hears_of_mtu(&self, to: IpAddr) -> bool {
+        self.options.packets(to).dont_fragment
     }
 
     /// Whether its program is told of each datagram to such an address that does not arrive.
@@ -222,7 +242,8 @@ impl<D> Inside<'_, D> {
                 binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
             }
             if local.ip().is_unspecified() {
-                let (now, ip, link) = (self.common.now, &mut shard.ip.core, place.options.multicast_link);
+                let link = place.options.packets(remote.ip()).multicast_link;
+                let (now, ip) = (self.common.now, &mut shard.ip.core);
                 let egress = match place.link {
                     Some(link) => ip.egress_over(now, link, None, remote.ip()),
                     None => ip.egress_by(now, link, None, remote.ip()),
@@ -385,13 +406,8 @@ impl<D> Inside<'_, D> {
     pub(crate) fn set_datagram_option(&mut self, socket: SocketId, option: DatagramOption) {
         let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
         match option {
-            DatagramOption::MulticastHops(hops) => place.options.multicast_hops = hops,
-            DatagramOption::MulticastLoop(on) => place.options.multicast_loop = on,
-            DatagramOption::MulticastLink(link) => place.options.multicast_link = link,
+            DatagramOption::Packets(family, option) => place.options.packets[family.index()].set(option),
             DatagramOption::Broadcast(on) => place.options.broadcast = on,
-            DatagramOption::Hops(hops) => place.options.hops = hops,
-            DatagramOption::TrafficClass(tos) => place.options.tos = tos,
-            DatagramOption::DontFragment(on) => place.options.dont_fragment = on,
             DatagramOption::PacketMax(most) => place.options.packet_max = most,
             DatagramOption::ReceiveOffload(on) => place.options.joins = on,
             DatagramOption::ReceiveQueue(bytes) => place.slot.recv.set_capacity(bytes),

@@ -15,7 +15,7 @@ use firelane_udp::{ChecksumWork, append_payload, encode};
 use firelane_units::{Bytes, Direction, DropReason, Instant, Port, SocketId};
 use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 
-use super::datagrams::{DatagramOptions, DatagramSocket, Way};
+use super::datagrams::{DatagramSocket, PacketOptions, Way};
 use super::echoes;
 use super::inbound::Inside;
 use crate::links::Links;
@@ -182,12 +182,13 @@ impl<D> Inside<'_, D> {
         }
         check_segments(&envelope, len, &egress)?;
         let is_multicast = egress.dst.is_multicast();
-        let mut upper = Upper { flow_label, ..upper(&options, &envelope, is_multicast) };
+        let packets = options.packets(egress.dst);
+        let mut upper = Upper { flow_label, ..upper(packets, &envelope, is_multicast) };
         if place.kind == DatagramKind::Echo {
             upper.protocol = echoes::protocol(egress.dst);
         }
         let letter = Letter { envelope, len, local, upper };
-        if is_multicast && options.multicast_loop && self.shard.ip.core.is_member(egress.link, egress.dst) {
+        if is_multicast && packets.multicast_loop && self.shard.ip.core.is_member(egress.link, egress.dst) {
             self.send_copy(socket, &letter, &mut egress.looped())?;
         }
         // RFC 1122 §3.2.1.7: without hops it goes to nobody else.
@@ -244,8 +245,8 @@ impl<D> Inside<'_, D> {
         }
         let chosen = envelope.local.map(|local| local.to_canonical());
         let src = chosen.filter(|ip| !ip.is_unspecified()).or(place.src());
-        let link = envelope.link.or(place.link).or(place.options.multicast_link);
         let (dst, ip) = (envelope.peer.ip(), &mut self.shard.ip.core);
+        let link = envelope.link.or(place.link).or(place.options.packets(dst).multicast_link);
         let egress = match place.link {
             Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
             Some(link) => ip.egress_over(self.common.now, link, src, dst),
@@ -313,7 +314,7 @@ fn octets_of(envelope: &Envelope, len: usize, egress: &Egress) -> Bytes {
 }
 
 /// What IP is told: what stands on the record counts more than what the socket has.
-fn upper(options: &DatagramOptions, envelope: &Envelope, is_multicast: bool) -> Upper {
+fn upper(options: &PacketOptions, envelope: &Envelope, is_multicast: bool) -> Upper {
     let tos = envelope.tos.unwrap_or(options.tos);
     let usual = if is_multicast { Some(options.multicast_hops) } else { options.hops.map(|hops| hops.get()) };
     let own = envelope.hops.filter(|&hops| hops != 0 || is_multicast);

@@ -162,7 +162,7 @@ impl<D> Inside<'_, D> {
             return self.tell_fault(socket, Fault::Told(*error));
         }
         let failure = match error.kind {
-            ErrorKind::TooBig { .. } if place.hears_of_mtu() => SocketError::MessageTooLong,
+            ErrorKind::TooBig { .. } if place.hears_of_mtu(error.dst) => SocketError::MessageTooLong,
             kind if is_hard(kind) => SocketError::Refused,
             _ => return,
         };

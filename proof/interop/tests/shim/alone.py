@@ -37,6 +37,25 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
     for family, level, name in [(socket.AF_INET, IP, TOS), (socket.AF_INET6, IPV6, TCLASS)]:
         s = socket.socket(family, kind)
         print(kind.name, name, [(tried(s.setsockopt, level, name, value), s.getsockopt(level, name)) for value in VALUES])
+# A socket of IPv6 has those of both families, and what it sends to mapped addresses is IPv4's.
+PAIRS = [("hops", 2, 16, 5, 9), ("class", TOS, TCLASS, 0x44, 0x88), ("discover", 10, 23, 2, 1), ("group hops", 33, 18, 3, 4), ("loop", 34, 19, 0, 1)]
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    s = socket.socket(socket.AF_INET6, kind)
+    for what, v4, v6, one, other in PAIRS[: 3 if kind == socket.SOCK_STREAM else None]:
+        said = [tried(s.setsockopt, IP, v4, one), tried(s.setsockopt, IPV6, v6, other)]
+        print(kind.name, what, said, s.getsockopt(IP, v4), s.getsockopt(IPV6, v6))
+    if kind == socket.SOCK_DGRAM:
+        for family, host, to, level, ask in [
+            (socket.AF_INET, "127.0.0.1", "::ffff:127.0.0.1", IP, (12, 13)),
+            (socket.AF_INET6, "::1", "::1", IPV6, (51, 66)),
+        ]:
+            server = socket.socket(family, socket.SOCK_DGRAM)
+            server.bind((host, 0))
+            [server.setsockopt(level, name, 1) for name in ask]
+            s.sendto(b"both", (to, server.getsockname()[1]))
+            server.settimeout(5)
+            text, control, _, _ = server.recvmsg(100, 100)
+            print(to, text, sorted((name, data[0]) for _, name, data in control))
 # Options of a protocol that a socket has not.
 for family in (socket.AF_INET, socket.AF_INET6):
     print(tried(socket.socket(family, socket.SOCK_DGRAM).getsockopt, socket.IPPROTO_TCP, socket.TCP_NODELAY),
