@@ -43,7 +43,7 @@ impl Frags {
     /// A first piece passed.
     pub(crate) fn keep(&mut self, packet: &Packet<'_>, now: Instant) {
         if packet.piece == Piece::First {
-            self.0.keep(Datagram::of(packet), (), now);
+            self.0.keep(Datagram::of(packet), (), now, |other| other.src == packet.src);
         }
     }
 

@@ -47,7 +47,7 @@ impl Datagram {
 impl Pieces {
     /// The first piece of a datagram has passed by this session.
     pub(crate) fn keep(&mut self, tuple: &Tuple, datagram: (u16, Direction), session: NatRef, now: Instant) {
-        self.0.keep(Datagram::new(tuple, datagram), session, now);
+        self.0.keep(Datagram::new(tuple, datagram), session, now, |other| other.src == tuple.src);
     }
 
     pub(crate) fn expire(&mut self, now: Instant) {
