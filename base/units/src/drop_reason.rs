@@ -140,7 +140,7 @@ drop_reasons! {
     Nat NatFiltered = "nat_filtered",
     /// A SYN for a port that is nobody's but may become somebody's (RFC 5382 REQ-4).
     Nat NatUnsolicited = "nat_unsolicited",
-    /// A piece of a translated datagram whose first piece was not seen.
+    /// A piece of a translated datagram whose first piece has not come in time, or that had no room to wait for it.
     Nat NatFragment = "nat_fragment",
     /// An ICMP error that is damaged, or quotes what is.
     Nat NatBadIcmp = "nat_bad_icmp",

@@ -149,9 +149,13 @@ impl Default for NatLimits {
 impl NatEnd {
     /// Whether an address and a port are of this end; what has no port has none that a rule may ask for.
     pub fn contains(&self, address: Ipv4Addr, port: Option<Port>) -> bool {
-        let is_there = self.prefix.is_none_or(|prefix| prefix.contains(address.into()));
         let is_port = self.ports == FilterPorts::Any || port.is_some_and(|port| self.ports.contains(port));
-        is_there != self.negated && is_port
+        self.has_address(address) && is_port
+    }
+
+    /// Whether an address is of this end, whatever the port.
+    pub fn has_address(&self, address: Ipv4Addr) -> bool {
+        self.prefix.is_none_or(|prefix| prefix.contains(address.into())) != self.negated
     }
 }
 

@@ -164,6 +164,7 @@ impl Names {
             Sight::Step(step, direction) => (step.word(), format!("step {}", way(direction))),
             Sight::Forwarded => (word(Station::Ip), "forwarded by its route".to_owned()),
             Sight::Kept => (word(Station::Ip), "held for a neighbour or for other fragments".to_owned()),
+            Sight::Early => (word(Station::Nat), "held for the first fragment".to_owned()),
             Sight::Consumed => (word(Station::Ip), "was for IP itself".to_owned()),
             Sight::Delivered => (word(Station::Socket), "delivered".to_owned()),
             Sight::Dropped(reason) => (reason.station().word(), format!("dropped: {reason}")),

@@ -178,7 +178,7 @@ impl<D: Driver> Lane<D> {
             Control::SetFilter(id, rules) => stacks.set_filter(id, rules.to_vec()),
             Control::ChangePools(id, changes) => stacks.change_pools(id, &changes),
             Control::SetNat(id, config) => {
-                let doors = stacks.set_nat(common.id, id, &config, common.secrets.of(id).nat())?;
+                let doors = stacks.set_nat(common, id, &config)?;
                 links.set_doors(id, Some(doors));
                 Ok(())
             }

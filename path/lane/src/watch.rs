@@ -116,6 +116,8 @@ pub enum Sight {
     Forwarded,
     /// IP keeps it: for the rest of its datagram, or until the neighbour has answered.
     Kept,
+    /// The translator of addresses keeps it: until the first piece of its datagram has come.
+    Early,
     /// IP itself was meant: ARP, ICMP and neighbour discovery end here.
     Consumed,
     /// A transport has what it needs of it.

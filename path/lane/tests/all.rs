@@ -29,6 +29,7 @@ mod starving;
 mod stations;
 mod streams;
 mod switching;
+mod translated_pieces;
 mod translating;
 mod tunnels;
 #[path = "unpredictable/main.rs"]

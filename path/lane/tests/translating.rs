@@ -16,16 +16,16 @@ use firelane_world::*;
 use proptest::prelude::*;
 
 /// The leg behind which outside is, and the router's address there.
-const WAN: LinkId = LinkId(11);
-const OUTSIDE: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);
+pub(crate) const WAN: LinkId = LinkId(11);
+pub(crate) const OUTSIDE: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);
 
-fn map() -> NatRule<LinkId> {
+pub(crate) fn map() -> NatRule<LinkId> {
     let ports = NatPorts::Range(Port(20_000), Port(29_999));
     let from = NatEnd { prefix: "10.1.0.0/24".parse().ok(), ..NatEnd::default() };
     NatRule { from, ..NatRule::new(WAN, NatAction::Map(NatTarget::OfLink, ports)) }
 }
 
-fn redirect(port: u16, to: Ipv4Addr, to_port: u16) -> NatRule<LinkId> {
+pub(crate) fn redirect(port: u16, to: Ipv4Addr, to_port: u16) -> NatRule<LinkId> {
     let to_port = Some(Port(to_port));
     let action =
         NatAction::Redirect(NatRedirect { address: to, second: None, port: to_port, is_range: false });
@@ -34,33 +34,39 @@ fn redirect(port: u16, to: Ipv4Addr, to_port: u16) -> NatRule<LinkId> {
     NatRule { protocol: FilterProtocol::Number(17), to, ..NatRule::new(WAN, action) }
 }
 
-fn translate(net: &mut Net, rules: &[NatRule<LinkId>]) {
+pub(crate) fn translate(net: &mut Net, rules: &[NatRule<LinkId>]) {
     let config = Arc::new(NatConfig { rules: rules.to_vec(), limits: NatLimits::default() });
     net.change(|| Control::SetNat(ROUTER, Arc::clone(&config)));
 }
 
-fn counts(net: &Net) -> NatCounts {
+pub(crate) fn counts(net: &Net) -> NatCounts {
     net.world.lanes[0].nat_counts(ROUTER).unwrap()
 }
 
 /// A datagram between two ends, to the router from a side.
 fn datagram(side: usize, from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> Vec<u8> {
+    datagram_of(side, from, to, b"data")
+}
+
+/// The same with a text.
+pub(crate) fn datagram_of(side: usize, from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), text: &[u8]) -> Vec<u8> {
+    let length = 8 + text.len() as u16;
     let mut bytes = vec![0; 34];
     let (station, leg) = ([7, 8][side], [1, 11][side]);
     EthernetRepr { dst: mac(leg), src: mac(station), ethertype: EtherType::IPV4 }.emit(&mut bytes);
-    Ipv4Repr::new(from.0, to.0, IpProtocol::UDP, 12).emit(&mut bytes[14..]);
-    let mut udp = [from.1.to_be_bytes(), to.1.to_be_bytes(), [0, 12], [0, 0]].concat();
-    udp.extend(b"data");
+    Ipv4Repr::new(from.0, to.0, IpProtocol::UDP, length).emit(&mut bytes[14..]);
+    let mut udp = [from.1.to_be_bytes(), to.1.to_be_bytes(), length.to_be_bytes(), [0, 0]].concat();
+    udp.extend(text);
     firelane_wire::udp::fill_checksum(
         &mut udp,
-        firelane_wire::Sum::pseudo_v4(from.0, to.0, IpProtocol::UDP, 12),
+        firelane_wire::Sum::pseudo_v4(from.0, to.0, IpProtocol::UDP, length),
     );
     bytes.extend(udp);
     bytes
 }
 
 /// Between whom a frame's datagram goes; its sums are right.
-fn ends(frame: &[u8]) -> ((Ipv4Addr, u16), (Ipv4Addr, u16)) {
+pub(crate) fn ends(frame: &[u8]) -> ((Ipv4Addr, u16), (Ipv4Addr, u16)) {
     let view = Ipv4View::parse(&frame[14..]).unwrap();
     let udp = UdpView::parse(view.payload()).unwrap();
     assert!(view.is_checksum_valid() && udp.is_checksum_valid(view.src().into(), view.dst().into()));
@@ -76,7 +82,7 @@ fn pass(net: &mut Net, side: usize, from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) 
     net.received(1 - side).into_iter().find(is_udp)
 }
 
-fn ready(lanes: u16) -> Net {
+pub(crate) fn ready(lanes: u16) -> Net {
     let mut net = Net::new(lanes);
     net.forward(station(1).0, 9);
     net

@@ -16,9 +16,8 @@ use crate::outside::{choose, opposite, target};
 use crate::packet::Packet;
 use crate::rules::{Rule, matches};
 use crate::session::{NO_MAPPING, Session};
-use crate::sessions::NatRef;
 use crate::tuple::Tuple;
-use crate::{Host, Nat};
+use crate::{Host, Nat, Outcome};
 
 /// Who a packet is really for.
 #[derive(Clone, Copy, Debug)]
@@ -264,7 +263,7 @@ impl Nat {
         gives.is_some() && !host.expects(tuple)
     }
 
-    fn is_of(&self, to: NatTarget, address: Ipv4Addr, of_link: Option<Ipv4Addr>) -> bool {
+    pub(crate) fn is_of(&self, to: NatTarget, address: Ipv4Addr, of_link: Option<Ipv4Addr>) -> bool {
         target(to, of_link).is_some_and(|(first, count)| {
             address.to_bits().checked_sub(first).is_some_and(|place| u64::from(place) < count)
         })
@@ -278,13 +277,13 @@ impl Nat {
         packet: &Packet,
         host: &impl Host,
         reason: DropReason,
-    ) -> Result<Option<Option<NatRef>>, DropReason> {
+    ) -> Result<Outcome, DropReason> {
         let leaks = direction == Direction::Out && self.is_mapped_source(link, packet.tuple.src, host);
-        if leaks { Err(reason) } else { Ok(None) }
+        if leaks { Err(reason) } else { Ok(Outcome::Untouched) }
     }
 
     /// Whether who sends by a link has another address outside, whatever it sends.
-    fn is_mapped_source(&self, link: LinkId, src: Ipv4Addr, host: &impl Host) -> bool {
+    pub(crate) fn is_mapped_source(&self, link: LinkId, src: Ipv4Addr, host: &impl Host) -> bool {
         let is_it = self.rules.first(|rule| {
             let is_map = !matches!(rule.action, NatAction::Redirect(_));
             rule.link == link

@@ -9,8 +9,7 @@ use firelane_table::Kept;
 use firelane_units::{Direction, DropReason, Instant, LinkId};
 
 use crate::packet::Packet;
-use crate::sessions::NatRef;
-use crate::{Host, Nat};
+use crate::{Host, Nat, Outcome};
 
 impl Nat {
     pub(crate) fn pass_error(
@@ -20,7 +19,7 @@ impl Nat {
         bytes: &mut [u8],
         host: &impl Host,
         now: Instant,
-    ) -> Result<Option<Option<NatRef>>, DropReason> {
+    ) -> Result<Outcome, DropReason> {
         let quoted = packet.quoted(bytes);
         let found = quoted.as_ref().ok().and_then(|quoted| self.sessions.find(&quoted.tuple.reversed()));
         let session = found.and_then(|(at, way)| Some((self.sessions.get_mut(at)?, way)));
@@ -40,6 +39,6 @@ impl Nat {
         let src: Ipv4Addr = if is_hidden { leaves.src } else { packet.tuple.src };
         packet.rewrite_error(bytes, &quoted, &leaves.reversed(), [src, leaves.dst]);
         self.counts.errors += 1;
-        Ok(Some(None))
+        Ok(Outcome::Translated(None))
     }
 }

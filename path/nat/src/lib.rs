@@ -3,11 +3,13 @@
 //! A translator belongs to one netstack and lives in the netstack's home lane, where all that is to be translated arrives: one mapping
 //! serves whatever is at the other end, and the two ends of a conversation have nothing in common that could steer them into one
 //! lane. `path/lane` asks it for each packet that comes in by a link, before the filter, and for each that goes out by one, behind
-//! the filter. Sans-I/O: packets and `now` in, changed packets and an [`Outcome`] out. Facts: ipnat(5); RFC 4787 (UDP), 5382 (TCP),
+//! the filter. Sans-I/O: packets and `now` in, changed packets and an [`Outcome`] out; what has to wait is given to it
+//! ([`Nat::keep`]) and comes back ([`Nat::poll_returned`]). Facts: ipnat(5); RFC 4787 (UDP), 5382 (TCP),
 //! 5508 (ICMP), 7857.
 #![forbid(unsafe_code)]
 
 mod begin;
+mod early;
 mod errors;
 mod keyed;
 mod mappings;
@@ -25,6 +27,8 @@ use firelane_units::{Direction, DropReason, Instant, LinkId, NatLimits, NatRule,
 use firelane_wire::IpProtocol;
 use siphasher::sip::SipHasher13;
 
+pub use early::Returned;
+pub use pieces::EarlyPiece;
 pub use rules::RuleCount;
 pub use session::Phase;
 pub use sessions::NatRef;
@@ -32,7 +36,7 @@ pub use tuple::Tuple;
 
 use mappings::Mappings;
 use packet::{Packet, Part};
-use pieces::Pieces;
+use pieces::{Datagram, Pieces};
 use rules::Rules;
 use session::NO_MAPPING;
 use sessions::Sessions;
@@ -68,6 +72,9 @@ pub enum Outcome {
     Untouched,
     /// It has other ends; a whole packet's session, which the next ones of its flow can follow.
     Translated(Option<NatRef>),
+    /// It is a piece that has overtaken the first one of its datagram: whoever asks gives it to [`Nat::keep`], and it goes nowhere
+    /// before it comes back (RFC 4787 REQ-14).
+    Early(EarlyPiece),
     /// It ends here.
     Ended(DropReason),
 }
@@ -87,6 +94,8 @@ pub struct NatCounts {
     pub half_open: u64,
     /// There are so many mappings.
     pub mappings: u64,
+    /// So many pieces wait for the first one of their datagram.
+    pub waiting: u64,
     /// Sessions were made.
     pub added: u64,
     /// Ended for want of packets.
@@ -121,7 +130,8 @@ pub struct Nat {
     limits: NatLimits,
     sessions: Sessions,
     mappings: Mappings,
-    pieces: Pieces,
+    /// Of what comes in, and of what goes out: who floods the one side pushes out nothing of the other.
+    pieces: [Pieces; 2],
     /// Of redirects to several the how manieth is next.
     turn: u32,
     hasher: SipHasher13,
@@ -137,7 +147,7 @@ impl Nat {
             limits,
             sessions: Sessions::new(hasher, limits.sessions as usize),
             mappings: Mappings::new(hasher),
-            pieces: Pieces::default(),
+            pieces: [Pieces::default(), Pieces::default()],
             turn: 0,
             hasher,
             counts: NatCounts::default(),
@@ -184,18 +194,14 @@ impl Nat {
         host: &impl Host,
         now: Instant,
     ) -> Outcome {
-        let outcome = self.try_pass((direction, link), packet, is_open, host, now);
+        let passed = self.try_pass((direction, link), packet, is_open, host, now);
+        let outcome = passed.unwrap_or_else(Outcome::Ended);
         match outcome {
-            Ok(None) => Outcome::Untouched,
-            Ok(Some(known)) => {
-                self.counts.translated[direction.index()] += 1;
-                Outcome::Translated(known)
-            }
-            Err(reason) => {
-                self.counts.ended += 1;
-                Outcome::Ended(reason)
-            }
+            Outcome::Untouched | Outcome::Early(_) => {}
+            Outcome::Translated(_) => self.counts.translated[direction.index()] += 1,
+            Outcome::Ended(_) => self.counts.ended += 1,
         }
+        outcome
     }
 
     fn try_pass(
@@ -205,31 +211,43 @@ impl Nat {
         is_open: bool,
         host: &impl Host,
         now: Instant,
-    ) -> Result<Option<Option<NatRef>>, DropReason> {
-        let Some(packet) = Packet::read(bytes) else { return Ok(None) };
+    ) -> Result<Outcome, DropReason> {
+        let Some(packet) = Packet::read(bytes) else { return Ok(Outcome::Untouched) };
         let is_for_many = packet.tuple.dst.is_multicast() || packet.tuple.dst.is_broadcast();
         if is_for_many {
-            return Ok(None);
+            return Ok(Outcome::Untouched);
         }
-        if packet.is_error {
-            return self.pass_error((direction, link), &packet, bytes, host, now);
-        }
+        let Some(number) = packet.datagram else {
+            return self.pass_head((direction, link), &packet, bytes, is_open, host, now);
+        };
+        let datagram = Datagram::new(&packet.tuple, number);
         if packet.part == Part::Body {
-            return self.pass_piece((direction, link), &packet, bytes, host, now);
+            return self.pass_later((direction, link), datagram, &packet, bytes, host, now);
         }
-        let found = match self.find(&packet, now) {
+        let passed = self.pass_head((direction, link), &packet, bytes, is_open, host, now);
+        self.pass_first((direction, link), datagram, &packet, passed, host, now)
+    }
+
+    /// A whole packet, or the piece of one that has its ports.
+    #[inline]
+    fn pass_head(
+        &mut self,
+        (direction, link): (Direction, LinkId),
+        packet: &Packet,
+        bytes: &mut [u8],
+        is_open: bool,
+        host: &impl Host,
+        now: Instant,
+    ) -> Result<Outcome, DropReason> {
+        if packet.is_error {
+            return self.pass_error((direction, link), packet, bytes, host, now);
+        }
+        let found = match self.find(packet, now) {
             Some(found) => Some(found),
-            None => self.begin((direction, link), &packet, host, now)?.map(|at| (at, 0)),
+            None => self.begin((direction, link), packet, host, now)?.map(|at| (at, 0)),
         };
-        let Some((at, way)) = found else { return Ok(None) };
-        let Some(known) = self.carry((at, way), direction, &packet, bytes, is_open, now) else {
-            return Ok(None);
-        };
-        if let Some(number) = packet.datagram {
-            self.pieces.keep(&packet.tuple, (number, direction), known, now);
-            return Ok(Some(None));
-        }
-        Ok(Some(Some(known)))
+        let carried = found.and_then(|found| self.carry(found, direction, packet, bytes, is_open, now));
+        Ok(carried.map_or(Outcome::Untouched, |known| Outcome::Translated(Some(known))))
     }
 
     /// The next packet of a flow whose session is known, if it goes the way that all of them did. Nothing if it has to be asked about;
@@ -318,13 +336,14 @@ impl Nat {
             self.counts.expired += 1;
             self.remove(at);
         }
-        self.pieces.expire(now);
+        self.pieces.iter_mut().for_each(|pieces| pieces.on_time(now));
         self.poll_at()
     }
 
     /// When [`on_time`](Self::on_time) has something to do.
     pub fn poll_at(&self) -> Option<Instant> {
-        self.sessions.poll_at()
+        let pieces = self.pieces.iter().map(Pieces::poll_at);
+        pieces.chain([self.sessions.poll_at()]).flatten().min()
     }
 
     /// What it has counted.
@@ -333,6 +352,7 @@ impl Nat {
             sessions: self.sessions.len() as u64,
             half_open: self.sessions.half_open() as u64,
             mappings: self.mappings.len() as u64,
+            waiting: self.waiting() as u64,
             added: self.sessions.added(),
             rules: self.rules.list.iter().map(|rule| rule.count).collect(),
             ..self.counts.clone()
@@ -360,6 +380,7 @@ impl Nat {
 
     /// The bytes that its tables take.
     pub fn allocated_bytes(&self) -> usize {
-        self.sessions.allocated_bytes() + self.mappings.allocated_bytes()
+        let pieces: usize = self.pieces.iter().map(Pieces::allocated_bytes).sum();
+        self.sessions.allocated_bytes() + self.mappings.allocated_bytes() + pieces
     }
 }

@@ -88,14 +88,20 @@ impl Rules {
 
 /// Whether a rule is for a packet's protocol, addresses and ports.
 pub(crate) fn matches(rule: &NatRule<LinkId>, tuple: &Tuple) -> bool {
-    let is_protocol = match rule.protocol {
-        FilterProtocol::Any => true,
-        FilterProtocol::TcpUdp => matches!(tuple.protocol, IpProtocol::TCP | IpProtocol::UDP),
-        FilterProtocol::Number(number) => tuple.protocol.0 == number,
-    };
     let has_ports = matches!(tuple.protocol, IpProtocol::TCP | IpProtocol::UDP);
     let [from, to] = tuple.ports.map(|port| Some(Port(port)).filter(|_| has_ports));
-    is_protocol && rule.from.contains(tuple.src, from) && rule.to.contains(tuple.dst, to)
+    is_of_protocol(rule, tuple.protocol)
+        && rule.from.contains(tuple.src, from)
+        && rule.to.contains(tuple.dst, to)
+}
+
+/// Whether a rule is for a protocol.
+pub(crate) fn is_of_protocol(rule: &NatRule<LinkId>, protocol: IpProtocol) -> bool {
+    match rule.protocol {
+        FilterProtocol::Any => true,
+        FilterProtocol::TcpUdp => matches!(protocol, IpProtocol::TCP | IpProtocol::UDP),
+        FilterProtocol::Number(number) => protocol.0 == number,
+    }
 }
 
 /// How many addresses an IPv4 prefix has, and its first.

@@ -1,4 +1,4 @@
-//! Who gets which ends: `map`, `rdr`, `bimap`, hairpin, filtering, pieces and ICMP errors, by the RFCs' requirements.
+//! Who gets which ends: `map`, `rdr`, `bimap`, hairpin, filtering and ICMP errors, by the RFCs' requirements.
 
 mod common;
 
@@ -208,33 +208,6 @@ fn damaged_and_foreign_errors_do_not_leave() {
     assert_eq!(came, error);
     let about_nothing = unreachable(HOST.0, &udp(PEER, (HOST.0, 1), b""));
     assert_eq!(net.out(&about_nothing), ended(DropReason::NatBadIcmp));
-}
-
-#[test]
-fn pieces_follow_the_first() {
-    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
-    let whole = udp(HOST, PEER, &[7; 64]);
-    let piece = |offset: u16, more: bool, payload: &[u8]| {
-        let mut bytes = whole[..20].to_vec();
-        bytes.extend(payload);
-        let length = bytes.len() as u16;
-        bytes[2..4].copy_from_slice(&length.to_be_bytes());
-        bytes[4..6].copy_from_slice(&99_u16.to_be_bytes());
-        bytes[6..8].copy_from_slice(&((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
-        bytes[10..12].fill(0);
-        let sum = firelane_wire::Sum::of(&bytes[..20]).checksum();
-        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-        bytes
-    };
-    let (first, second) = (piece(0, true, &whole[20..60]), piece(40, false, &whole[60..]));
-    assert_eq!(net.out(&second), ended(DropReason::NatFragment));
-    let head = net.out(&first).unwrap();
-    let tail = net.out(&second).unwrap();
-    let (head, tail) = (Ipv4View::parse(&head).unwrap(), Ipv4View::parse(&tail).unwrap());
-    assert_eq!((head.src(), tail.src(), tail.payload()), (ip(OUTSIDE), ip(OUTSIDE), &whole[60..]));
-    let put_together = [head.payload(), tail.payload()].concat();
-    let view = firelane_wire::UdpView::parse(&put_together).unwrap();
-    assert!(view.is_checksum_valid(head.src().into(), head.dst().into()));
 }
 
 #[test]

@@ -17,6 +17,7 @@ use firelane_tcp::{ResetBudget, reset_for};
 use firelane_units::{BlockAnswer, Direction, DropReason, FilterRule, Instant, LaneId, LinkId, NetstackId};
 use firelane_wire::IpProtocol;
 
+use super::early::Stay;
 use super::inbound::{Inside, segment_in};
 use super::passage::{Judged, Remembered};
 use super::shard::Shard;
@@ -205,6 +206,11 @@ impl Gate {
         if let Some(nat) = &mut self.nat {
             nat.on_time(now);
         }
+    }
+
+    /// Frames that wait for the first pieces of their datagrams.
+    pub(crate) fn held(&self) -> u64 {
+        self.nat.as_ref().map_or(0, |nat| nat.waiting() as u64)
     }
 
     pub(crate) fn counts(&self) -> FilterCounts {
@@ -494,33 +500,34 @@ impl<D> Inside<'_, D> {
         while let Some(mut frame) = self.shard.gate.ready.pop() {
             last = Some(match self.go_out_asked(&mut frame) {
                 Ok(gone) => {
-                    self.shard.ip.core.output().push(frame);
-                    self.shard.gate.let_out();
+                    self.leave(frame);
                     gone
                 }
-                Err((ruling, reason)) => {
-                    self.end_on_way_out(frame, reason);
+                Err((ruling, stay)) => {
+                    self.stay(frame, stay);
                     Gone { ruling, session: None }
                 }
             });
+            self.let_follow_out();
         }
         last
+    }
+
+    /// A frame was asked about and may go.
+    pub(super) fn leave(&mut self, frame: Frame) {
+        self.shard.ip.core.output().push(frame);
+        self.shard.gate.let_out();
     }
 
     /// The frame that IP has made ready last ends here.
     pub(crate) fn end_last(&mut self, verdict: Verdict) {
         if let Some(frame) = self.shard.ip.core.output().pop_back() {
-            self.end_on_way_out(frame, reason(verdict));
+            self.stay(frame, Stay::Ended(reason(verdict)));
         }
     }
 
-    fn end_on_way_out(&mut self, frame: Frame, reason: DropReason) {
-        self.shard.ip.take_out();
-        self.drop_frame(frame, reason);
-    }
-
-    /// A packet leaves: what was said of it, or why it ends.
-    fn go_out_asked(&mut self, frame: &mut Frame) -> Result<Gone, (Ruling, DropReason)> {
+    /// A packet leaves: what was said of it, or why it stays.
+    fn go_out_asked(&mut self, frame: &mut Frame) -> Result<Gone, (Ruling, Stay)> {
         let (link, pass) = (frame.meta().ingress, Gone::default());
         let Some(headers) = Headers::parse(frame.as_slice()).ok().filter(|_| link != LOOPBACK) else {
             return Ok(pass);
@@ -534,11 +541,11 @@ impl<D> Inside<'_, D> {
                 it.judge(Direction::Out, link, frame.as_slice(), &headers)
             });
             if ruling.verdict != Verdict::Pass {
-                return Err((ruling, reason(ruling.verdict)));
+                return Err((ruling, Stay::Ended(reason(ruling.verdict))));
             }
         }
         let session = match self.shard.gate.has_nat() {
-            true => self.translate_out(frame, headers.l3_offset).map_err(|reason| (ruling, reason))?,
+            true => self.translate_out(frame, headers.l3_offset).map_err(|stay| (ruling, stay))?,
             false => None,
         };
         Ok(Gone { ruling, session })

@@ -80,7 +80,7 @@ impl Stacks {
         let (frame, changed) = match inside.shard.gate.is_on() {
             true => match inside.pass_doors((link, arrival.asked), frame, headers) {
                 Some(entered) => entered,
-                None => return,
+                None => return inside.let_follow(),
             },
             false => (frame, None),
         };
@@ -103,6 +103,7 @@ impl Stacks {
             inside.common.see(frame.meta().trace, Sight::Found(Owner::Nobody));
         }
         inside.slow_path(link, frame, headers, &arrival.headers);
+        inside.let_follow();
     }
 }
 
@@ -255,7 +256,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// A packet of no known connection; it arrived with the headers `arrived`.
-    fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers, arrived: &Headers) {
+    pub(super) fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers, arrived: &Headers) {
         let trace = frame.meta().trace;
         let packet = self.step(Step::Ip, Direction::In, trace, |it| {
             it.shard.ip.input(it.common, link, frame, headers.l3_offset)

@@ -175,6 +175,12 @@ impl IpSide {
         self.taken += 1;
     }
 
+    /// One that was taken out is among those that are ready again.
+    pub(crate) fn put_back(&mut self) {
+        self.is_open = true;
+        self.inside += 1;
+    }
+
     /// Takes the frames that are ready: those for the wire into `out`, those for this netstack itself into
     /// `loops`. Closes the books.
     pub(crate) fn collect<D>(&mut self, common: &mut Common<D>, out: &mut Chain, loops: &mut Vec<Frame>) {

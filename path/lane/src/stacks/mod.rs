@@ -13,6 +13,7 @@ mod conn;
 mod credit;
 mod datagrams;
 mod datagrams_out;
+mod early;
 mod echoes;
 mod events;
 mod fast_open;
@@ -292,7 +293,7 @@ impl Stacks {
 
     /// Frames inside the netstacks.
     pub(crate) fn held(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.ip.held()).sum()
+        self.shards.iter().map(Shard::held).sum()
     }
 
     /// What is known of a connection, if it still exists.
@@ -377,7 +378,7 @@ impl Stacks {
         let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
         shard.fail_datagrams(common);
         // What waits for a neighbour or for its other fragments ends with the netstack.
-        common.counters.drops.add(DropReason::NoPort, shard.ip.held());
+        common.counters.drops.add(DropReason::NoPort, shard.held());
         Ok(())
     }
 
@@ -523,6 +524,8 @@ impl<D> Inside<'_, D> {
         let now = self.common.now;
         self.shard.ip.on_time(self.common);
         self.shard.gate.on_time(now);
+        self.let_follow();
+        self.let_follow_out();
         self.shard.time_wait.on_timer(now);
         let mut again = Vec::new();
         self.shard.half_open.on_timer(now, |names, answer| again.push((*names, answer)));

@@ -193,6 +193,11 @@ impl Shard {
         }
     }
 
+    /// Frames inside.
+    pub(crate) fn held(&self) -> u64 {
+        self.ip.held() + self.gate.held()
+    }
+
     /// When this shard itself has something to do.
     pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
         let timers =

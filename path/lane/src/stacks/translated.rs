@@ -13,13 +13,15 @@ use firelane_frame::{Checksum, Frame};
 use firelane_ip::{Adjacency, Ip, LOOPBACK};
 use firelane_nat::{Host, Nat, NatConfig, NatCounts, NatRef, NatRow, Outcome};
 use firelane_udp::UdpTable;
-use firelane_units::{Direction, DropReason, LaneId, LinkId, NetstackId, Port};
+use firelane_units::{Direction, LaneId, LinkId, NetstackId, Port};
 use firelane_wire::IpProtocol;
 
 use super::conn::Conns;
+use super::early::Stay;
 use super::inbound::Inside;
 use super::shard::Shard;
 use super::{NO_NETSTACK, Stacks};
+use crate::common::Common;
 use crate::control::Refusal;
 use crate::message::Stage;
 use crate::steer::lane_of;
@@ -90,16 +92,19 @@ pub(super) fn is_open(frame: &Frame) -> bool {
 impl Stacks {
     /// A netstack's translator follows other rules; without any it goes, and what it has made with it. Answers which lanes get what
     /// arrives by the netstack's links from here on.
-    pub(crate) fn set_nat(
+    pub(crate) fn set_nat<D>(
         &mut self,
-        me: LaneId,
+        common: &mut Common<D>,
         id: NetstackId,
         config: &NatConfig,
-        key: (u64, u64),
     ) -> Result<Steering, Refusal> {
-        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
-        if shard.config.steering.home() == me {
-            shard.gate.set_nat(config, key);
+        let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
+        if config.rules.is_empty() {
+            inside.give_up_pieces();
+        }
+        let Inside { common, shard, .. } = inside;
+        if shard.config.steering.home() == common.id {
+            shard.gate.set_nat(config, common.secrets.of(id).nat());
         }
         shard.is_translated = !config.rules.is_empty();
         // Forwarded flows' lists of steps are chosen anew.
@@ -174,6 +179,10 @@ impl<D> Inside<'_, D> {
                 self.drop_frame(frame, reason);
                 None
             }
+            Outcome::Early(piece) => {
+                self.keep(piece, frame);
+                None
+            }
             // The lane that has its sockets has asked this one.
             Outcome::Untouched if asked.is_some() => Some((frame, None)),
             Outcome::Untouched => match self.lane_of_own(link, dst, &frame, headers) {
@@ -196,15 +205,16 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// A packet leaves: whether it may, and its session if it was translated.
+    /// A packet leaves: its session if it was translated, or why it stays here.
     pub(crate) fn translate_out(
         &mut self,
         frame: &mut Frame,
         l3_offset: u16,
-    ) -> Result<Option<NatRef>, DropReason> {
+    ) -> Result<Option<NatRef>, Stay> {
         let link = frame.meta().ingress;
         match self.translate(Direction::Out, link, frame, l3_offset) {
-            Outcome::Ended(reason) => Err(reason),
+            Outcome::Ended(reason) => Err(Stay::Ended(reason)),
+            Outcome::Early(piece) => Err(Stay::Early(piece)),
             Outcome::Untouched => Ok(None),
             Outcome::Translated(session) => Ok(session),
         }

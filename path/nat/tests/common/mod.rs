@@ -2,11 +2,13 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use core::net::Ipv4Addr;
+use std::collections::VecDeque;
 
-use firelane_nat::{Host, Nat, NatConfig, Outcome, Tuple};
+use firelane_frame::{Pools, PoolsConfig};
+use firelane_nat::{Host, Nat, NatConfig, Outcome, Returned, Tuple};
 use firelane_units::{
-    Direction, FilterPorts, FilterProtocol, Instant, LinkId, NatAction, NatEnd, NatLimits, NatPorts,
-    NatRedirect, NatRule, NatTarget, Port, SeqNum,
+    Direction, DropReason, FilterPorts, FilterProtocol, Instant, LinkId, NatAction, NatEnd, NatLimits,
+    NatPorts, NatRedirect, NatRule, NatTarget, Port, SeqNum,
 };
 use firelane_wire::{
     Icmpv4Repr, Icmpv4View, IpProtocol, Ipv4Repr, Ipv4View, TcpFlags, TcpOptions, TcpRepr, TcpView, UdpRepr,
@@ -49,6 +51,10 @@ pub(crate) struct Net {
     pub(crate) nat: Nat,
     pub(crate) router: Router,
     pub(crate) now: Instant,
+    /// Of what is kept.
+    pub(crate) pools: Pools,
+    /// Why what travelled did not arrive.
+    pub(crate) ended: Vec<DropReason>,
 }
 
 pub(crate) const fn to_link(ports: NatPorts) -> NatAction {
@@ -78,7 +84,8 @@ impl Net {
     pub(crate) fn with(rules: Vec<NatRule<LinkId>>, limits: NatLimits) -> Self {
         let mut nat = Nat::new((3, 4));
         nat.set(NatConfig { rules, limits });
-        Self { nat, router: Router::default(), now: Instant::from_secs(1000) }
+        let pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 64 });
+        Self { nat, router: Router::default(), now: Instant::from_secs(1000), pools, ended: Vec::new() }
     }
 
     pub(crate) fn pass(&mut self, direction: Direction, link: LinkId, packet: &mut [u8]) -> Outcome {
@@ -90,7 +97,7 @@ impl Net {
         let mut packet = packet.to_vec();
         for (direction, link) in [(Direction::In, from), (Direction::Out, to)] {
             match self.pass(direction, link, &mut packet) {
-                ended @ Outcome::Ended(_) => return Err(ended),
+                stopped @ (Outcome::Ended(_) | Outcome::Early(_)) => return Err(stopped),
                 _ => assert!(is_whole(&packet), "its sums are right after {direction:?}"),
             }
         }
@@ -107,6 +114,50 @@ impl Net {
 
     pub(crate) fn within(&mut self, packet: &[u8]) -> Result<Vec<u8>, Outcome> {
         self.forward(LAN, LAN, packet)
+    }
+
+    /// The same of one that may have to wait, and may let others go on: all that leaves, in its order.
+    pub(crate) fn travel(&mut self, (from, to): (LinkId, LinkId), packet: &[u8]) -> Vec<Vec<u8>> {
+        let entered = self.pass_door(Direction::In, from, packet.to_vec());
+        entered.into_iter().flat_map(|packet| self.pass_door(Direction::Out, to, packet)).collect()
+    }
+
+    fn pass_door(&mut self, direction: Direction, link: LinkId, packet: Vec<u8>) -> Vec<Vec<u8>> {
+        let (mut passed, mut asking) = (Vec::new(), VecDeque::from([(link, packet)]));
+        while let Some((link, mut packet)) = asking.pop_front() {
+            match self.pass(direction, link, &mut packet) {
+                Outcome::Untouched | Outcome::Translated(_) => {
+                    assert!(is_whole(&packet), "its sums are right after {direction:?}");
+                    passed.push(packet);
+                }
+                Outcome::Ended(reason) => self.ended.push(reason),
+                Outcome::Early(piece) => {
+                    let frame = self.pools.copy_of(&packet).unwrap();
+                    self.nat.keep(piece, frame, self.now);
+                }
+            }
+            asking.extend(self.returned(direction));
+        }
+        passed
+    }
+
+    /// What has waited.
+    fn returned(&mut self, direction: Direction) -> Vec<(LinkId, Vec<u8>)> {
+        let mut released = Vec::new();
+        while let Some(returned) = self.nat.poll_returned(direction) {
+            match returned {
+                Returned::Released(link, frame) => released.push((link, frame.as_slice().to_vec())),
+                Returned::Ended(_, reason) => self.ended.push(reason),
+            }
+        }
+        released
+    }
+
+    /// What has waited for its time ends.
+    pub(crate) fn expire(&mut self) {
+        self.nat.on_time(self.now);
+        let released = Direction::ALL.map(|direction| self.returned(direction));
+        assert_eq!(released, [vec![], vec![]], "time releases nothing");
     }
 
     pub(crate) fn wait(&mut self, seconds: u64) {
@@ -132,6 +183,37 @@ pub(crate) fn udp((src, from): End<'_>, (dst, to): End<'_>, payload: &[u8]) -> V
     let pseudo = firelane_wire::Sum::pseudo_v4(ip(src), ip(dst), IpProtocol::UDP, length);
     firelane_wire::udp::fill_checksum(&mut datagram, pseudo);
     packet(src, dst, IpProtocol::UDP, &datagram)
+}
+
+/// A packet in pieces of a datagram of this number; `cuts` says where its payload is cut, in units of eight bytes.
+pub(crate) fn cut(whole: &[u8], number: u16, cuts: &[usize]) -> Vec<Vec<u8>> {
+    let payload = &whole[20..];
+    let begins: Vec<_> = [0].into_iter().chain(cuts.iter().map(|units| units * 8)).collect();
+    let ends = begins[1..].iter().copied().chain([payload.len()]);
+    let piece = |(&begin, end): (&usize, usize)| {
+        let mut bytes = [&whole[..20], &payload[begin..end]].concat();
+        let (length, more) = (bytes.len() as u16, u16::from(end < payload.len()) << 13);
+        bytes[2..4].copy_from_slice(&length.to_be_bytes());
+        bytes[4..6].copy_from_slice(&number.to_be_bytes());
+        bytes[6..8].copy_from_slice(&((begin / 8) as u16 | more).to_be_bytes());
+        bytes[10..12].fill(0);
+        let sum = firelane_wire::Sum::of(&bytes[..20]).checksum();
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    };
+    begins.iter().zip(ends).map(piece).collect()
+}
+
+/// The datagram that pieces were cut from, whatever their order; its sums are right if they all are of one.
+pub(crate) fn join(pieces: &[Vec<u8>]) -> Vec<u8> {
+    let offset = |piece: &Vec<u8>| Ipv4View::parse(piece).unwrap().fragment_offset();
+    let mut pieces = pieces.to_vec();
+    pieces.sort_by_key(offset);
+    let view = Ipv4View::parse(&pieces[0]).unwrap();
+    let payload: Vec<_> = pieces.iter().flat_map(|piece| piece[20..].to_vec()).collect();
+    let ends: std::collections::HashSet<_> = pieces.iter().map(|piece| piece[12..20].to_vec()).collect();
+    assert_eq!(ends.len(), 1, "all are between the same two");
+    packet(&view.src().to_string(), &view.dst().to_string(), view.protocol(), &payload)
 }
 
 pub(crate) fn tcp((src, from): End<'_>, (dst, to): End<'_>, flags: TcpFlags, payload: &[u8]) -> Vec<u8> {
