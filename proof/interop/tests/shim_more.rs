@@ -355,7 +355,7 @@ fn who_sleeps_on_a_socket_holds_it() {
 
 #[test]
 fn who_talks_with_himself_is_told_so() {
-    as_the_kernels("alone.py", 8);
+    as_the_kernels("alone.py", 18);
 }
 
 /// As OpenJDK does it.
