@@ -18,6 +18,8 @@ demo:
 	@$(CARGO) build --quiet --release --package firelane-cli --package firelane-daemon
 	@target/release/firelane demo $(ARGS)
 
+# Tests wait for programs, clocks and peers more than they compute.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
 test:
 	@$(CARGO) xtask setup test
 	$(CARGO) test --workspace

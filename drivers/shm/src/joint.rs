@@ -466,10 +466,12 @@ impl<'a, M: Storage> Beside<'a, M> {
         self.mine().waiters.fetch_and(!bits, Ordering::SeqCst);
     }
 
-    /// What the peer and the daemon change: what was written and read there, and credit. Who has a direction changes nothing by itself:
-    /// where there is room then, the stream says.
-    pub(crate) fn progress(&self) -> [u64; 3] {
-        [self.theirs().written(), self.head(), self.mine().granted.load(Ordering::Acquire)]
+    /// What the peer and the daemon change: what was written and read there, credit, and whether this end's next write finds no
+    /// room there. Who has a direction changes nothing by itself.
+    pub(crate) fn progress(&self) -> [u64; 4] {
+        let is_full = self.room().is_some_and(|(room, unread)| !crate::is_roomy(room as u64, unread as u64));
+        let granted = self.mine().granted.load(Ordering::Acquire);
+        [self.theirs().written(), self.head(), granted, u64::from(is_full)]
     }
 
     /// What the peer has read.

@@ -355,6 +355,12 @@ pub const SIGNALLED: u64 = 1 << 6;
 /// there is some.
 pub const REFUSED: u64 = 1 << 7;
 
+/// In the word `file`: SO_LINGER has no time, so that close(2) is a reset. Set by the daemon when the program asks.
+pub const RESETS: u64 = 1 << 8;
+
+/// In the word `file`: what the daemon tells of options that it keeps.
+pub const SHOWN: u64 = LINGERS | RESETS | OOB_INLINE;
+
 /// In the word `file`, from this bit on: how many writes found no room. Who waits for an edge is told of the next one
 /// that there is, though the stream be then as it was when he was told last. For the program's side alone.
 pub const REFUSALS: u64 = 1 << 48;

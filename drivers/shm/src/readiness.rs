@@ -85,9 +85,7 @@ impl<M: Storage> StreamEnd<'_, M> {
             status | end,
             self.block.requests.load(Ordering::Acquire) & request::FULL,
         ];
-        let beside = self.beside.as_ref().map_or([0; 3], Beside::progress);
-        let (room, unread) = self.room_and_unread();
-        let beside = beside.into_iter().chain([u64::from(is_roomy(room as u64, unread as u64))]);
+        let beside = self.beside.as_ref().map_or([0; 4], Beside::progress);
         // Fibonacci hashing, each word after the other.
         let mix = |mixed: u64, word: u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         own.into_iter().chain(beside).fold(0, mix)

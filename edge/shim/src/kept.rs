@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 
 use firelane_shm::StreamEnd;
 use firelane_shm::control::{Place, SocketId};
-use firelane_shm::layout::{LINGERS, request};
+use firelane_shm::layout::{LINGERS, RESETS, request};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
@@ -236,7 +236,7 @@ fn leave(word: Word) -> bool {
 fn end_beside(end: &StreamEnd<'static>) {
     let Some((_, beside)) = fused::of(end) else { return };
     let end = end.with(beside);
-    let is_plain = end.block().file.load(Ordering::Relaxed) & LINGERS == 0 && end.available() == 0;
+    let is_plain = end.block().file.load(Ordering::Relaxed) & (LINGERS | RESETS) == 0 && end.available() == 0;
     if is_plain && end.end_beside() && fused::tell(&end, beside) {
         end.request(request::TELL_PEER);
     }

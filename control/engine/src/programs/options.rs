@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use firelane_filter::FilterConfig;
 use firelane_lane::{Band, StreamOption, StreamOptions};
-use firelane_shm::layout::{LINGERS, OOB_INLINE, request};
+use firelane_shm::layout::{LINGERS, OOB_INLINE, RESETS, request};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, TcpConfig, Tuning, deferred_repeats};
@@ -429,7 +429,7 @@ impl Options {
     /// What the program's side of a stream is to know.
     pub(super) fn shown(&self) -> u64 {
         let bit = |on, bit| if on { bit } else { 0 };
-        bit(self.lingers().is_some(), LINGERS) | bit(self.oob_inline, OOB_INLINE)
+        bit(self.lingers().is_some(), LINGERS) | bit(self.resets(), RESETS) | bit(self.oob_inline, OOB_INLINE)
     }
 
     /// How urgent what it sends is.

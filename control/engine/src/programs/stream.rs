@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_shm::control::SocketId;
 use firelane_shm::joint::Lie;
-use firelane_shm::layout::{DEFERRED, LINGERS, OOB_INLINE, margin, request, status};
+use firelane_shm::layout::{DEFERRED, SHOWN, margin, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{
     ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, StreamSlot, stream_in,
@@ -95,7 +95,7 @@ struct Offered {
 pub(super) struct Beginning {
     /// The options that have bits of their own ([`request`]).
     pub(super) bits: u64,
-    /// What its program's side is told of options that the daemon keeps ([`LINGERS`], [`OOB_INLINE`]).
+    /// What its program's side is told of options that the daemon keeps ([`SHOWN`]).
     pub(super) shown: u64,
     /// How much may be written and unsent.
     pub(super) unsent: Option<u32>,
@@ -681,7 +681,7 @@ impl Stream {
     pub(super) fn show(&self, arena: &ProgramArena, shown: u64) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
         block.file.fetch_or(shown, Ordering::Relaxed);
-        block.file.fetch_and(shown | !(LINGERS | OOB_INLINE), Ordering::Relaxed);
+        block.file.fetch_and(shown | !SHOWN, Ordering::Relaxed);
     }
 
     /// So much may be written and unsent from now on; the lane is told beside this.

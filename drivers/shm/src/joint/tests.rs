@@ -241,6 +241,27 @@ fn an_end_waits_for_what_tcp_carries_and_goes_its_way_where_the_direction_does()
 }
 
 #[test]
+fn that_a_stream_is_fused_is_no_news_and_that_a_full_direction_is_parted_is() {
+    let world = World::new(64, 64);
+    // A ring at rest has no storage.
+    world.end(0).rings().one.state.store(0, Ordering::Relaxed);
+    let before = world.end(0).progress();
+    world.fuse();
+    assert_eq!(world.end(0).progress(), before);
+    assert_eq!((world.write(0, b"x"), world.end(0).progress()), (1, before));
+    assert_eq!(world.write(0, &[1; 200]), 127);
+    let full = world.end(0).progress();
+    world.joint().part();
+    assert_ne!(world.end(0).progress(), full);
+    world.joint().offer();
+    world.joint().begin_limit(0);
+    assert_eq!(world.read(1, 999).len(), 128);
+    let limited = world.end(0).progress();
+    world.joint().end_limit(0);
+    assert_ne!(world.end(0).progress(), limited);
+}
+
+#[test]
 fn a_write_that_comes_behind_the_end_is_refused() {
     let world = World::new(64, 64);
     world.fuse();
