@@ -98,6 +98,11 @@ fn ping(sandbox: &Sandbox, to: &str) -> bool {
     sandbox.run(Some("srv"), "ping", &["-c", "1", "-W", "2", to]).status.success()
 }
 
+/// Waits until an address is in use: somebody may have to be asked first whether it is his (RFC 4862 §5.4).
+fn answers(sandbox: &Sandbox, address: &str) {
+    until(&format!("{address} answers"), || ping(sandbox, address).then_some(()));
+}
+
 const RANGE: &[&str] = &[
     "--dhcp-range=10.7.0.100,10.7.0.110,255.255.255.0,1h",
     "--dhcp-option=option:dns-server,10.7.0.53",
@@ -123,7 +128,7 @@ fn a_lease_brings_address_route_and_resolvers_and_goes_back() {
     let table = daemon.firelane(&["ipadm", "show-addr", "web0/v4"]).expect_success();
     assert!(table.contains(&format!("web0/v4           dhcp     ok           {addr}")), "{table}");
     let host = addr.trim_end_matches("/24");
-    assert!(ping(&sandbox, host), "it is in use");
+    answers(&sandbox, host);
     let table = routes(&daemon);
     assert!(table.lines().any(|line| line.starts_with("default ") && line.contains("10.7.0.1 ")), "{table}");
     assert!(log_of(&sandbox).contains("client provides name: web"), "{}", log_of(&sandbox));
@@ -228,7 +233,7 @@ fn routers_give_addresses_a_way_out_and_resolvers() {
         Some(line.trim_start_matches("addrconf:ok:").replace('\\', "").trim_end_matches("/64").to_owned())
     });
     assert!(addresses().contains("addrconf:ok:fe80"), "{}", addresses());
-    assert!(ping(&sandbox, &global), "it is in use");
+    answers(&sandbox, &global);
     let table = daemon.firelane(&["netstat", "-rn", "-f", "inet6"]).expect_success();
     assert!(table.lines().any(|line| line.starts_with("default ") && line.contains("fe80::")), "{table}");
     until("the name server", || {
@@ -264,7 +269,7 @@ fn a_router_sends_a_host_to_the_server_for_its_address() {
     assert!(got["lease"]["server"].as_str().is_some_and(|it| it.starts_with("fe80::")), "{got}");
     assert!(got["lease"]["expires"].is_u64(), "{got}");
     let addr = got["addr"].as_str().expect("an address").trim_end_matches("/128").to_owned();
-    assert!(ping(&sandbox, &addr), "it is in use");
+    answers(&sandbox, &addr);
 
     daemon.firelane(&["ipadm", "refresh-addr", "web0/auto"]).expect_success();
     until("it is renewed", || log_of(&sandbox).contains("DHCPRENEW(srv0)").then_some(()));
@@ -297,7 +302,7 @@ fn a_protected_link_learns_what_its_user_is_given() {
     for begin in ["10.7.0.1", "fd00:7::1"] {
         let row = bound(&daemon, begin);
         let address = row["addr"].as_str().expect("an address");
-        assert!(ping(&sandbox, address.split('/').next().unwrap_or_default()), "{address} was given");
+        answers(&sandbox, address.split('/').next().unwrap_or_default());
     }
     for (name, address) in [("web0/v4", "10.7.0.66/24"), ("web0/v6", "fd00:7::66/64")] {
         daemon.firelane(&["ipadm", "create-addr", "-T", "static", "-a", address, name]).expect_success();
@@ -353,7 +358,7 @@ fn without_a_server_an_address_of_the_link_is_used_until_there_is_one() {
     let addr = got["addr"].as_str().expect("an address").to_owned();
     assert!(addr.starts_with("169.254.") && addr.ends_with("/16"), "{got}");
     assert_eq!((&got["state"], &got["lease"]["state"]), (&"ok".into(), &"SELECTING".into()), "{got}");
-    assert!(ping(&sandbox, addr.trim_end_matches("/16")), "it is in use");
+    answers(&sandbox, addr.trim_end_matches("/16"));
     // Another station takes it: it is left to him, and another one used.
     let own = addr.trim_end_matches("/16");
     sandbox.run(Some("srv"), "ip", &["address", "add", &format!("{own}/32"), "dev", "srv0"]).expect_success();
