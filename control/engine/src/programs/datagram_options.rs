@@ -16,8 +16,7 @@ use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
 use super::memberships::{Member, Memberships, address_v4, interface_v4};
 use super::numbers::{
-    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, priority_of_tos,
-    socket, udp,
+    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, socket, udp,
 };
 
 /// `IP_PMTUDISC_DO` and `IP_PMTUDISC_PROBE`: datagrams are not cut.
@@ -175,12 +174,7 @@ impl DatagramOptions {
 
     fn set_number(&mut self, level: i32, name: i32, value: i32) -> Result<Setting, Errno> {
         let on = value != 0;
-        let before = self.headers.class(Family::V4);
-        if let Some(option) = self.headers.set(level, name, value, u8::MAX) {
-            let class = self.headers.class(Family::V4);
-            if class != before {
-                self.priority = priority_of_tos(class);
-            }
+        if let Some(option) = self.headers.set((level, name), value, u8::MAX, &mut self.priority) {
             return option.map(of_header);
         }
         let family = family_of(level);

@@ -6,7 +6,7 @@ use std::num::NonZeroU8;
 use firelane_units::Family;
 use rustix::io::Errno;
 
-use super::numbers::{class_of, ip, ipv6};
+use super::numbers::{class_of, ip, ipv6, priority_of_tos};
 
 /// A change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,13 +33,14 @@ pub(super) const fn family_of(level: i32) -> Family {
 const USUAL_HOPS: i32 = 64;
 
 impl Headers {
-    /// setsockopt(2), if the option is one of these. Of the class only the bits of `mask` are the program's.
+    /// setsockopt(2), if the option is one of these. Of the class only the bits of `mask` are the program's; another TOS is another
+    /// `priority`.
     pub(super) fn set(
         &mut self,
-        level: i32,
-        name: i32,
+        (level, name): (i32, i32),
         value: i32,
         mask: u8,
+        priority: &mut i32,
     ) -> Option<Result<HeaderOption, Errno>> {
         let family = family_of(level);
         match (level, name) {
@@ -55,6 +56,9 @@ impl Headers {
                 Some(Ok(HeaderOption::Hops(family, hops)))
             }
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => Some(class_of(level, value).map(|class| {
+                if family == Family::V4 && class & mask != self.class[family.index()] {
+                    *priority = priority_of_tos(class & mask);
+                }
                 self.class[family.index()] = class & mask;
                 HeaderOption::Class(family, class & mask)
             })),
@@ -72,11 +76,6 @@ impl Headers {
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => Some(self.class[at].into()),
             _ => None,
         }
-    }
-
-    /// The class of a family's packets.
-    pub(super) fn class(&self, family: Family) -> u8 {
-        self.class[family.index()]
     }
 
     /// What is not as it was in the beginning.
@@ -110,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_socket_has_those_of_both_families() {
-        let mut headers = Headers::default();
+        let (mut headers, mut priority) = (Headers::default(), 0);
         let hops = |hops| NonZeroU8::new(hops);
         for (level, name, value, said) in [
             (0, 2, 7, Some(Ok(HeaderOption::Hops(Family::V4, hops(7))))),
@@ -123,8 +122,13 @@ mod tests {
             (41, 16, -1, Some(Ok(HeaderOption::Hops(Family::V6, None)))),
             (41, 1, 1, None),
         ] {
-            assert_eq!(headers.set(level, name, value, 0xfc), said, "{level} {name} {value}");
+            assert_eq!(
+                headers.set((level, name), value, 0xfc, &mut priority),
+                said,
+                "{level} {name} {value}"
+            );
         }
+        assert_eq!(priority, 4, "that of the TOS");
         let got = [(0, 2), (41, 16), (0, 1), (41, 67), (0, 67)].map(|(level, name)| headers.get(level, name));
         assert_eq!(got, [Some(7), Some(64), Some(0xb8), Some(0x20), None]);
         assert_eq!(headers.spelled().collect::<Vec<_>>(), ["ttl=7", "tos=0xb8", "tclass=0x20"]);

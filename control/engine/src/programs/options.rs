@@ -12,15 +12,14 @@ use firelane_shm::layout::{LINGERS, OOB_INLINE, RESETS, request};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, TcpConfig, Tuning, deferred_repeats};
-use firelane_units::{BitRate, Family, Mss};
+use firelane_units::{BitRate, Mss};
 use rustix::io::Errno;
 
 use super::alike::Alike;
 use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
 use super::numbers::{
-    ECN, band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max,
-    priority_of_tos, socket, tcp,
+    ECN, band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, socket, tcp,
 };
 use super::stream::{Asked, Beginning};
 use crate::netstack_config::{NetstackConfig, SocketDefaults};
@@ -253,13 +252,8 @@ impl Options {
 
     /// What its packets are like and when they go.
     fn set_of_packets(&mut self, level: i32, name: i32, value: i32) -> Result<Option<StreamOption>, Errno> {
-        let before = self.headers.class(Family::V4);
         // Congestion is TCP's own to mark.
-        if let Some(option) = self.headers.set(level, name, value, !ECN) {
-            let class = self.headers.class(Family::V4);
-            if class != before {
-                self.priority = priority_of_tos(class);
-            }
+        if let Some(option) = self.headers.set((level, name), value, !ECN, &mut self.priority) {
             return option.map(|option| Some(of_header(option)));
         }
         match (level, name) {
