@@ -297,15 +297,13 @@ impl TimeWaitTable {
     }
 
     /// Our own program wants the tuple again (RFC 6191 §2 from the other end, as Linux' `tcp_tw_reuse`): with timestamps
-    /// nothing old can be taken for new once their clock has moved, for which Linux, too, gives it a second. Where the peer `is_here`,
-    /// in the same netstack, what each has sent has arrived in its order before either has closed: nothing old is under way, and
-    /// nobody waits.
-    pub fn reopen(&mut self, now: Instant, tuple: &Tuple, is_here: bool) -> Reopening {
+    /// nothing old can be taken for new once their clock has moved, for which Linux, too, gives it a second.
+    pub fn reopen(&mut self, now: Instant, tuple: &Tuple) -> Reopening {
         let Some(slot) = self.find(tuple) else { return Reopening::Free };
         let record = &self.places[self.index[slot].position()];
         let began = record.ends.saturating_sub((self.interval.as_millis() / TICK.as_millis()) as u32 + 1);
         let is_apart = record.local.has_timestamps() && tick_of(now) >= began + 2;
-        if !is_here && !is_apart {
+        if !is_apart {
             return Reopening::Waits;
         }
         let least_iss = record.snd_nxt + INCARNATIONS_APART;

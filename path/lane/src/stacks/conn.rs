@@ -168,7 +168,7 @@ pub(crate) enum Leaving {
     No,
     /// Its program wants a reset, or has closed it with text unread: that goes behind what can be sent of what the program wrote.
     Reset,
-    /// Only TIME-WAIT is left, once everything is sent.
+    /// Only TIME-WAIT is left, once everything is sent; nothing is, if the peer is in the same netstack, as in Solaris.
     TimeWait,
     /// It is gone, once everything is sent.
     Gone,

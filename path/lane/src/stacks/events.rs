@@ -50,7 +50,7 @@ impl<D> Inside<'_, D> {
         } else if events.contains(Events::TIME_WAIT) {
             conn.leaving = Leaving::TimeWait;
             // Where its record goes is there when the last acknowledgment is sent.
-            let names = conn.stream.shared().names();
+            let names = conn.stream.shared().names().filter(|_| !conn.is_local());
             names.iter().for_each(|it| {
                 self.shard.time_wait.look_ahead(&firelane_tcp::Tuple::new(it.local, it.remote))
             });

@@ -350,13 +350,15 @@ impl<D> Inside<'_, D> {
             SynAnswer::Reply(reply) => return self.answer(local, remote, &reply),
             SynAnswer::Promote(half_open) => return self.promote(&half_open, seg, local, remote),
         }
-        let least_iss = match self.shard.time_wait.on_segment(now, &names, seg) {
+        let is_own = link == LOOPBACK;
+        // Of connections with ourselves there are no records.
+        let waiting = (!is_own).then(|| self.shard.time_wait.on_segment(now, &names, seg));
+        let least_iss = match waiting.unwrap_or(TimeWaitAnswer::Unknown) {
             TimeWaitAnswer::Unknown => None,
             TimeWaitAnswer::Drop(reason) => return Err(reason),
             TimeWaitAnswer::Reply(reply) => return self.answer(local, remote, &reply),
             TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
         };
-        let is_own = link == LOOPBACK;
         let link = self.shard.link_of_arrival(link, local.ip());
         let hears =
             |(_, it): (_, &Listening)| !it.is_gone() && it.options.link.is_none_or(|bound| bound == link);

@@ -274,7 +274,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// Takes a tuple, unless a connection has it, a listener of the same address has its local end, or it must stay in
-    /// TIME-WAIT, which it need not where the peer `is_here`.
+    /// TIME-WAIT, as nothing does where the peer `is_here`, in the same netstack ([`Leaving::TimeWait`](super::conn::Leaving)).
     fn claim(
         &mut self,
         tuple: &Tuple,
@@ -282,13 +282,18 @@ impl<D> Inside<'_, D> {
         is_here: bool,
     ) -> Option<Option<SeqNum>> {
         let names = firelane_tcp::Tuple::new(local, remote);
-        self.shard.time_wait.look_ahead(&names);
+        if !is_here {
+            self.shard.time_wait.look_ahead(&names);
+        }
         if self.lookup(tuple).is_some()
             || self.shard.listeners.lookup(tuple.local(), tuple.local_port(), || 0).is_some()
         {
             return None;
         }
-        match self.shard.time_wait.reopen(self.common.now, &names, is_here) {
+        if is_here {
+            return Some(None);
+        }
+        match self.shard.time_wait.reopen(self.common.now, &names) {
             Reopening::Free => Some(None),
             Reopening::After(least_iss) => Some(Some(least_iss)),
             Reopening::Waits => None,

@@ -402,10 +402,13 @@ impl<D> Inside<'_, D> {
                 return self.conclude(id, told);
             }
             Leaving::TimeWait => {
-                let Some(Names { local, remote }) = conn.stream.shared().names() else { return };
-                let names = firelane_tcp::Tuple::new(local, remote);
-                let Some(record) = conn.tcp().time_wait_record(names) else { return };
-                self.shard.time_wait.insert(self.common.now, record);
+                // Inside a netstack what each has sent has arrived in its order before either has closed: nothing old is under way.
+                if !conn.is_local() {
+                    let Some(Names { local, remote }) = conn.stream.shared().names() else { return };
+                    let names = firelane_tcp::Tuple::new(local, remote);
+                    let Some(record) = conn.tcp().time_wait_record(names) else { return };
+                    self.shard.time_wait.insert(self.common.now, record);
+                }
                 super::events::say_closed(conn, self.common);
             }
             Leaving::Gone => {}
