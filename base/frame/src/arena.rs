@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use rustix::mm::{Advice, madvise};
 
+use crate::ahead;
 use crate::byte_ring::RingWords;
 
 /// A block: the words of two rings, and as many for whoever shares them. All but one are zero when it is given out.
@@ -62,12 +63,10 @@ pub struct RingArena {
     base: NonNull<u8>,
     parts: ArenaParts,
     free_blocks: Stack,
-    block_links: Box<[AtomicU32]>,
+    block_links: Box<[Link]>,
     fresh_block: AtomicU32,
     classes: [Class; CLASSES],
-    page_links: Box<[AtomicU32]>,
-    /// What may have been touched of the storage that begins there ([`Touched`]).
-    touched: Box<[AtomicU64]>,
+    pages: Box<[Page]>,
     fresh_page: AtomicU32,
     kept: AtomicUsize,
     blocks_used: AtomicUsize,
@@ -101,11 +100,10 @@ impl RingArena {
         Arc::new(Self {
             base,
             free_blocks: Stack::default(),
-            block_links: links(parts.blocks as usize),
+            block_links: zeros(parts.blocks as usize),
             fresh_block: AtomicU32::new(0),
             classes: core::array::from_fn(|_| Class::default()),
-            page_links: links(pages.min(u32::MAX as usize - 1)),
-            touched: zeros(pages.min(u32::MAX as usize - 1)),
+            pages: zeros(pages.min(u32::MAX as usize - 1)),
             fresh_page: AtomicU32::new(0),
             kept: AtomicUsize::new(0),
             blocks_used: AtomicUsize::new(0),
@@ -174,54 +172,52 @@ impl RingArena {
     }
 
     fn take_pages(&self, class: usize) -> Option<u32> {
-        let links = &self.page_links;
         if let Some(page) = self.take_warm(class) {
             return Some(page);
         }
         let count = 1u32 << class;
         let more = |next: u32| {
             let end = next.checked_add(count)?;
-            (end as usize <= links.len()).then_some(end)
+            (end as usize <= self.pages.len()).then_some(end)
         };
         self.classes[class]
             .cold
-            .pop(links)
+            .pop(&self.pages)
             .or_else(|| self.fresh_page.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok())
             .or_else(|| self.split(class))
     }
 
     /// Takes free storage that has pages.
     fn take_warm(&self, class: usize) -> Option<u32> {
-        let page = self.classes[class].warm.pop(&self.page_links)?;
+        let page = self.classes[class].warm.pop(&self.pages)?;
         self.kept.fetch_sub(self.touched(page).bytes(class), Ordering::Relaxed);
         Some(page)
     }
 
     /// Puts free storage that was touched so where it belongs.
     fn put(&self, page: u32, class: usize, touched: Touched) {
-        self.touched[page as usize].store(touched.word(), Ordering::Relaxed);
+        self.pages[page as usize].touched.store(touched.word(), Ordering::Relaxed);
         let free = &self.classes[class];
         if touched == Touched::default() {
-            return free.cold.push(&self.page_links, page);
+            return free.cold.push(&self.pages, page);
         }
         self.kept.fetch_add(touched.bytes(class), Ordering::Relaxed);
-        free.warm.push(&self.page_links, page);
+        free.warm.push(&self.pages, page);
     }
 
     fn touched(&self, page: u32) -> Touched {
-        Touched::of_word(self.touched[page as usize].load(Ordering::Relaxed))
+        Touched::of_word(self.pages[page as usize].touched.load(Ordering::Relaxed))
     }
 
     /// Cuts larger free storage up: the first piece is the caller's.
     #[cold]
     fn split(&self, class: usize) -> Option<u32> {
-        let links = &self.page_links;
         (class + 1..CLASSES).find_map(|larger| {
-            let page = self.take_warm(larger).or_else(|| self.classes[larger].cold.pop(links))?;
+            let page = self.take_warm(larger).or_else(|| self.classes[larger].cold.pop(&self.pages))?;
             // Nobody knows which pages they were: each half may have them all.
             let touched = Touched { begin: 0, beyond: self.touched(page).pages(larger) };
             (class..larger).for_each(|half| self.put(page + (1 << half), half, touched));
-            self.touched[page as usize].store(touched.word(), Ordering::Relaxed);
+            self.pages[page as usize].touched.store(touched.word(), Ordering::Relaxed);
             Some(page)
         })
     }
@@ -364,16 +360,45 @@ const fn bytes_of(class: usize) -> usize {
     1 << (class as u32 + SHIFT_MIN)
 }
 
-/// Links of zeros, which take memory only where they are used.
-fn links(count: usize) -> Box<[AtomicU32]> {
-    // SAFETY: zeros are atomics.
-    unsafe { Box::<[AtomicU32]>::new_zeroed_slice(count).assume_init() }
+/// Zeros, which take memory only where they are used.
+fn zeros<T: Zeros>(count: usize) -> Box<[T]> {
+    // SAFETY: (`Zeros`).
+    unsafe { Box::<[T]>::new_zeroed_slice(count).assume_init() }
 }
 
-/// The same, of longer words.
-fn zeros(count: usize) -> Box<[AtomicU64]> {
-    // SAFETY: zeros are atomics.
-    unsafe { Box::<[AtomicU64]>::new_zeroed_slice(count).assume_init() }
+/// What may be zeros.
+///
+/// # Safety
+/// Zeros in each byte are a value of the type.
+unsafe trait Zeros {}
+
+// SAFETY: atomics alone.
+unsafe impl Zeros for Link {}
+// SAFETY: as above.
+unsafe impl Zeros for Page {}
+
+/// What lies below an index in its stack.
+#[repr(transparent)]
+struct Link(AtomicU32);
+
+/// What is known of the storage that begins with a page: together, for who looks at one needs the other.
+#[repr(C)]
+struct Page {
+    /// What may have been touched of it ([`Touched`]).
+    touched: AtomicU64,
+    link: Link,
+}
+
+impl AsRef<Link> for Link {
+    fn as_ref(&self) -> &Link {
+        self
+    }
+}
+
+impl AsRef<Link> for Page {
+    fn as_ref(&self) -> &Link {
+        &self.link
+    }
 }
 
 /// How many pages of storage may have been touched: no fewer than were. Streams that begin with it touch the same ones, one after the
@@ -424,10 +449,10 @@ impl Touched {
 struct Stack(AtomicU64);
 
 impl Stack {
-    fn push(&self, links: &[AtomicU32], index: u32) {
+    fn push(&self, links: &[impl AsRef<Link>], index: u32) {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
-            links[index as usize].store(head as u32, Ordering::Relaxed);
+            links[index as usize].as_ref().0.store(head as u32, Ordering::Relaxed);
             match self.0.compare_exchange_weak(
                 head,
                 after(head, index + 1),
@@ -440,14 +465,20 @@ impl Stack {
         }
     }
 
-    fn pop(&self, links: &[AtomicU32]) -> Option<u32> {
+    /// What is below is on its way to this CPU afterwards: the next one to be taken.
+    fn pop<T: AsRef<Link>>(&self, links: &[T]) -> Option<u32> {
         let mut head = self.0.load(Ordering::Acquire);
         loop {
             let index = (head as u32).checked_sub(1)?;
-            let below = links[index as usize].load(Ordering::Relaxed);
+            let below = links[index as usize].as_ref().0.load(Ordering::Relaxed);
             match self.0.compare_exchange_weak(head, after(head, below), Ordering::Acquire, Ordering::Acquire)
             {
-                Ok(_) => return Some(index),
+                Ok(_) => {
+                    if let Some(next) = below.checked_sub(1).and_then(|next| links.get(next as usize)) {
+                        ahead::fetch(next, ahead::Use::Write);
+                    }
+                    return Some(index);
+                }
                 Err(now) => head = now,
             }
         }
