@@ -34,6 +34,9 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     if listener.kind() == Kind::Ended {
         return Err(ended(listener));
     }
+    if let Some(accepted) = accept_waiting(listener, flags)? {
+        return Ok(accepted);
+    }
     session::has_number(listener)?;
     let (place, remote) = loop {
         match next(listener) {
@@ -47,6 +50,20 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     };
     let fd = session::take_arrival(listener, place, flags)?;
     Ok(Accepted { fd, peer: Shown::new(remote, listener.is_v6()) })
+}
+
+/// Takes a connection that waits already, by a descriptor that is made before: mostly both are there, and the kernel is asked for
+/// nothing but that.
+fn accept_waiting(listener: &Held, flags: c_int) -> Result<Option<Accepted>, Errno> {
+    let Some(queue) = accept_queue::of(listener.word).filter(|queue| !queue.is_empty()) else {
+        return Ok(None);
+    };
+    let Some(made) = session::descriptor_ahead(listener, flags)? else { return Ok(None) };
+    // Somebody else may have taken it meanwhile.
+    let Some(block) = queue.take() else { return Ok(None) };
+    let (place, remote) = waited(listener, block)?;
+    let fd = made.is_for(listener, place, flags)?;
+    Ok(Some(Accepted { fd, peer: Shown::new(remote, listener.is_v6()) }))
 }
 
 /// What `accept` says of a dead daemon's listener from the second time on. Programs take it for an error of one

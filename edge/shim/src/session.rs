@@ -29,7 +29,7 @@ use crate::{arenas, kept, pool, process, room, socket, sys, table, thread};
 mod arrivals;
 mod forks;
 
-pub(crate) use arrivals::{has_number, take_arrival};
+pub(crate) use arrivals::{descriptor_ahead, has_number, take_arrival};
 use forks::watches_forks;
 
 /// How far below the upper end of the range of descriptors ours begin: one per lane, sockets made ahead, and some more.

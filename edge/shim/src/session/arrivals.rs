@@ -8,7 +8,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::{ATTACHED, ask, attach, given, name_of, order_ahead, post_closed, refusal, spare};
 use crate::socket::{self, Held};
-use crate::{arenas, kept, options, process, sys};
+use crate::{arenas, kept, options, pool, process, sys};
 
 /// A name that no socket has: what is taken under it ends.
 const NOBODYS: SocketId = SocketId(u64::MAX);
@@ -23,34 +23,76 @@ pub(crate) fn has_number(listener: &Held) -> Result<(), Errno> {
     }
 }
 
+/// A descriptor that the next connection will have. What becomes no connection's is closed.
+pub(crate) struct Made {
+    fd: c_int,
+    is_v6: bool,
+}
+
+/// Makes one, if a socket is there that was made ahead.
+///
+/// # Errors
+/// There is no number left.
+pub(crate) fn descriptor_ahead(listener: &Held, flags: c_int) -> Result<Option<Made>, Errno> {
+    let is_v6 = listener.is_v6();
+    let Some(spare) = pool::take(is_v6) else { return Ok(None) };
+    match kept::give(is_v6, spare, flags) {
+        Ok(fd) => Ok(Some(Made { fd, is_v6 })),
+        Err(errno @ (Errno::MFILE | Errno::NFILE)) => Err(errno),
+        // Who may not copy descriptors (seccomp) asks the daemon.
+        Err(_) => Ok(None),
+    }
+}
+
+impl Made {
+    /// It is that of a connection that has arrived at `listener`.
+    pub(crate) fn is_for(self, listener: &Held, place: Place, flags: c_int) -> Result<c_int, Errno> {
+        let arena = arena_of(listener, place.arena)?;
+        let words = arenas::get(arena).and_then(|it| it.block(place.block)).ok_or(Errno::PROTO)?;
+        // The next one finds some.
+        order_ahead(self.is_v6);
+        let fd = begin(listener, core::mem::ManuallyDrop::new(self).fd, arena, place.block, flags);
+        words.taken_as.store(name_of(fd)?.0, Ordering::Release);
+        Ok(fd)
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        match kept::take(self.fd) {
+            Some(kept) => kept.close(socket::fresh_word(self.is_v6)),
+            None => sys::close(self.fd),
+        }
+    }
+}
+
+/// From now on `fd` is the connection's.
+fn begin(listener: &Held, fd: c_int, arena: u16, block: u32, flags: c_int) -> c_int {
+    let accepted = socket::accepted(fd, listener.is_v6(), arena, block);
+    if let Some(stream) = accepted.stream() {
+        // The lane tells the listener first, and has been interrupted by its waking up: the other end, which may be on this host, is to be told
+        // that it is connected before its peer goes on, as in Linux.
+        if stream.end().interrupts_lane(sys::cpu()) {
+            std::thread::yield_now();
+        }
+        stream.take();
+        stream.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
+        // Without them it would wait for ever, and that is what most do.
+        let _ = options::inherit_times(listener, &accepted);
+    }
+    fd
+}
+
 /// The descriptor of a connection that has arrived at `listener`, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
 pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Result<c_int, Errno> {
     let arena = arena_of(listener, place.arena)?;
     let words = arenas::get(arena).and_then(|it| it.block(place.block)).ok_or(Errno::PROTO)?;
     let is_v6 = listener.is_v6();
-    let taken = |fd| {
-        let accepted = socket::accepted(fd, is_v6, arena, place.block);
-        if let Some(stream) = accepted.stream() {
-            // The lane tells the listener first, and has been interrupted by its waking up: the other end, which may be on this host, is to be told
-            // that it is connected before its peer goes on, as in Linux.
-            if stream.end().interrupts_lane(sys::cpu()) {
-                std::thread::yield_now();
-            }
-            stream.take();
-            stream.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
-            // Without them it would wait for ever, and that is what most do.
-            let _ = options::inherit_times(listener, &accepted);
-        }
-        fd
-    };
     let spared = spare(is_v6).ok().flatten().and_then(|spare| kept::give(is_v6, spare, flags).ok());
-    // The next one finds some.
-    order_ahead(is_v6);
     if let Some(fd) = spared {
-        let fd = taken(fd);
-        words.taken_as.store(name_of(fd)?.0, Ordering::Release);
-        return Ok(fd);
+        return Made { fd, is_v6 }.is_for(listener, place, flags);
     }
+    order_ahead(is_v6);
     let answer = ask(&Request::Take { place }, None);
     let made = answer.and_then(|(answer, fds)| match (&answer, fds.into_iter().next()) {
         (Answer::Sockets { .. }, fd) => given(fd.ok_or(Errno::MFILE)?, flags),
@@ -61,7 +103,7 @@ pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Resul
         words.taken_as.store(NOBODYS.0, Ordering::Release);
         post_closed(NOBODYS, None);
     }
-    made.map(taken)
+    made.map(|fd| begin(listener, fd, arena, place.block, flags))
 }
 
 /// Where a listener's arena is here. Who has it of his parent, or of another program, shows the listener first.
