@@ -67,6 +67,12 @@ impl Passing {
     }
 }
 
+/// Whether anybody has passed: until then there is no process but this, as far as this library can know.
+#[inline]
+pub(crate) fn may_have_copies() -> bool {
+    GATE.load(Ordering::Relaxed) != 0
+}
+
 impl Drop for Passing {
     fn drop(&mut self) {
         GATE.fetch_sub(1, Ordering::SeqCst);

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::holds::{PLACES, Place};
+use crate::kept;
 
 /// What a forked child finds wiped.
 struct Page {
@@ -85,7 +86,12 @@ pub(crate) fn set_session() {
     }
 }
 
-/// Whether this process only borrows the memory of its parent (`vfork`).
+/// Whether this process only borrows the memory of its parent (`vfork`). That is not asked before anybody has made a process.
+#[inline]
 pub(crate) fn is_borrowed() -> bool {
+    kept::may_have_copies() && is_borrowed_now()
+}
+
+fn is_borrowed_now() -> bool {
     page().is_some_and(|page| ![0, own()].contains(&page.process.load(Ordering::Relaxed)))
 }
