@@ -167,19 +167,21 @@ impl ProgramArena {
         drop((streams, gone));
     }
 
-    /// What programs have kicked `lane` for is given to it. How many streams were closed so. Connections that it may not begin are left
-    /// to the hub.
+    /// What programs have kicked `lane` for is given to it, but for closings that can wait: those are for `later`. How many streams
+    /// were closed, if anybody had kicked. Connections that it may not begin are left to the hub.
     pub(super) fn take_kicks(
         &self,
         lane: LaneId,
         now: Instant,
         may_begin: impl Fn() -> bool,
+        mut later: impl FnMut(u32),
         mut give: impl FnMut(Message),
-    ) -> usize {
-        let mut closed = 0;
-        let Some(inbox) = self.inbox(lane) else { return closed };
+    ) -> Option<usize> {
+        let mut closed = None;
+        let inbox = self.inbox(lane)?;
         for _ in 0..WORDS_PER_TURN {
             let Some((first, mut bits)) = inbox.news.take_word() else { return closed };
+            let closed = closed.get_or_insert(0);
             let streams = self.streams();
             while bits != 0 {
                 let number = first + bits.trailing_zeros();
@@ -189,9 +191,11 @@ impl ProgramArena {
                 if let Some(stream) = stream.filter(|stream| stream.lane() == lane)
                     && let Some(block) = self.mapping().block(number)
                 {
-                    if stream.obey(now, block, &may_begin, &mut give) {
+                    if stream.can_close_later(block) {
+                        later(number);
+                    } else if stream.obey(now, block, &may_begin, &mut give) {
                         self.left().push(number);
-                        closed += 1;
+                        *closed += 1;
                     }
                     continue;
                 }
@@ -201,6 +205,18 @@ impl ProgramArena {
                     }
                 });
             }
+        }
+        closed
+    }
+
+    /// What was left for later is given to `lane`. Whether the stream was closed so: somebody else may have done it.
+    pub(super) fn close(&self, lane: LaneId, now: Instant, number: u32, give: impl FnMut(Message)) -> bool {
+        let stream = self.stream(number).filter(|stream| stream.lane() == lane);
+        let closed = stream
+            .zip(self.mapping().block(number))
+            .is_some_and(|(stream, block)| stream.obey(now, block, || true, give));
+        if closed {
+            self.left().push(number);
         }
         closed
     }

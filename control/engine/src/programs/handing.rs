@@ -114,9 +114,10 @@ impl Handing {
         self.queues.call(|queues| self.hand_on(queues));
     }
 
-    /// What was handed on since this was last asked.
+    /// What was handed on since this was last asked. Lanes find room for as many again.
     pub(super) fn take_handed(&self) -> Vec<Arrival> {
-        std::mem::take(&mut lock(&self.handed))
+        let room = Vec::with_capacity(self.handed());
+        std::mem::replace(&mut lock(&self.handed), room)
     }
 
     /// How many those are.

@@ -12,6 +12,7 @@
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them; `waiting.rs`: where they wait for those.
 //! - `offers.rs`: blocks that are made ready to connect. `leaving.rs`: streams that were closed by their words.
+//!   `closings.rs`: which of those can wait.
 //! - `hangups.rs`: listeners that are closed and that lanes still have.
 //! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
@@ -22,6 +23,7 @@ mod alike;
 mod arena;
 mod arrivals;
 mod closer;
+mod closings;
 mod datagram_options;
 mod datagrams;
 mod faults;
@@ -62,6 +64,7 @@ use firelane_units::{Bytes, Instant, LaneId};
 use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
 use arena::ProgramArena;
+use closings::Closings;
 use hangups::Hangups;
 use leaving::Leaving;
 use segment::{Bond, Joined, Segments, Wanted};
@@ -76,6 +79,8 @@ pub use shown::{ExplainedSocket, ProgramSocket};
 const WORDS_PER_TURN: usize = 64;
 /// With more programs than these a worker sleeps at once: somebody always has news.
 const ARENAS_LOOKED_AT: usize = 8;
+/// How often a worker looks for news before it ends what can wait: about as long as who has closed takes to ask for something else.
+const LOOKS_AT_CLOSINGS: u32 = 32;
 /// A look at memory takes some nanoseconds, one at devices a system call.
 const LOOKS_PER_GLANCE: u32 = 64;
 /// Tokens of programs' streams have it; those of the engine's own sockets are counted from one.
@@ -114,6 +119,8 @@ struct LaneSide {
 struct Known {
     changes: u64,
     arenas: Vec<Arc<ProgramArena>>,
+    /// Streams that can be closed later, by arena and block.
+    closings: Closings<(Arc<ProgramArena>, u32)>,
 }
 
 /// Where a stream is.
@@ -330,7 +337,7 @@ impl Programs {
     }
 
     /// Does something with the arenas that a worker serves. Nobody else wants what it locks.
-    fn with_known<T>(&self, lane: LaneId, act: impl FnOnce(&[Arc<ProgramArena>]) -> T) -> Option<T> {
+    fn with_known<T>(&self, lane: LaneId, act: impl FnOnce(&mut Known) -> T) -> Option<T> {
         if !self.used.load(Ordering::Acquire) {
             return None;
         }
@@ -338,9 +345,10 @@ impl Programs {
         let changes = self.changes.load(Ordering::Acquire);
         if known.changes != changes {
             let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
-            *known = Known { changes, arenas: arenas.iter().flatten().cloned().collect() };
+            known.changes = changes;
+            known.arenas = arenas.iter().flatten().cloned().collect();
         }
-        Some(act(&known.arenas))
+        Some(act(&mut known))
     }
 
     /// A worker, inside its lane: what programs have kicked for is given to the lane.
@@ -352,8 +360,17 @@ impl Programs {
             }
             !holds
         };
-        let take_all = |arenas: &[Arc<ProgramArena>]| {
-            arenas.iter().map(|arena| arena.take_kicks(lane, now, may_begin, &mut give)).sum()
+        let take_all = |known: &mut Known| {
+            let Known { arenas, closings, .. } = known;
+            let (mut was_busy, mut closed) = (false, 0);
+            for arena in &*arenas {
+                let later = |block| closings.put((Arc::clone(arena), block));
+                let taken = arena.take_kicks(lane, now, may_begin, later, &mut give);
+                was_busy |= taken.is_some();
+                closed += taken.unwrap_or(0);
+            }
+            let due = closings.take_due(was_busy);
+            closed + due.filter(|(arena, block)| arena.close(lane, now, *block, &mut give)).count()
         };
         let closed = self.with_known(lane, take_all).unwrap_or(0);
         if self.leaving.note(now, closed) {
@@ -380,9 +397,10 @@ impl Programs {
     /// side a wake-up then. Whether something came. How long is for `spin` to say, by what it has been worth. Where a program that it
     /// has told something is on its own CPU, it does not look, for that one needs the CPU.
     pub(crate) fn await_news(&self, lane: LaneId, spin: &mut Spin, is_deaf: bool) -> bool {
-        self.with_known(lane, |arenas| {
+        self.with_known(lane, |known| {
+            let Known { arenas, closings, .. } = known;
             if arenas.is_empty() || arenas.len() > ARENAS_LOOKED_AT {
-                return false;
+                return closings.are_there();
             }
             let Some(side) = self.lanes.get(lane.index()) else { return false };
             let has_news = || {
@@ -390,7 +408,14 @@ impl Programs {
                     || arenas.iter().any(|it| it.inbox(lane).is_some_and(|inbox| inbox.news.any()))
             };
             if side.shares_cpu(here()) {
-                return has_news();
+                return closings.are_there() || has_news();
+            }
+            if closings.are_there() {
+                (0..LOOKS_AT_CLOSINGS).any(|_| {
+                    std::hint::spin_loop();
+                    has_news()
+                });
+                return true;
             }
             let mut looks = 0u32;
             spin.until(|| {
@@ -409,14 +434,14 @@ impl Programs {
             }
             arena.inbox(lane).is_none_or(|inbox| inbox.fall_asleep())
         };
-        self.with_known(lane, |arenas| arenas.iter().all(fall)).unwrap_or(true)
+        self.with_known(lane, |known| known.arenas.iter().all(fall)).unwrap_or(true)
     }
 
     /// A worker that is awake again.
     pub(crate) fn wake_up(&self, lane: LaneId) {
-        self.with_known(lane, |arenas| {
+        self.with_known(lane, |known| {
             let cpu = here();
-            for inbox in arenas.iter().filter_map(|arena| arena.inbox(lane)) {
+            for inbox in known.arenas.iter().filter_map(|arena| arena.inbox(lane)) {
                 inbox.wake_up();
                 inbox.is_on(cpu);
             }

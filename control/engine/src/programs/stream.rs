@@ -559,6 +559,13 @@ impl Stream {
         }
     }
 
+    /// Whether the program has kicked for nothing but that it has closed the socket, which is fused: the other end has read of that, or
+    /// is reset a moment later.
+    pub(super) fn can_close_later(&self, block: &Block) -> bool {
+        let asked = block.requests.load(Ordering::Acquire);
+        asked & (request::CLOSE | ONCE) == request::CLOSE && self.joined().is_some()
+    }
+
     /// The program has kicked: what it asks for goes to the lane. Whether it has begun the connection so, or closed the socket, and that
     /// was not known.
     pub(super) fn obey(
