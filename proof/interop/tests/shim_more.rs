@@ -460,3 +460,13 @@ fn a_cleaned_environment_keeps_the_netstack_and_a_chosen_one_is_kept() {
     assert_eq!(told, wanted + "0 execv [0]\n");
     stage.wait_until_nothing_is_left();
 }
+
+/// Whose they are to set, and which number each socket has, as well.
+#[test]
+fn options_that_change_nothing_are_answered_as_by_the_kernel() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    as_the_kernels("said.py", 150);
+}

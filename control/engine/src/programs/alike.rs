@@ -7,10 +7,11 @@
 
 use firelane_units::LinkId;
 
+use super::inert::Inert;
 use super::numbers::{ip, ipv6, socket};
 
 /// What a program has set.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Alike {
     mark: u32,
     /// The only link that it speaks over; programs call it by one more than its number.
@@ -18,6 +19,22 @@ pub(super) struct Alike {
     /// Its address need not be the netstack's.
     pub(super) binds_freely: bool,
     sends_flow_labels: bool,
+    /// SO_BUSY_POLL, in microseconds: no device of ours has a queue that its readers could poll.
+    busy_poll: i32,
+    inert: Inert,
+}
+
+impl Default for Alike {
+    fn default() -> Self {
+        Self {
+            mark: 0,
+            link: None,
+            binds_freely: false,
+            sends_flow_labels: false,
+            busy_poll: 0,
+            inert: Inert::ALL,
+        }
+    }
 }
 
 impl Alike {
@@ -28,7 +45,8 @@ impl Alike {
             (socket::LEVEL, socket::BINDTOIFINDEX) => self.link = link_of(value),
             (ip::LEVEL, ip::FREEBIND) | (ipv6::LEVEL, ipv6::FREEBIND) => self.binds_freely = value != 0,
             (ipv6::LEVEL, ipv6::FLOWINFO_SEND) => self.sends_flow_labels = value != 0,
-            _ => return false,
+            (socket::LEVEL, socket::BUSY_POLL) => self.busy_poll = value,
+            _ => return self.inert.set(level, name, value != 0),
         }
         true
     }
@@ -46,7 +64,8 @@ impl Alike {
             // first, and the second is what Linux answers without NAPI.
             (socket::LEVEL, socket::INCOMING_CPU) => -1,
             (socket::LEVEL, socket::INCOMING_NAPI_ID) => 0,
-            _ => return None,
+            (socket::LEVEL, socket::BUSY_POLL) => self.busy_poll,
+            _ => return self.inert.get(level, name),
         })
     }
 

@@ -16,7 +16,8 @@ use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
 use super::memberships::{Member, Memberships, address_v4, interface_v4};
 use super::numbers::{
-    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, socket, udp,
+    band_of, buffer_of, buffer_shown, domain, ip, ipv6, number, pacing_of, pacing_shown, packet_max, socket,
+    udp,
 };
 
 /// `IP_PMTUDISC_DO` and `IP_PMTUDISC_PROBE`: datagrams are not cut.
@@ -158,8 +159,8 @@ impl DatagramOptions {
                 Ok(Setting::Lane(DatagramOption::PacingLimit(self.pacing)))
             }
             (socket::LEVEL, socket::LINGER) => {
-                let [on, seconds] =
-                    [number(value, false)?, number(value.get(4..).unwrap_or_default(), false)?];
+                let second = value.get(4..).unwrap_or_default();
+                let [on, seconds] = [number(level, value)?, number(level, second)?];
                 self.linger = (on != 0).then_some(seconds);
                 Ok(Setting::Nothing)
             }
@@ -168,7 +169,7 @@ impl DatagramOptions {
                 (self.multicast_link[0], self.multicast_address) = (link, address_v4(value)?);
                 Ok(packets(Family::V4, PacketOption::MulticastLink(link.map(LinkId))))
             }
-            _ => self.set_number(level, name, number(value, level != socket::LEVEL)?),
+            _ => self.set_number(level, name, number(level, value)?),
         }
     }
 
@@ -408,15 +409,6 @@ const fn told_bit(level: i32, name: i32) -> Option<u64> {
         (ipv6::LEVEL, ipv6::RECVHOPLIMIT) => file::HOPS_V6,
         _ => return None,
     })
-}
-
-/// A number, for which IP's options take an octet, too.
-fn number(value: &[u8], may_be_octet: bool) -> Result<i32, Errno> {
-    match (value.first_chunk(), value) {
-        (Some(bytes), _) => Ok(i32::from_ne_bytes(*bytes)),
-        (None, [octet, ..]) if may_be_octet => Ok(i32::from(*octet)),
-        _ => Err(Errno::INVAL),
-    }
 }
 
 #[cfg(test)]

@@ -22,10 +22,12 @@ use rustix::io::Errno;
 use super::arena::ProgramArena;
 use super::arrivals::{Arrival, Arrivals};
 use super::closer::{Closer, Foreign, close_end};
+use super::cookies::Cookies;
 use super::datagrams::Datagrams;
 use super::handing::Handing;
 use super::hub_bell::HubBell;
 use super::lingering::Lingering;
+use super::numbers::socket as level;
 use super::offers::Offers;
 use super::pairs::Pair;
 use super::segment::Segment;
@@ -62,6 +64,7 @@ pub struct Hub {
     /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
     ending: Vec<Ending>,
     lingering: Lingering,
+    cookies: Cookies,
     closer: Closer,
 }
 
@@ -113,6 +116,7 @@ impl Hub {
             left: Vec::new(),
             ending: Vec::new(),
             lingering: Lingering::default(),
+            cookies: Cookies::default(),
             closer: Closer::default(),
         })
     }
@@ -222,6 +226,16 @@ impl Hub {
             Request::Connect { socket, address, fast } => self.connect(number, socket, address, fast),
             Request::SetOption { socket, level, name, value } => {
                 Ok(self.socket(number, socket)?.set_option(level, name, &value)?.into())
+            }
+            Request::GetOption { socket, level: level::LEVEL, name: level::COOKIE, len } => {
+                self.socket(number, socket)?;
+                let value = self.cookies.of(socket).to_ne_bytes().to_vec();
+                // As Linux has it, half a number is none.
+                if value.len() > len as usize {
+                    Err(Errno::INVAL)
+                } else {
+                    Ok(Answer::Option { value }.into())
+                }
             }
             Request::GetOption { socket, level, name, len } => {
                 Ok(self.socket(number, socket)?.get_option(level, name, len)?.into())
@@ -568,6 +582,7 @@ impl Hub {
     fn close(&mut self, name: SocketId) {
         self.settle_for(name);
         let Some(mut socket) = self.sockets.remove(&name) else { return };
+        self.cookies.forget(name);
         socket.end_signals();
         if matches!(socket.role, Role::Listening(_)) {
             self.handing.remove(name);
@@ -613,6 +628,7 @@ impl Hub {
         if socket.stream_place() == place {
             let resets = socket.resets();
             let (role, arena) = socket.begin_anew(session);
+            self.cookies.forget(name);
             self.end_role(role, arena, resets);
         } else if let Some(place) = place
             && session.arena_of(place.arena).is_some()
@@ -649,6 +665,7 @@ impl Hub {
         if let (Some(session), None) = (having.next(), having.next()) {
             let resets = socket.resets();
             let (role, arena) = socket.begin_anew(session);
+            self.cookies.forget(name);
             self.end_role(role, arena, resets);
         }
     }

@@ -16,6 +16,7 @@ pub(super) const AF_INET6: u16 = 10;
 /// `SOL_SOCKET`, and its options (`asm-generic/socket.h`).
 pub(crate) mod socket {
     pub(crate) const LEVEL: i32 = 1;
+    pub(crate) const DEBUG: i32 = 1;
     pub(crate) const REUSEADDR: i32 = 2;
     pub(crate) const TYPE: i32 = 3;
     pub(crate) const ERROR: i32 = 4;
@@ -24,22 +25,41 @@ pub(crate) mod socket {
     pub(crate) const RCVBUF: i32 = 8;
     pub(crate) const KEEPALIVE: i32 = 9;
     pub(crate) const OOBINLINE: i32 = 10;
+    pub(crate) const NO_CHECK: i32 = 11;
     pub(crate) const PRIORITY: i32 = 12;
     pub(crate) const LINGER: i32 = 13;
+    pub(crate) const BSDCOMPAT: i32 = 14;
     pub(crate) const REUSEPORT: i32 = 15;
+    pub(crate) const PASSCRED: i32 = 16;
+    pub(crate) const PEERCRED: i32 = 17;
     pub(crate) const SNDLOWAT: i32 = 19;
     pub(crate) const TIMESTAMP: i32 = 29;
     pub(crate) const ACCEPTCONN: i32 = 30;
     pub(crate) const SNDBUFFORCE: i32 = 32;
     pub(crate) const RCVBUFFORCE: i32 = 33;
+    pub(crate) const PASSSEC: i32 = 34;
     pub(crate) const TIMESTAMPNS: i32 = 35;
     pub(crate) const MARK: i32 = 36;
     pub(crate) const PROTOCOL: i32 = 38;
     pub(crate) const DOMAIN: i32 = 39;
+    pub(crate) const RXQ_OVFL: i32 = 40;
+    pub(crate) const WIFI_STATUS: i32 = 41;
+    pub(crate) const NOFCS: i32 = 43;
+    pub(crate) const LOCK_FILTER: i32 = 44;
+    pub(crate) const SELECT_ERR_QUEUE: i32 = 45;
+    pub(crate) const BUSY_POLL: i32 = 46;
     pub(crate) const MAX_PACING_RATE: i32 = 47;
     pub(crate) const INCOMING_CPU: i32 = 49;
     pub(crate) const INCOMING_NAPI_ID: i32 = 56;
+    pub(crate) const COOKIE: i32 = 57;
+    pub(crate) const PEERGROUPS: i32 = 59;
     pub(crate) const BINDTOIFINDEX: i32 = 62;
+    pub(crate) const PREFER_BUSY_POLL: i32 = 69;
+    pub(crate) const BUSY_POLL_BUDGET: i32 = 70;
+    pub(crate) const RESERVE_MEM: i32 = 73;
+    pub(crate) const PASSPIDFD: i32 = 76;
+    pub(crate) const PEERPIDFD: i32 = 77;
+    pub(crate) const PASSRIGHTS: i32 = 83;
 }
 
 /// `IPPROTO_TCP`, and its options (`linux/tcp.h`).
@@ -58,11 +78,14 @@ pub(crate) mod tcp {
     pub(crate) const INFO: i32 = 11;
     pub(crate) const QUICKACK: i32 = 12;
     pub(crate) const CONGESTION: i32 = 13;
+    pub(crate) const THIN_DUPACK: i32 = 17;
     pub(crate) const USER_TIMEOUT: i32 = 18;
     pub(crate) const FASTOPEN: i32 = 23;
     pub(crate) const NOTSENT_LOWAT: i32 = 25;
     pub(crate) const FASTOPEN_CONNECT: i32 = 30;
+    pub(crate) const ULP: i32 = 31;
     pub(crate) const FASTOPEN_NO_COOKIE: i32 = 34;
+    pub(crate) const IS_MPTCP: i32 = 43;
 }
 
 /// `IPPROTO_UDP`, and its options (`linux/udp.h`).
@@ -88,6 +111,8 @@ pub(crate) mod ip {
     pub(crate) const FREEBIND: i32 = 15;
     pub(crate) const RECVTTL: i32 = 12;
     pub(crate) const RECVTOS: i32 = 13;
+    pub(crate) const PASSSEC: i32 = 18;
+    pub(crate) const RECVORIGDSTADDR: i32 = 20;
     pub(crate) const BIND_ADDRESS_NO_PORT: i32 = 24;
     pub(crate) const MULTICAST_IF: i32 = 32;
     pub(crate) const MULTICAST_TTL: i32 = 33;
@@ -119,9 +144,11 @@ pub(crate) mod ipv6 {
     pub(crate) const RECVHOPOPTS: i32 = 53;
     pub(crate) const RECVRTHDR: i32 = 56;
     pub(crate) const RECVDSTOPTS: i32 = 58;
+    pub(crate) const RECVPATHMTU: i32 = 60;
     pub(crate) const DONTFRAG: i32 = 62;
     pub(crate) const RECVTCLASS: i32 = 66;
     pub(crate) const TCLASS: i32 = 67;
+    pub(crate) const RECVORIGDSTADDR: i32 = 74;
     pub(crate) const FREEBIND: i32 = 78;
 }
 
@@ -214,6 +241,30 @@ pub(super) fn pacing_shown(limit: Option<BitRate>, len: usize) -> Vec<u8> {
     }
 }
 
+/// The number that an option is set to. Those of IPv4 may be an octet.
+pub(super) fn number(level: i32, value: &[u8]) -> Result<i32, Errno> {
+    match (value.first_chunk(), value) {
+        (Some(bytes), _) => Ok(i32::from_ne_bytes(*bytes)),
+        (None, [octet, ..]) if level == ip::LEVEL => Ok(i32::from(*octet)),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// As much of an option's value as a program has room for; a small number of IPv4's is an octet where there is none for more.
+pub(super) fn cut((level, name): (i32, i32), mut value: Vec<u8>, room: usize) -> Vec<u8> {
+    let number = value.as_slice().try_into().map(i32::from_ne_bytes);
+    let octet = number.ok().and_then(|number| u8::try_from(number).ok());
+    match octet {
+        Some(octet) if level == ip::LEVEL && name != ip::MULTICAST_IF && (1..4).contains(&room) => {
+            vec![octet]
+        }
+        _ => {
+            value.truncate(room);
+            value
+        }
+    }
+}
+
 /// A socket's family (SO_DOMAIN).
 pub(super) fn domain(is_v6: bool) -> i32 {
     i32::from(if is_v6 { AF_INET6 } else { AF_INET })
@@ -249,6 +300,21 @@ mod tests {
                 && ![-1, 7].map(|it| may_have_priority(it, 1)).contains(&true)
         );
         assert!(may_have_priority(100, 0));
+    }
+
+    #[test]
+    fn numbers_of_ipv4_may_be_octets() {
+        assert_eq!(
+            [0, 41, 1].map(|level| number(level, &[7])),
+            [Ok(7), Err(Errno::INVAL), Err(Errno::INVAL)]
+        );
+        assert_eq!(number(0, &[]), Err(Errno::INVAL));
+        let seven = || 7i32.to_ne_bytes().to_vec();
+        assert_eq!(cut((0, 2), seven(), 2), [7]);
+        assert_eq!(cut((0, 2), seven(), 0), []);
+        assert_eq!(cut((0, 2), seven(), 9), seven());
+        assert_eq!(cut((0, 14), 1500i32.to_ne_bytes().to_vec(), 2), 1500u16.to_ne_bytes());
+        assert_eq!(cut((41, 16), seven(), 2), [7, 0]);
     }
 
     #[test]

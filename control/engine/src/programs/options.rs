@@ -19,7 +19,8 @@ use super::alike::Alike;
 use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
 use super::numbers::{
-    ECN, band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, packet_max, socket, tcp,
+    ECN, band_of, buffer_of, buffer_shown, domain, ip, ipv6, number, pacing_of, pacing_shown, packet_max,
+    socket, tcp,
 };
 use super::stream::{Asked, Beginning};
 use crate::netstack_config::{NetstackConfig, SocketDefaults};
@@ -126,7 +127,8 @@ impl Options {
     pub(super) fn set(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Option<StreamOption>, Errno> {
         match (level, name) {
             (socket::LEVEL, socket::LINGER) => {
-                let [on, seconds] = [int(value)?, int(value.get(4..).unwrap_or_default())?];
+                let second = value.get(4..).unwrap_or_default();
+                let [on, seconds] = [number(level, value)?, number(level, second)?];
                 self.linger = (on != 0).then_some(seconds.max(0).unsigned_abs());
                 Ok(None)
             }
@@ -140,7 +142,7 @@ impl Options {
                 self.congestion = Some(algorithm.ok_or(Errno::NOENT)?);
                 Ok(self.congestion.map(StreamOption::Congestion))
             }
-            _ => self.set_number(level, name, int(value)?),
+            _ => self.set_number(level, name, number(level, value)?),
         }
     }
 
@@ -512,11 +514,6 @@ impl Options {
     pub(super) fn lingers(&self) -> Option<Duration> {
         self.linger.filter(|&seconds| seconds > 0).map(|seconds| Duration::from_secs(seconds.into()))
     }
-}
-
-fn int(value: &[u8]) -> Result<i32, Errno> {
-    let bytes = value.get(..4).ok_or(Errno::INVAL)?;
-    Ok(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
 fn of_header(option: HeaderOption) -> StreamOption {

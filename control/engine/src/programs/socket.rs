@@ -20,17 +20,18 @@ use firelane_units::LaneId;
 use rustix::io::Errno;
 
 use super::Owner;
-use super::alike::link_of;
+use super::alike::{Alike, link_of};
 use super::arena::ProgramArena;
 use super::arrivals::Arrival;
 use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
 use super::handing::Queue;
-use super::numbers::{ip, ipv6, may_have_priority, socket, tcp};
+use super::numbers::{cut, ip, ipv6, socket, tcp};
 use super::options::{About, Options};
 use super::session::Session;
 use super::stream::{Asked, Stream};
 use super::waiting::Waiting;
+use super::{fixed, rights};
 use crate::registry::Claim;
 use crate::stack::Stack;
 use crate::tcp_listener::{ListenConfig, Reserved, TcpListener};
@@ -400,26 +401,17 @@ impl Socket {
         if self.is_of_other_family(level) {
             return Err(Errno::NOPROTOOPT);
         }
+        rights::check(self.alike(), self.owner.user, (level, name), value)?;
         let name = match (level, name) {
             (OWN_LEVEL, OWN_SIGNALS) => return self.set_signals(value),
-            // Root may have buffers beyond what others may; here all have the same bound.
-            // Nor has Linux marks for others.
-            (socket::LEVEL, socket::SNDBUFFORCE | socket::RCVBUFFORCE | socket::MARK)
-                if self.owner.user != 0 =>
-            {
-                return Err(Errno::PERM);
-            }
             (socket::LEVEL, socket::SNDBUFFORCE) => socket::SNDBUF,
             (socket::LEVEL, socket::RCVBUFFORCE) => socket::RCVBUF,
             // There are none, and that may be said again.
             (ip::LEVEL, ip::OPTIONS) if value.is_empty() => return Ok(Answer::Done),
             _ => name,
         };
-        if (level, name) == (socket::LEVEL, socket::PRIORITY)
-            && let Some(&priority) = value.first_chunk()
-            && !may_have_priority(i32::from_ne_bytes(priority), self.owner.user)
-        {
-            return Err(Errno::PERM);
+        if let Some(done) = fixed::set(level, name, value) {
+            return done.map(|()| Answer::Done);
         }
         if (level, name) == (socket::LEVEL, socket::BINDTOIFINDEX) {
             self.check_link(value)?;
@@ -491,10 +483,8 @@ impl Socket {
     /// datagram sockets, stays as it is.
     fn check_link(&self, value: &[u8]) -> Result<(), Errno> {
         let index = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
-        let (alike, is_late) = match &self.role {
-            Role::Datagrams(made, options) => (&options.alike, made.is_some()),
-            role => (&self.options.alike, matches!(role, Role::Stream(..))),
-        };
+        let alike = self.alike();
+        let is_late = matches!(self.role, Role::Datagrams(Some(_), _) | Role::Stream(..));
         match link_of(index) {
             _ if index < 0 => Err(Errno::INVAL),
             _ if alike.link.is_some() && self.owner.user != 0 => Err(Errno::PERM),
@@ -503,6 +493,10 @@ impl Socket {
             _ if is_late => Err(Errno::INVAL),
             _ => Ok(()),
         }
+    }
+
+    fn alike(&self) -> &Alike {
+        if let Role::Datagrams(_, options) = &self.role { &options.alike } else { &self.options.alike }
     }
 
     /// Whether programs of the netstack may send text in their SYNs.
@@ -553,28 +547,33 @@ impl Socket {
         Ok(Answer::Done)
     }
 
-    /// getsockopt(2).
+    /// getsockopt(2), at most `len` bytes.
     pub(super) fn get_option(&self, level: i32, name: i32, len: u32) -> Result<Answer, Errno> {
+        let len = len as usize;
+        let value = self.option(level, name, len.max(size_of::<i32>()))?;
+        Ok(Answer::Option { value: cut((level, name), value, len) })
+    }
+
+    fn option(&self, level: i32, name: i32, len: usize) -> Result<Vec<u8>, Errno> {
         if self.is_of_other_family(level) {
             return Err(Errno::OPNOTSUPP);
         }
         if [(ip::LEVEL, ip::MTU), (ipv6::LEVEL, ipv6::MTU)].contains(&(level, name)) {
-            let mut value = self.mtu()?.to_ne_bytes().to_vec();
-            value.truncate(len as usize);
-            return Ok(Answer::Option { value });
+            return Ok(self.mtu()?.to_ne_bytes().to_vec());
+        }
+        if let Some(said) = fixed::get(level, name) {
+            return said;
         }
         if (level, name) == (ip::LEVEL, ip::OPTIONS) {
-            return Ok(Answer::Option { value: Vec::new() });
+            return Ok(Vec::new());
         }
         if (level, name) == (socket::LEVEL, socket::INCOMING_CPU)
             && let Some(cpu) = self.cpu()
         {
-            let value = cpu.to_ne_bytes().into_iter().take(len as usize).collect();
-            return Ok(Answer::Option { value });
+            return Ok(cpu.to_ne_bytes().to_vec());
         }
         if let Role::Datagrams(_, options) = &self.role {
-            let value = options.get(level, name, len as usize, self.datagram_queues()?)?;
-            return Ok(Answer::Option { value });
+            return options.get(level, name, len, self.datagram_queues()?);
         }
         let config = self.stack.config().map_err(errno)?;
         let about = About {
@@ -584,8 +583,7 @@ impl Socket {
             usual: &config.sockets,
             tcp: &config.tcp,
         };
-        let value = self.options.get(level, name, len as usize, &about)?;
-        Ok(Answer::Option { value })
+        self.options.get(level, name, len, &about)
     }
 
     /// Whether these options are IPv6's alone: a socket of IPv4 has none of them, while one of IPv6 has those of both.
