@@ -228,6 +228,8 @@ drop_reasons! {
     Tcp ReassemblyFull = "tcp_reassembly_full",
     /// A segment that RFC 9293 or 5961 tells to discard in this state.
     Tcp Unacceptable = "tcp_unacceptable",
+    /// Fewer hops were left of it than its socket's program wants (RFC 5082).
+    Tcp FewHops = "tcp_few_hops",
     /// An old duplicate by its timestamp (RFC 7323 PAWS).
     Tcp OldTimestamp = "tcp_old_timestamp",
     /// The listener's queue of finished connections was full.

@@ -82,6 +82,7 @@ fn tcp(it: &NetstackCounters, tunables: &Tunables) -> Vec<(&'static str, u64)> {
         ("tcpInDupSegs", drops(R::Duplicate)),
         ("tcpInPastWinSegs", drops(R::OutOfWindow)),
         ("tcpInUnacceptable", drops(R::Unacceptable)),
+        ("tcpInFewHops", drops(R::FewHops)),
         ("tcpInOldTimestamp", drops(R::OldTimestamp)),
         ("tcpInNoReader", drops(R::NoReader)),
         ("tcpReasmFull", drops(R::ReassemblyFull)),

@@ -234,7 +234,10 @@ impl Known<'_> {
                 Some(Unfused::Filtered) => {
                     "not fused: packets between its netstacks are filtered or translated"
                 }
-                None => "not fused: its segments are still on their way, or its peer is no program",
+                Some(Unfused::Hops) => "not fused: its program counts the hops of segments",
+                None => {
+                    "not fused: its segments are still on their way, or its peer is no program, or counts their hops"
+                }
             },
         };
         why.to_owned()

@@ -13,7 +13,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 20;
+pub const VERSION: u32 = 21;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -358,8 +358,11 @@ pub const REFUSED: u64 = 1 << 7;
 /// In the word `file`: SO_LINGER has no time, so that close(2) is a reset. Set by the daemon when the program asks.
 pub const RESETS: u64 = 1 << 8;
 
+/// In the word `file`: with each message it is told how much is left to read (TCP_INQ). Set by the daemon when the program asks.
+pub const TELLS_UNREAD: u64 = 1 << 9;
+
 /// In the word `file`: what the daemon tells of options that it keeps.
-pub const SHOWN: u64 = LINGERS | RESETS | OOB_INLINE;
+pub const SHOWN: u64 = LINGERS | RESETS | OOB_INLINE | TELLS_UNREAD;
 
 /// In the word `file`, from this bit on: how many writes found no room. Who waits for an edge is told of the next one
 /// that there is, though the stream be then as it was when he was told last. For the program's side alone.
@@ -390,6 +393,10 @@ pub mod file {
     pub const STAMP: u64 = 1 << 16;
     /// SO_TIMESTAMPNS.
     pub const STAMP_NANOS: u64 = 1 << 17;
+    /// IP_RECVORIGDSTADDR.
+    pub const TARGET_V4: u64 = 1 << 18;
+    /// IPV6_RECVORIGDSTADDR.
+    pub const TARGET_V6: u64 = 1 << 19;
     /// Bytes of a datagram that a larger payload is cut into (UDP_SEGMENT).
     pub const SEGMENT: u64 = 0xffff << SEGMENT_SHIFT;
     /// Where they are.

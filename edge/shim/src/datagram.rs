@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::address::{Given, Shown};
 use crate::buffers::{Sink, Source};
 use crate::interfaces::LOOPBACK;
-use crate::socket::{self, Held, Kind, Received, broken_pipe};
+use crate::socket::{self, Beside, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
 use crate::{corking, echoes, elsewhere, names, options, session};
 
@@ -232,9 +232,15 @@ pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Resul
                 let bits = stream.end().block().file.load(Ordering::Relaxed);
                 let mut envelope = record.envelope;
                 envelope.arrived = envelope.arrived.map(|at| stream.on_our_clock(at));
-                return Ok(Received { bytes, from, flags, beside: Some((envelope, bits)) });
+                let port = names::port_of(stream.end().block());
+                return Ok(Received {
+                    bytes,
+                    from,
+                    flags,
+                    beside: Beside::Datagram { envelope, bits, port },
+                });
             }
-            Ok(None) => return Ok(Received { bytes: 0, from: None, flags: 0, beside: None }),
+            Ok(None) => return Ok(Received { bytes: 0, from: None, flags: 0, beside: Beside::Nothing }),
             Err(error) => wait.after(stream.stop_reading(error))?,
         }
     }
@@ -242,13 +248,22 @@ pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Resul
 
 /// Whom a datagram is from, as a socket of this family shows it.
 fn shown(envelope: &Envelope, is_v6: bool) -> Shown {
-    let peer = match envelope.peer {
+    Shown::new(scoped(envelope.peer, envelope), is_v6)
+}
+
+/// To which address and port a datagram came, in the form of the address's own family.
+pub(crate) fn shown_target(envelope: &Envelope, local: IpAddr, port: u16) -> Shown {
+    Shown::new(scoped(SocketAddr::new(local, port), envelope), local.is_ipv6())
+}
+
+/// An address of a datagram, with the interface that belongs to it.
+fn scoped(address: SocketAddr, envelope: &Envelope) -> SocketAddr {
+    match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
             SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface(envelope)).into()
         }
-        peer => peer,
-    };
-    Shown::new(peer, is_v6)
+        address => address,
+    }
 }
 
 /// The number of the interface by which a datagram came, as a program is told: what the netstack sends to itself comes by the loopback

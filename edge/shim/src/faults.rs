@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use crate::address::Shown;
 use crate::buffers::Sink;
-use crate::session;
-use crate::socket::{Held, Received};
+use crate::socket::{Beside, Held, Received};
+use crate::{names, session};
 
 /// `struct sock_extended_err`, and the addresses behind it.
 const EXTENDED: usize = 16;
@@ -62,10 +62,11 @@ pub(crate) fn take(socket: &Held, sink: &mut Sink<'_>) -> Result<(Received, Told
         bytes: copied,
         from: Some(Shown::new(fault.to, socket.is_v6())),
         flags: libc::MSG_ERRQUEUE | cut,
-        beside: Some((
-            envelope(&fault),
-            stream.end().block().file.load(core::sync::atomic::Ordering::Relaxed),
-        )),
+        beside: Beside::Datagram {
+            envelope: envelope(&fault),
+            bits: stream.end().block().file.load(core::sync::atomic::Ordering::Relaxed),
+            port: names::port_of(stream.end().block()),
+        },
     };
     Ok((received, told(&fault, socket.is_v6())))
 }

@@ -10,9 +10,12 @@ use crate::address::Shown;
 use crate::socket::Held;
 use crate::{elsewhere, session};
 
+/// Where in the place a local port is.
+const LOCAL_PORT: u32 = 32;
+
 /// The socket's own address; the unspecified one until it has any.
 pub(crate) fn local(socket: &Held) -> Result<Shown, Errno> {
-    let known = socket.stream().and_then(|stream| words(stream.end().block(), margin::LOCAL, 32));
+    let known = socket.stream().and_then(|stream| words(stream.end().block(), margin::LOCAL, LOCAL_PORT));
     let address = match known {
         Some(address) => Some(address),
         None => session::names(socket)?.0,
@@ -46,6 +49,11 @@ pub(crate) fn remote(block: &firelane_shm::Block) -> Option<SocketAddr> {
 pub(crate) fn peer_of(socket: &Held) -> Option<SocketAddr> {
     let stream = socket.stream().filter(|stream| stream.end().block().has_peer())?;
     remote(stream.end().block())
+}
+
+/// The port that a socket has.
+pub(crate) fn port_of(block: &firelane_shm::Block) -> u16 {
+    words(block, margin::LOCAL, LOCAL_PORT).map_or(0, |it| it.port())
 }
 
 fn shown(socket: &Held, address: SocketAddr) -> Shown {

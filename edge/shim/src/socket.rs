@@ -8,6 +8,7 @@ use core::ffi::c_int;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use firelane_frame::Envelope;
 use firelane_shm::AcceptQueue;
 use rustix::io::Errno;
 
@@ -131,8 +132,22 @@ pub(crate) struct Received {
     pub(crate) from: Option<Shown>,
     /// What `recvmsg` puts in `msg_flags`.
     pub(crate) flags: c_int,
-    /// What is written on a datagram, and what its program wants to be told of that.
-    pub(crate) beside: Option<(firelane_frame::Envelope, u64)>,
+    /// What `recvmsg` may tell of it as control data.
+    pub(crate) beside: Beside,
+}
+
+/// What goes beside what was received.
+#[derive(Clone, Copy)]
+pub(crate) enum Beside {
+    Nothing,
+    /// How much of a stream is left to read (TCP_INQ).
+    Unread(c_int),
+    /// What is written on a datagram, what its program wants to be told of that, and to which port it came.
+    Datagram {
+        envelope: Envelope,
+        bits: u64,
+        port: u16,
+    },
 }
 
 /// The socket behind `fd`, if it is ours.

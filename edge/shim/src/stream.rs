@@ -10,7 +10,7 @@ use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
-use firelane_shm::layout::{REFUSED, SIGNALLED, TAKEN, request, status};
+use firelane_shm::layout::{REFUSED, SIGNALLED, TAKEN, TELLS_UNREAD, request, status};
 use firelane_shm::{Busy, ReadError, Readiness, Spin, StreamEnd, UrgentError, Woken, WriteError};
 use firelane_units::Instant;
 use rustix::io::Errno;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::buffers::{Sink, Source};
 use crate::holds::{self, Hold};
 use crate::sleeping::Sleeper;
-use crate::socket::{Received, broken_pipe};
+use crate::socket::{Beside, Received, broken_pipe};
 use crate::wait::{self, Deadline};
 use crate::{arenas, fused, session, signals, sys, table, thread};
 
@@ -207,9 +207,22 @@ impl Stream {
 
     /// Receives into `sink`.
     pub(crate) fn receive(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
-        if flags & libc::MSG_OOB != 0 {
-            return self.receive_urgent(sink, flags);
-        }
+        let received = match flags & libc::MSG_OOB {
+            0 => self.receive_text(sink, flags)?,
+            _ => self.receive_urgent(sink, flags)?,
+        };
+        let tells = self.end().block().file.load(Ordering::Relaxed) & TELLS_UNREAD != 0;
+        Ok(if tells { Received { beside: Beside::Unread(self.unread()), ..received } } else { received })
+    }
+
+    /// How much is left to read; the peer's end counts as one, so that it be read, too (`tcp_inq_hint` of Linux).
+    fn unread(&self) -> c_int {
+        let end = self.end();
+        let count = end.available() + usize::from(end.readiness().has(Readiness::PEER_CLOSED));
+        c_int::try_from(count).unwrap_or(c_int::MAX)
+    }
+
+    fn receive_text(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
         let bytes = if sink.len() == 0 {
             self.receive_nothing(flags)?
         } else if sink.is_faulty() {
@@ -221,7 +234,7 @@ impl Stream {
         } else {
             self.receive_some(sink, flags)?
         };
-        Ok(Received { bytes, from: None, flags: 0, beside: None })
+        Ok(Received { bytes, from: None, flags: 0, beside: Beside::Nothing })
     }
 
     /// Linux answers a read of nothing as it would one of a byte, and leaves the byte.
@@ -473,7 +486,7 @@ impl Stream {
     /// Receives the urgent byte. Nobody waits for it here.
     #[cold]
     fn receive_urgent(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
-        let received = |bytes, flags| Ok(Received { bytes, from: None, flags, beside: None });
+        let received = |bytes, flags| Ok(Received { bytes, from: None, flags, beside: Beside::Nothing });
         match self.end().read_urgent(flags & libc::MSG_PEEK != 0) {
             Ok(_) if sink.len() == 0 => received(0, libc::MSG_OOB | libc::MSG_TRUNC),
             Ok(_) if flags & libc::MSG_TRUNC != 0 => received(1, libc::MSG_OOB),

@@ -78,6 +78,11 @@ impl Ip {
         is_everybodys(group) || self.groups.hears(link, group, member, source)
     }
 
+    /// Whether a member has joined a group on a link, whomever it hears there.
+    pub fn has_joined(&self, member: Member, link: LinkId, group: IpAddr) -> bool {
+        self.groups.has(Some(link).filter(|&link| link != LOOPBACK), group, member)
+    }
+
     /// Whether anybody here listens to a group on a link.
     pub fn is_member(&self, link: LinkId, group: IpAddr) -> bool {
         let on = Some(link).filter(|&link| link != LOOPBACK);

@@ -174,9 +174,22 @@ impl Groups {
 
     /// Whether a member wants a datagram from `source` to `group`; on `None` on any link.
     pub(crate) fn hears(&self, link: Option<LinkId>, group: IpAddr, member: Member, source: IpAddr) -> bool {
-        let hears = |members: &BTreeMap<Member, SourceFilter>| {
-            members.get(&member).is_some_and(|filter| filter.hears(source))
-        };
+        self.any(link, group, member, |filter| filter.hears(source))
+    }
+
+    /// Whether a member has joined a group; on `None` on any link.
+    pub(crate) fn has(&self, link: Option<LinkId>, group: IpAddr, member: Member) -> bool {
+        self.any(link, group, member, |_| true)
+    }
+
+    fn any(
+        &self,
+        link: Option<LinkId>,
+        group: IpAddr,
+        member: Member,
+        hears: impl Fn(&SourceFilter) -> bool,
+    ) -> bool {
+        let hears = |members: &BTreeMap<Member, SourceFilter>| members.get(&member).is_some_and(&hears);
         match link {
             Some(link) => self.table.get(&(link, group)).is_some_and(hears),
             None => self.table.iter().any(|((_, joined), members)| *joined == group && hears(members)),

@@ -659,6 +659,12 @@ pub struct StreamOptions {
     pub window_clamp: Option<u32>,
     /// Whether ICMP errors are its program's to hear at once, of IPv4 and of IPv6 (IP_RECVERR, IPV6_RECVERR).
     pub hears_errors: [bool; 2],
+    /// The hop limits of packets of IPv4 and of IPv6, from the SYN on; `None` is the link's (IP_TTL, IPV6_UNICAST_HOPS).
+    pub hops: [Option<NonZeroU8>; 2],
+    /// Their differentiated services code points, 0 to 63 (IP_TOS, IPV6_TCLASS).
+    pub dscp: [u8; 2],
+    /// How many hops must be left of a packet of IPv4, and of IPv6 (IP_MINTTL, IPV6_MINHOPCOUNT).
+    pub least_hops: [u8; 2],
     /// For how many seconds a listener's connections wait for text before it hears of them (TCP_DEFER_ACCEPT).
     pub defer: u32,
 }
@@ -684,6 +690,8 @@ pub enum StreamOption {
     Hops(Family, Option<NonZeroU8>),
     /// The differentiated services code point of its packets, 0 to 63, if they are of this family (IP_TOS, IPV6_TCLASS).
     Dscp(Family, u8),
+    /// How many hops must be left of a packet, if it is of this family (IP_MINTTL, IPV6_MINHOPCOUNT).
+    LeastHops(Family, u8),
     /// TCP_USER_TIMEOUT.
     UserTimeout(Option<Duration>),
     /// TCP_CONGESTION.
@@ -730,6 +738,8 @@ pub enum PacketOption {
     MulticastHops(u8),
     /// IP_MULTICAST_LOOP, IPV6_MULTICAST_LOOP.
     MulticastLoop(bool),
+    /// IP_MULTICAST_ALL, IPV6_MULTICAST_ALL: it hears groups that it has not joined, where others of the netstack have.
+    MulticastAll(bool),
     /// IP_MULTICAST_IF, IPV6_MULTICAST_IF.
     MulticastLink(Option<LinkId>),
 }

@@ -50,6 +50,8 @@ pub enum Unfused {
     Apart,
     /// Its peer is of another netstack, and one of the two filters or translates packets.
     Filtered,
+    /// Its program wants to know how many hops segments took (IP_MINTTL).
+    Hops,
 }
 
 /// Whose limit holds.

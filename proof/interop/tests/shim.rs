@@ -272,6 +272,11 @@ fn groups_are_heard_as_in_the_kernel() {
 }
 
 #[test]
+fn what_goes_beside_messages_is_the_kernels() {
+    as_the_kernels("beside.py", 40);
+}
+
+#[test]
 fn close_waits_as_the_kernels() {
     as_the_kernels("linger.py", 10);
 }

@@ -470,3 +470,66 @@ fn options_that_change_nothing_are_answered_as_by_the_kernel() {
     }
     as_the_kernels("said.py", 150);
 }
+
+/// Nothing of what took too many hops is heard; it is counted by a name.
+#[test]
+fn hops_that_must_be_left_are_looked_at_as_in_the_kernel() {
+    as_the_kernels("hops.py", 20);
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let server = "import socket
+passive = socket.create_server(('0.0.0.0', 7079))
+passive.setsockopt(socket.IPPROTO_IP, 21, 255)
+print('ready', flush=True)
+print(passive.accept()[0].recv(9), flush=True)";
+    let server = stage.serve(On::Firelane, &["/usr/bin/python3", "-c", server]);
+    wait_for_log(&server, "ready");
+    let client = |hops: &str| {
+        let client = format!(
+            "import socket
+one = socket.socket()
+one.settimeout(1)
+one.setsockopt(socket.IPPROTO_IP, 2, {hops})
+print(one.connect_ex(('{}', 7079)), one.sendall(b'near') if {hops} == 255 else '')",
+            Stage::FIRELANE
+        );
+        stage.ask(On::Kernel, &["/usr/bin/python3", "-c", &client])
+    };
+    assert_eq!(client("64"), "11 \n");
+    let shown = stage.daemon().firelane(&["netstat", "-s", "-P", "tcp"]).expect_success();
+    let words: Vec<&str> =
+        shown.split(|it: char| it == '=' || it.is_whitespace()).filter(|it| !it.is_empty()).collect();
+    let at = words.iter().position(|&it| it == "tcpInFewHops").expect("it is counted");
+    assert!(words[at + 1].parse::<u64>().unwrap() > 0, "{shown}");
+    assert_eq!(client("255"), "0 None\n");
+    wait_for_log(&server, "b'near'");
+    server.expect_success();
+    stage.wait_until_nothing_is_left();
+}
+
+/// The kernel keeps the SYN for its program.
+#[test]
+fn what_a_program_wants_of_its_packets_holds_from_the_syn_on() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let server = "import socket
+passive = socket.create_server(('0.0.0.0', 7079))
+passive.setsockopt(6, 27, 1)
+print('ready', flush=True)
+syn = passive.accept()[0].getsockopt(6, 28, 200)
+print(f'TOS {syn[1]} TTL {syn[8]}', flush=True)";
+    let server = stage.serve(On::Kernel, &["/usr/bin/python3", "-c", server]);
+    wait_for_log(&server, "ready");
+    let client = format!(
+        "import socket
+one = socket.socket()
+one.setsockopt(0, 1, 0x10)
+one.setsockopt(0, 2, 77)
+one.connect(('{}', 7079))",
+        Stage::KERNEL
+    );
+    stage.ask(On::Firelane, &["/usr/bin/python3", "-c", &client]);
+    wait_for_log(&server, "TOS 16 TTL 77");
+    server.expect_success();
+    stage.wait_until_nothing_is_left();
+}

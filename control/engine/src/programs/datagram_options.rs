@@ -60,6 +60,8 @@ pub(super) struct DatagramOptions {
     pacing: Option<BitRate>,
     multicast_hops: [u8; 2],
     multicast_loop: [bool; 2],
+    /// It hears groups that others of the netstack have joined.
+    multicast_all: [bool; 2],
     multicast_link: [Option<u32>; 2],
     /// By which address IP_MULTICAST_IF named it.
     multicast_address: Ipv4Addr,
@@ -100,6 +102,7 @@ impl DatagramOptions {
             pacing: None,
             multicast_hops: [1; 2],
             multicast_loop: [true; 2],
+            multicast_all: [true; 2],
             multicast_link: [None; 2],
             multicast_address: Ipv4Addr::UNSPECIFIED,
             groups: Memberships::default(),
@@ -131,12 +134,13 @@ impl DatagramOptions {
     }
 
     /// What its packets of a family are like, beside hops and class.
-    fn of_family(&self, family: Family) -> [Setting; 4] {
+    fn of_family(&self, family: Family) -> [Setting; 5] {
         let at = family.index();
         [
             PacketOption::DontFragment(is_whole(self.discover[at])),
             PacketOption::MulticastHops(self.multicast_hops[at]),
             PacketOption::MulticastLoop(self.multicast_loop[at]),
+            PacketOption::MulticastAll(self.multicast_all[at]),
             PacketOption::MulticastLink(self.multicast_link[at].map(LinkId)),
         ]
         .map(|option| packets(family, option))
@@ -253,6 +257,13 @@ impl DatagramOptions {
                 self.multicast_loop[family.index()] = on;
                 packets(family, PacketOption::MulticastLoop(on))
             }
+            (ip::LEVEL, ip::MULTICAST_ALL) | (ipv6::LEVEL, ipv6::MULTICAST_ALL) => {
+                if family == Family::V4 && !(0..=1).contains(&value) {
+                    return Err(Errno::INVAL);
+                }
+                self.multicast_all[family.index()] = on;
+                packets(family, PacketOption::MulticastAll(on))
+            }
             (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
                 let link = u32::try_from(value).map_err(|_| Errno::INVAL)?.checked_sub(1);
                 self.multicast_link[1] = link;
@@ -357,6 +368,9 @@ impl DatagramOptions {
             (ip::LEVEL, ip::MULTICAST_LOOP) | (ipv6::LEVEL, ipv6::MULTICAST_LOOP) => {
                 self.multicast_loop[at].into()
             }
+            (ip::LEVEL, ip::MULTICAST_ALL) | (ipv6::LEVEL, ipv6::MULTICAST_ALL) => {
+                self.multicast_all[at].into()
+            }
             (ip::LEVEL, ip::MULTICAST_IF) => i32::from_ne_bytes(self.multicast_address.octets()),
             (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
                 self.multicast_link[at].map_or(0, |link| i32::try_from(link + 1).unwrap_or(0))
@@ -393,6 +407,7 @@ fn of_header(option: HeaderOption) -> Setting {
     match option {
         HeaderOption::Hops(family, hops) => packets(family, PacketOption::Hops(hops)),
         HeaderOption::Class(family, class) => packets(family, PacketOption::TrafficClass(class)),
+        HeaderOption::LeastHops(..) => Setting::Nothing,
     }
 }
 
@@ -404,6 +419,8 @@ const fn told_bit(level: i32, name: i32) -> Option<u64> {
         (ip::LEVEL, ip::PKTINFO) => file::INFO_V4,
         (ip::LEVEL, ip::RECVTOS) => file::TOS_V4,
         (ip::LEVEL, ip::RECVTTL) => file::HOPS_V4,
+        (ip::LEVEL, ip::RECVORIGDSTADDR) => file::TARGET_V4,
+        (ipv6::LEVEL, ipv6::RECVORIGDSTADDR) => file::TARGET_V6,
         (ipv6::LEVEL, ipv6::RECVPKTINFO) => file::INFO_V6,
         (ipv6::LEVEL, ipv6::RECVTCLASS) => file::TOS_V6,
         (ipv6::LEVEL, ipv6::RECVHOPLIMIT) => file::HOPS_V6,

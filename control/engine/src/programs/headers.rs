@@ -1,4 +1,4 @@
-//! What a program wants in the headers of its packets (ip(7), ipv6(7)), of IPv4 and of IPv6 apart: a socket of IPv6 has the options of
+//! What a program wants in the headers of its packets, and of those it gets (ip(7), ipv6(7)), of IPv4 and of IPv6 apart: a socket of IPv6 has the options of
 //! both, and those of IPv4 count for what it sends to mapped addresses. Used by `options.rs` and `datagram_options.rs`.
 
 use std::num::NonZeroU8;
@@ -15,13 +15,17 @@ pub(super) enum HeaderOption {
     Hops(Family, Option<NonZeroU8>),
     /// IP_TOS, IPV6_TCLASS: the whole octet.
     Class(Family, u8),
+    /// IP_MINTTL, IPV6_MINHOPCOUNT (RFC 5082).
+    LeastHops(Family, u8),
 }
 
 /// What was set, by family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Headers {
-    hops: [Option<NonZeroU8>; 2],
-    class: [u8; 2],
+    pub(super) hops: [Option<NonZeroU8>; 2],
+    pub(super) class: [u8; 2],
+    /// Of packets that come. Linux looks at those of streams alone.
+    pub(super) least_hops: [u8; 2],
 }
 
 /// The family of a level.
@@ -62,6 +66,12 @@ impl Headers {
                 self.class[family.index()] = class & mask;
                 HeaderOption::Class(family, class & mask)
             })),
+            (ip::LEVEL, ip::MINTTL) | (ipv6::LEVEL, ipv6::MINHOPCOUNT) => {
+                Some(u8::try_from(value).map_err(|_| Errno::INVAL).map(|least| {
+                    self.least_hops[family.index()] = least;
+                    HeaderOption::LeastHops(family, least)
+                }))
+            }
             _ => None,
         }
     }
@@ -74,13 +84,14 @@ impl Headers {
                 Some(self.hops[at].map_or(USUAL_HOPS, |hops| hops.get().into()))
             }
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => Some(self.class[at].into()),
+            (ip::LEVEL, ip::MINTTL) | (ipv6::LEVEL, ipv6::MINHOPCOUNT) => Some(self.least_hops[at].into()),
             _ => None,
         }
     }
 
-    /// What is not as it was in the beginning.
+    /// What is not as it was in the beginning, of packets that are sent.
     pub(super) fn changed(&self) -> impl Iterator<Item = HeaderOption> + use<> {
-        let Self { hops, class } = *self;
+        let Self { hops, class, .. } = *self;
         Family::BOTH.into_iter().flat_map(move |family| {
             let hops = hops[family.index()].map(|hops| HeaderOption::Hops(family, Some(hops)));
             let class = Some(class[family.index()]).filter(|&class| class != 0);
@@ -90,7 +101,9 @@ impl Headers {
 
     /// The same as words.
     pub(super) fn spelled(&self) -> impl Iterator<Item = String> + use<> {
-        self.changed().map(|it| match it {
+        let least = Family::BOTH.into_iter().zip(self.least_hops).filter(|&(_, least)| least > 0);
+        let least = least.map(|(family, least)| HeaderOption::LeastHops(family, least));
+        self.changed().chain(least).map(|it| match it {
             HeaderOption::Hops(family, hops) => {
                 let name = if family == Family::V4 { "ttl" } else { "hoplimit" };
                 format!("{name}={}", hops.map_or(0, NonZeroU8::get))
@@ -98,6 +111,10 @@ impl Headers {
             HeaderOption::Class(family, class) => {
                 let name = if family == Family::V4 { "tos" } else { "tclass" };
                 format!("{name}={class:#04x}")
+            }
+            HeaderOption::LeastHops(family, least) => {
+                let name = if family == Family::V4 { "minttl" } else { "minhopcount" };
+                format!("{name}={least}")
             }
         })
     }
@@ -120,6 +137,10 @@ mod tests {
             (41, 67, 0x23, Some(Ok(HeaderOption::Class(Family::V6, 0x20)))),
             (41, 67, 256, Some(Err(Errno::INVAL))),
             (41, 16, -1, Some(Ok(HeaderOption::Hops(Family::V6, None)))),
+            (0, 21, 255, Some(Ok(HeaderOption::LeastHops(Family::V4, 255)))),
+            (41, 73, 254, Some(Ok(HeaderOption::LeastHops(Family::V6, 254)))),
+            (41, 73, 256, Some(Err(Errno::INVAL))),
+            (0, 21, -1, Some(Err(Errno::INVAL))),
             (41, 1, 1, None),
         ] {
             assert_eq!(
@@ -131,6 +152,9 @@ mod tests {
         assert_eq!(priority, 4, "that of the TOS");
         let got = [(0, 2), (41, 16), (0, 1), (41, 67), (0, 67)].map(|(level, name)| headers.get(level, name));
         assert_eq!(got, [Some(7), Some(64), Some(0xb8), Some(0x20), None]);
-        assert_eq!(headers.spelled().collect::<Vec<_>>(), ["ttl=7", "tos=0xb8", "tclass=0x20"]);
+        assert_eq!(
+            headers.spelled().collect::<Vec<_>>(),
+            ["ttl=7", "tos=0xb8", "tclass=0x20", "minttl=255", "minhopcount=254"]
+        );
     }
 }

@@ -6,9 +6,11 @@
 use super::numbers::{ip, ipv6, socket};
 
 /// Of streams: a segment is told with nothing, goes to no group, and is never cut.
-const OF_STREAMS: [(i32, i32); 20] = [
+const OF_STREAMS: [(i32, i32); 22] = [
     (ip::LEVEL, ip::MULTICAST_LOOP),
     (ipv6::LEVEL, ipv6::MULTICAST_LOOP),
+    (ip::LEVEL, ip::MULTICAST_ALL),
+    (ipv6::LEVEL, ipv6::MULTICAST_ALL),
     (ip::LEVEL, ip::RECVOPTS),
     (ip::LEVEL, ip::RETOPTS),
     (ip::LEVEL, ip::PKTINFO),
@@ -30,7 +32,7 @@ const OF_STREAMS: [(i32, i32); 20] = [
 ];
 
 /// How many of them are set from the begin.
-const ON_AT_FIRST: u32 = 2;
+const ON_AT_FIRST: u32 = 4;
 
 /// Of datagram sockets: there is no connection whose peer could be asked, and no urgent text.
 const OF_DATAGRAMS: [(i32, i32); 2] =

@@ -85,6 +85,7 @@ pub(crate) mod tcp {
     pub(crate) const FASTOPEN_CONNECT: i32 = 30;
     pub(crate) const ULP: i32 = 31;
     pub(crate) const FASTOPEN_NO_COOKIE: i32 = 34;
+    pub(crate) const INQ: i32 = 36;
     pub(crate) const IS_MPTCP: i32 = 43;
 }
 
@@ -113,6 +114,7 @@ pub(crate) mod ip {
     pub(crate) const RECVTOS: i32 = 13;
     pub(crate) const PASSSEC: i32 = 18;
     pub(crate) const RECVORIGDSTADDR: i32 = 20;
+    pub(crate) const MINTTL: i32 = 21;
     pub(crate) const BIND_ADDRESS_NO_PORT: i32 = 24;
     pub(crate) const MULTICAST_IF: i32 = 32;
     pub(crate) const MULTICAST_TTL: i32 = 33;
@@ -123,6 +125,7 @@ pub(crate) mod ip {
     pub(crate) const BLOCK_SOURCE: i32 = 38;
     pub(crate) const ADD_SOURCE_MEMBERSHIP: i32 = 39;
     pub(crate) const DROP_SOURCE_MEMBERSHIP: i32 = 40;
+    pub(crate) const MULTICAST_ALL: i32 = 49;
 }
 
 /// `IPPROTO_IPV6`, and its options (`linux/in6.h`).
@@ -138,6 +141,7 @@ pub(crate) mod ipv6 {
     pub(crate) const MTU: i32 = 24;
     pub(crate) const RECVERR: i32 = 25;
     pub(crate) const V6ONLY: i32 = 26;
+    pub(crate) const MULTICAST_ALL: i32 = 29;
     pub(crate) const FLOWINFO_SEND: i32 = 33;
     pub(crate) const RECVPKTINFO: i32 = 49;
     pub(crate) const RECVHOPLIMIT: i32 = 51;
@@ -148,6 +152,7 @@ pub(crate) mod ipv6 {
     pub(crate) const DONTFRAG: i32 = 62;
     pub(crate) const RECVTCLASS: i32 = 66;
     pub(crate) const TCLASS: i32 = 67;
+    pub(crate) const MINHOPCOUNT: i32 = 73;
     pub(crate) const RECVORIGDSTADDR: i32 = 74;
     pub(crate) const FREEBIND: i32 = 78;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use firelane_filter::FilterConfig;
 use firelane_lane::{Band, StreamOption, StreamOptions};
-use firelane_shm::layout::{LINGERS, OOB_INLINE, RESETS, request};
+use firelane_shm::layout::{LINGERS, OOB_INLINE, RESETS, TELLS_UNREAD, request};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, TcpConfig, Tuning, deferred_repeats};
@@ -45,6 +45,8 @@ pub(super) struct Options {
     /// bind(2) with an address alone leaves the port to connect(2), which may share it (IP_BIND_ADDRESS_NO_PORT).
     pub(super) port_later: bool,
     oob_inline: bool,
+    /// Each message comes with how much is left to read (TCP_INQ).
+    tells_unread: bool,
     pub(super) v6_only: bool,
     keepalive: bool,
     keep: KeepTimes,
@@ -204,6 +206,7 @@ impl Options {
             (tcp::FASTOPEN, 0..) => self.fast_open = value.unsigned_abs(),
             (tcp::FASTOPEN_CONNECT, 0..=1) => self.fast_connect = value != 0,
             (tcp::FASTOPEN_NO_COOKIE, 0..=1) => self.fast_trusts = value != 0,
+            (tcp::INQ, 0..=1) => self.tells_unread = value != 0,
             (tcp::DEFER_ACCEPT, _) => self.defer = value.max(0).unsigned_abs(),
             (tcp::SYNCNT, 1..=SYN_RETRIES_MAX) => {
                 self.syn_retries = Some(value as u8);
@@ -224,7 +227,12 @@ impl Options {
             (tcp::MAXSEG, 0) => self.segment = None,
             (tcp::MAXSEG, SEGMENT_MIN..=SEGMENT_MAX) => self.segment = Some(Mss::clamped(value as u16)),
             (
-                tcp::FASTOPEN | tcp::SYNCNT | tcp::MAXSEG | tcp::FASTOPEN_CONNECT | tcp::FASTOPEN_NO_COOKIE,
+                tcp::FASTOPEN
+                | tcp::SYNCNT
+                | tcp::MAXSEG
+                | tcp::FASTOPEN_CONNECT
+                | tcp::FASTOPEN_NO_COOKIE
+                | tcp::INQ,
                 _,
             ) => {
                 return Err(Errno::INVAL);
@@ -348,6 +356,7 @@ impl Options {
             (tcp::LEVEL, tcp::FASTOPEN) => self.fast_open.cast_signed(),
             (tcp::LEVEL, tcp::FASTOPEN_CONNECT) => self.fast_connect.into(),
             (tcp::LEVEL, tcp::FASTOPEN_NO_COOKIE) => self.fast_trusts.into(),
+            (tcp::LEVEL, tcp::INQ) => self.tells_unread.into(),
             (tcp::LEVEL, tcp::DEFER_ACCEPT) => (1 << deferred_repeats(self.defer)) - 1,
             (tcp::LEVEL, tcp::NOTSENT_LOWAT) => self.unsent[0].cast_signed(),
             (tcp::LEVEL, tcp::SYNCNT) => self.syn_retries.unwrap_or_else(|| about.tcp.syn_repeats()).into(),
@@ -397,6 +406,9 @@ impl Options {
             mss_limit: self.segment,
             window_clamp: self.clamp,
             hears_errors: self.hears_errors,
+            hops: self.headers.hops,
+            dscp: self.headers.class.map(|class| class >> 2),
+            least_hops: self.headers.least_hops,
             unsent_limit: self.unsent_limit(),
             defer: self.defer,
             ..StreamOptions::default()
@@ -425,7 +437,10 @@ impl Options {
     /// What the program's side of a stream is to know.
     pub(super) fn shown(&self) -> u64 {
         let bit = |on, bit| if on { bit } else { 0 };
-        bit(self.lingers().is_some(), LINGERS) | bit(self.resets(), RESETS) | bit(self.oob_inline, OOB_INLINE)
+        bit(self.lingers().is_some(), LINGERS)
+            | bit(self.resets(), RESETS)
+            | bit(self.oob_inline, OOB_INLINE)
+            | bit(self.tells_unread, TELLS_UNREAD)
     }
 
     /// How urgent what it sends is.
@@ -435,10 +450,9 @@ impl Options {
 
     /// What it is told once it is there.
     fn later(&self) -> Vec<StreamOption> {
-        let headers = self.headers.changed().map(of_header);
         let cork = self.cork.then_some(StreamOption::Cork(true));
         let band = Some(self.band()).filter(|&band| band != Band::Usual).map(StreamOption::Band);
-        headers.chain(cork).chain(band).collect()
+        cork.into_iter().chain(band).collect()
     }
 
     /// What was set and is not as it was, as words; `bits` are the options that the program keeps itself.
@@ -451,6 +465,7 @@ impl Options {
             (self.oob_inline, "oobinline"),
             (self.v6_only, "v6only"),
             (self.port_later, "bind_address_no_port"),
+            (self.tells_unread, "inq"),
             (self.fast_connect, "fastopen_connect"),
             (self.fast_trusts, "fastopen_no_cookie"),
             (self.hears_errors != [false; 2], "recverr"),
@@ -520,6 +535,7 @@ fn of_header(option: HeaderOption) -> StreamOption {
     match option {
         HeaderOption::Hops(family, hops) => StreamOption::Hops(family, hops),
         HeaderOption::Class(family, class) => StreamOption::Dscp(family, class >> 2),
+        HeaderOption::LeastHops(family, least) => StreamOption::LeastHops(family, least),
     }
 }
 

@@ -12,11 +12,13 @@ use rustix::io::Errno;
 
 use crate::datagram::{self, Extra};
 use crate::faults::Told;
+use crate::socket::Beside;
 use crate::{buffers, wait};
 
 const SOL_UDP: c_int = 17;
 const UDP_SEGMENT: c_int = 103;
 const UDP_GRO: c_int = 104;
+const TCP_CM_INQ: c_int = 36;
 /// A header and the most that follows it here, `struct in6_pktinfo`.
 const HEADER: usize = size_of::<cmsghdr>();
 const WORD: usize = size_of::<usize>();
@@ -112,15 +114,17 @@ struct Growing<'a> {
 
 impl Growing<'_> {
     fn add(&mut self, level: c_int, kind: c_int, data: &[u8]) {
-        let len = HEADER + data.len();
-        let Some(room) = self.room.get_mut(self.len..self.len + len).filter(|_| !self.is_cut) else {
-            self.is_cut = true;
+        let (wanted, room) = (HEADER + data.len(), &mut self.room[self.len..]);
+        // What does not fit is cut, as `put_cmsg` of Linux has it.
+        let len = wanted.min(room.len());
+        self.is_cut |= len < wanted;
+        if len < HEADER {
             return;
-        };
+        }
         room[..WORD].copy_from_slice(&len.to_ne_bytes());
         room[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
         room[WORD + 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
-        room[HEADER..].copy_from_slice(data);
+        room[HEADER..len].copy_from_slice(&data[..len - HEADER]);
         self.len = (self.len + len.next_multiple_of(WORD)).min(self.room.len());
     }
 }
@@ -131,24 +135,32 @@ impl Growing<'_> {
 /// The room for control data is writable and nobody else's, or among what [`buffers::check`] refuses.
 pub(crate) unsafe fn write(
     message: &mut msghdr,
-    beside: Option<(Envelope, u64)>,
+    beside: Beside,
     fault: Option<&Told>,
 ) -> Result<c_int, Errno> {
     let len = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     message.msg_controllen = 0;
-    let Some((envelope, bits)) = beside else { return Ok(0) };
+    if matches!(beside, Beside::Nothing) {
+        return Ok(0);
+    }
     let control: *mut c_void = message.msg_control;
     // SAFETY: the caller's promise.
     let room = unsafe { buffers::bytes_mut(control, len) }?;
     let mut growing = Growing { room, len: 0, is_cut: false };
-    match fault {
-        None => tell(&mut growing, &envelope, bits),
-        Some(fault) => {
+    match (beside, fault) {
+        (Beside::Datagram { envelope, bits, port }, None) => {
+            tell(&mut growing, &envelope, bits);
+            target(&mut growing, &envelope, bits, port);
+            joined(&mut growing, &envelope, bits);
+        }
+        (Beside::Datagram { bits, .. }, Some(fault)) => {
             if let Some(envelope) = &fault.envelope {
                 tell(&mut growing, envelope, bits);
             }
             growing.add(fault.option.0, fault.option.1, fault.bytes());
         }
+        (Beside::Unread(count), _) => growing.add(libc::IPPROTO_TCP, TCP_CM_INQ, &count.to_ne_bytes()),
+        (Beside::Nothing, _) => {}
     }
     message.msg_controllen = growing.len;
     Ok(if growing.is_cut { libc::MSG_CTRUNC } else { 0 })
@@ -210,7 +222,23 @@ fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
             }
         }
     }
-    if envelope.segment != 0 && has(file::GRO) {
+}
+
+/// What several datagrams in one are long.
+fn joined(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
+    if envelope.segment != 0 && bits & file::GRO != 0 {
         to.add(SOL_UDP, UDP_GRO, &c_int::from(envelope.segment).to_ne_bytes());
+    }
+}
+
+/// To which address and port it came, as a `sockaddr`.
+fn target(to: &mut Growing<'_>, envelope: &Envelope, bits: u64, port: u16) {
+    let Some(local) = envelope.local else { return };
+    let (bit, level, name) = match local {
+        IpAddr::V4(_) => (file::TARGET_V4, libc::IPPROTO_IP, libc::IP_ORIGDSTADDR),
+        IpAddr::V6(_) => (file::TARGET_V6, libc::IPPROTO_IPV6, libc::IPV6_ORIGDSTADDR),
+    };
+    if bits & bit != 0 {
+        to.add(level, name, datagram::shown_target(envelope, local, port).bytes());
     }
 }

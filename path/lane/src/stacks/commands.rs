@@ -85,7 +85,14 @@ impl<D> Inside<'_, D> {
             StreamOption::Band(band) => conn.band = band,
             StreamOption::Hops(family, hops) if conn.is_of(family) => conn.set_hops(hops),
             StreamOption::Dscp(family, dscp) if conn.is_of(family) => conn.set_dscp(dscp & DSCP_MAX),
-            StreamOption::Hops(..) | StreamOption::Dscp(..) => {}
+            StreamOption::LeastHops(family, least) if conn.is_of(family) => {
+                conn.least_hops = least;
+                // What is fused has no packets whose hops could be counted.
+                if least > 0 {
+                    self.end_wish(id);
+                }
+            }
+            StreamOption::Hops(..) | StreamOption::Dscp(..) | StreamOption::LeastHops(..) => {}
         }
         Some(Disposition::default())
     }

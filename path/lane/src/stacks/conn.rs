@@ -6,6 +6,7 @@
 //! its place, and the rest of its state exists while it is awake.
 
 use core::cmp::Reverse;
+use core::net::SocketAddr;
 use core::num::NonZeroU8;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use super::bands::{Band, Bands};
 use super::credit::Allowance;
 use super::local::Passed;
 use crate::fusion::Fusion;
+use crate::message::StreamOptions;
 use crate::netstack_counters::TcpCounters;
 use crate::probes;
 use crate::slab::Slab;
@@ -44,6 +46,8 @@ pub(crate) struct Conn {
     /// What the program chose for its packets: DiffServ, and the hop limit if it is not the link's.
     dscp: u8,
     hops: Option<NonZeroU8>,
+    /// How many hops must be left of its peer's packets (RFC 5082).
+    pub(super) least_hops: u8,
     /// Whether what it sends goes before others', or behind.
     pub(super) band: Band,
     /// The end is near: what follows when nothing is left to send.
@@ -195,6 +199,7 @@ impl Conn {
             is_patient: false,
             dscp: 0,
             hops: None,
+            least_hops: 0,
             leaving: Leaving::No,
             fusion: Fusion::Alone,
             allowance: Allowance::Free,
@@ -265,6 +270,16 @@ impl Conn {
     /// Whether its packets are of this family.
     pub(crate) fn is_of(&self, family: Family) -> bool {
         self.stream.shared().names().is_some_and(|names| Family::of(names.remote.ip()) == family)
+    }
+
+    /// What its program chose of what is not TCP's.
+    pub(super) fn obey(&mut self, options: &StreamOptions, remote: SocketAddr) {
+        let family = Family::of(remote.ip()).index();
+        self.least_hops = options.least_hops[family];
+        (self.hops, self.dscp) = (options.hops[family], options.dscp[family]);
+        if options.unsent_limit.is_some() {
+            self.limit_unsent(options.unsent_limit);
+        }
     }
 
     /// Its packets may take so many hops; `None` leaves it to the link.

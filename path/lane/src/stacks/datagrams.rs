@@ -82,6 +82,7 @@ pub(super) struct PacketOptions {
     pub(super) dont_fragment: bool,
     pub(super) multicast_hops: u8,
     pub(super) multicast_loop: bool,
+    multicast_all: bool,
     pub(super) multicast_link: Option<LinkId>,
 }
 
@@ -93,6 +94,7 @@ impl PacketOptions {
             PacketOption::DontFragment(on) => self.dont_fragment = on,
             PacketOption::MulticastHops(hops) => self.multicast_hops = hops,
             PacketOption::MulticastLoop(on) => self.multicast_loop = on,
+            PacketOption::MulticastAll(on) => self.multicast_all = on,
             PacketOption::MulticastLink(link) => self.multicast_link = link,
         }
     }
@@ -107,6 +109,7 @@ impl Default for PacketOptions {
             dont_fragment: false,
             multicast_hops: 1,
             multicast_loop: true,
+            multicast_all: false,
             multicast_link: None,
         }
     }
@@ -119,6 +122,16 @@ impl Shard {
             DatagramKind::Udp => &mut self.udp,
             DatagramKind::Echo => &mut self.echoes,
         }
+    }
+
+    /// Whether a socket hears what `source` sends to a group: one that it has joined itself, or, if its program says so, others have.
+    fn hears_group(&self, socket: SocketId, link: LinkId, group: IpAddr, source: IpAddr) -> bool {
+        let (member, ip) = (Member::Socket(socket.0), &self.ip.core);
+        let hears_all = |it: &DatagramSocket| it.options.packets(group).multicast_all;
+        ip.hears_group(member, link, group, source)
+            || self.datagrams.get(socket.index()).is_some_and(hears_all)
+                && ip.is_member(link, group)
+                && !ip.has_joined(member, link, group)
     }
 
     /// How urgent what a socket sends is.
@@ -370,8 +383,7 @@ impl<D> Inside<'_, D> {
         self.common.deliver_seen(frame);
     }
 
-    /// A datagram to a group or to everybody: for each socket at the port that hears it (RFC 1122 §4.1.3.5). We
-    /// differ from Linux: a socket hears the groups that it joined itself, not those of others.
+    /// A datagram to a group or to everybody: for each socket at the port that hears it (RFC 1122 §4.1.3.5).
     fn datagram_to_many(
         &mut self,
         packet: Delivered,
@@ -382,9 +394,7 @@ impl<D> Inside<'_, D> {
         let Delivered { src, dst, link, .. } = packet;
         let mut listeners = mem::take(&mut self.shard.listeners_of_many);
         listeners.extend(self.shard.udp.lookup_all(link, local, remote));
-        listeners.retain(|socket| {
-            !dst.is_multicast() || self.shard.ip.core.hears_group(Member::Socket(socket.0), link, dst, src)
-        });
+        listeners.retain(|&socket| !dst.is_multicast() || self.shard.hears_group(socket, link, dst, src));
         let (is_heard, mut is_full, mut is_blocked) = (!listeners.is_empty(), false, true);
         for socket in listeners.drain(..) {
             if !self.admits_datagram(&packet, socket) {

@@ -124,9 +124,7 @@ impl<D> Inside<'_, D> {
         let netstack = self.shard.config.id;
         let mut conn = Conn::new(tcp, stream, netstack, Some(egress), &mut self.conns.spares);
         conn.came_by(listener, end);
-        if listening.options.unsent_limit.is_some() {
-            conn.limit_unsent(listening.options.unsent_limit);
-        }
+        conn.obey(&listening.options, names.remote);
         self.shard.tcp_counters.passive_opens += 1;
         let id = self.enter(conn, &tuple, names);
         let dropped = told.dropped;

@@ -59,6 +59,11 @@ impl Conn {
 }
 
 impl Conns {
+    /// Whether a connection's program wants its segments to have hops left (RFC 5082): it must have segments then.
+    pub(super) fn counts_hops(&self, id: ConnId) -> bool {
+        self.slab.get(id).is_some_and(|conn| conn.least_hops > 0)
+    }
+
     /// Fuses two connections that are each other's peers. Whether they are.
     fn fuse(&mut self, id: ConnId, peer: ConnId, terms: Terms, now: Instant) -> bool {
         let Some((one, two)) = self.slab.pair_mut(id, peer) else { return false };
@@ -209,7 +214,8 @@ impl Stacks {
         let Some(tuning) = self.shards.get(conn.netstack.index()).map(|shard| shard.config.fusion) else {
             return;
         };
-        let Some(peer) = self.peer_of(common, links, id).filter(|_| self.may_fuse(common, links, id)) else {
+        let peer = self.peer_of(common, links, id).filter(|&peer| !self.conns.counts_hops(peer));
+        let Some(peer) = peer.filter(|_| self.may_fuse(common, links, id)) else {
             // Nothing that happens to it by itself will change this.
             let Some(conn) = self.conns.slab.get_mut(id) else { return };
             conn.fusion = conn.fusion.unwished();
@@ -238,7 +244,9 @@ impl Stacks {
 
     /// Whether a connection with a peer in this lane may be fused.
     fn may_fuse<D>(&self, common: &Common<D>, links: &Links<D>, id: ConnId) -> bool {
-        let Some(conn) = self.conns.slab.get(id) else { return false };
+        let Some(conn) = self.conns.slab.get(id).filter(|_| !self.conns.counts_hops(id)) else {
+            return false;
+        };
         let tuple = conn.tuple();
         tuple.is_some_and(|tuple| self.unfused(common, links, conn.ends(), &tuple).is_none())
     }
@@ -275,7 +283,7 @@ impl Stacks {
 
 impl<D> Inside<'_, D> {
     /// A connection is not to be fused any more, in any way.
-    fn end_wish(&mut self, id: ConnId) {
+    pub(super) fn end_wish(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.slab.get_mut(id) {
             conn.fusion = conn.fusion.unwished();
         }

@@ -10,7 +10,7 @@ use firelane_classify::{Fragment, Headers, Sought, Tuple};
 use firelane_frame::Frame;
 use firelane_ip::{Delivered, LOOPBACK};
 use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
-use firelane_units::{ConnId, Direction, DropReason, LaneId, LinkId};
+use firelane_units::{ConnId, Direction, DropReason, Family, LaneId, LinkId};
 use firelane_wire::{Ecn, IpProtocol, TcpFlags, TcpView};
 
 use super::Stacks;
@@ -221,19 +221,23 @@ impl<D> Inside<'_, D> {
     fn pass_tcp(&mut self, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
         let Some(packet) = travel.packet.take() else { return Onward::Ended };
         self.shard.tcp_counters.on_received(&packet.frame);
-        let verdict = view(&packet.frame, packet.payload.clone(), || (packet.src, packet.dst)).map(|view| {
-            self.conns.wake_up(conn);
-            let conn = self.conns.slab.get_mut(conn).expect(TABLED);
-            probes::tcp_receive(|| conn.tuple(), &view);
-            let segment = segment_in(&view, packet.ecn);
-            if segment.has(TcpFlags::URG)
-                && let Some(mark) = conn.tcp().mark_to_come(&segment)
-            {
-                conn.stream.set_mark(mark);
-            }
-            let (tcp, mut rings) = conn.parts();
-            tcp.on_segment(self.common.now, &segment, &mut rings)
-        });
+        let verdict =
+            view(&packet.frame, packet.payload.clone(), || (packet.src, packet.dst)).and_then(|view| {
+                self.conns.wake_up(conn);
+                let conn = self.conns.slab.get_mut(conn).expect(TABLED);
+                if packet.ttl < conn.least_hops {
+                    return Err(DropReason::FewHops);
+                }
+                probes::tcp_receive(|| conn.tuple(), &view);
+                let segment = segment_in(&view, packet.ecn);
+                if segment.has(TcpFlags::URG)
+                    && let Some(mark) = conn.tcp().mark_to_come(&segment)
+                {
+                    conn.stream.set_mark(mark);
+                }
+                let (tcp, mut rings) = conn.parts();
+                Ok(tcp.on_segment(self.common.now, &segment, &mut rings))
+            });
         match verdict {
             Ok(told) => {
                 match told.dropped {
@@ -323,7 +327,7 @@ impl<D> Inside<'_, D> {
                 let remote = SocketAddr::new(packet.src, view.src_port().0);
                 let segment = segment_in(&view, packet.ecn);
                 match self.admits_segment(&packet, &segment, (local, remote)) {
-                    true => self.answer_stray(&segment, (local, remote), packet.link),
+                    true => self.answer_stray(&segment, (local, remote), (packet.link, packet.ttl)),
                     false => Err(DropReason::FilterSocket),
                 }
             }
@@ -339,7 +343,7 @@ impl<D> Inside<'_, D> {
         &mut self,
         seg: &SegmentIn<'_>,
         (local, remote): (SocketAddr, SocketAddr),
-        link: LinkId,
+        (link, hops): (LinkId, u8),
     ) -> Result<(), DropReason> {
         let names = firelane_tcp::Tuple::new(local, remote);
         let now = self.common.now;
@@ -362,7 +366,13 @@ impl<D> Inside<'_, D> {
         let link = self.shard.link_of_arrival(link, local.ip());
         let hears =
             |(_, it): (_, &Listening)| !it.is_gone() && it.options.link.is_none_or(|bound| bound == link);
-        let is_heard = self.shard.listener(local, remote).is_some_and(hears);
+        let listening = self.shard.listener(local, remote).filter(|it| hears(*it));
+        let least_hops =
+            listening.map_or(0, |(_, it)| it.options.least_hops[Family::of(remote.ip()).index()]);
+        if hops < least_hops {
+            return Err(DropReason::FewHops);
+        }
+        let is_heard = listening.is_some();
         if is_heard {
             match AtListener::of(seg) {
                 AtListener::Open => return self.on_syn(seg, local, remote, least_iss),

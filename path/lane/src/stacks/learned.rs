@@ -126,6 +126,10 @@ impl<D> Inside<'_, D> {
         let Some(id) = self.lookup(tuple) else { return };
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         let Some(quoted) = error.seq else { return };
+        // RFC 5082 §3: an error that is about a connection is one of the packets that are judged.
+        if error.said.hops < conn.least_hops {
+            return;
+        }
         if let ErrorKind::TooBig { mtu } = error.kind {
             if conn.tcp().has_in_flight(quoted) {
                 self.shard.ip.core.confirm_path_mtu(self.common.now, error.dst, mtu);

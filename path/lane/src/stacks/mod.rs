@@ -304,11 +304,13 @@ impl Stacks {
         now: Instant,
         conn: ConnRef,
     ) -> Option<StreamInfo> {
-        let conn = self.conns.slab.get(self.conns.slab.resolve(conn)?)?;
+        let id = self.conns.slab.resolve(conn)?;
+        let conn = self.conns.slab.get(id)?;
         let shard = self.shards.get(conn.netstack.index())?;
         let tuple = conn.tuple()?;
         let ends = self.ends_as_seen(links, conn);
         let unfused = ends.map_or(Some(Unfused::Away), |ends| self.unfused(common, links, ends, &tuple));
+        let unfused = unfused.or_else(|| self.conns.counts_hops(id).then_some(Unfused::Hops));
         let limits = match (conn.is_fused(), conn.route()) {
             (true, _) => Some(self.limits_between(links, conn.ends(), &tuple)),
             (false, route) => route.map(|route| shard.flows_of(links, route.link, &tuple)),

@@ -90,9 +90,7 @@ impl<D> Inside<'_, D> {
         set_congestion(&mut tcp, &options, egress.hint, self.common.now);
         let netstack = self.shard.config.id;
         let mut conn = Conn::new(tcp, stream, netstack, Some(egress), &mut self.conns.spares);
-        if options.unsent_limit.is_some() {
-            conn.limit_unsent(options.unsent_limit);
-        }
+        conn.obey(&options, remote);
         self.shard.tcp_counters.active_opens += 1;
         let id = self.enter(conn, &tuple, names);
         self.conns.touch(id);
@@ -194,9 +192,7 @@ impl<D> Inside<'_, D> {
         let netstack = self.shard.config.id;
         let mut conn = Conn::new(tcp, stream, netstack, route, &mut self.conns.spares);
         conn.came_by(half_open.listener(), end);
-        if listening.options.unsent_limit.is_some() {
-            conn.limit_unsent(listening.options.unsent_limit);
-        }
+        conn.obey(&listening.options, remote);
         self.shard.tcp_counters.passive_opens += 1;
         let id = self.enter(conn, &tuple, Names { local, remote });
         let (tcp, mut rings) = self.conns.slab.get_mut(id).expect(TABLED).parts();

@@ -5,13 +5,14 @@
 //! `offload::prepare`, or nobody if the frame never leaves this host.
 
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU8;
 
 use firelane_flow::{Credit, Limits};
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, Upper};
 use firelane_socket::{Names, Ready};
 use firelane_tcp::{SegmentOut, TransmitLimits};
-use firelane_units::{Bytes, ConnId, Direction, LinkId, Mss, Mtu, Port};
+use firelane_units::{Bytes, ConnId, Direction, Family, LinkId, Mss, Mtu, Port};
 use firelane_wire::{Ecn, IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
 
 use super::Stacks;
@@ -357,8 +358,20 @@ impl<D> Inside<'_, D> {
         self.shard.tcp_counters.on_sent(out);
         let flow_label = self.shard.ip.core.flow_label(IpProtocol::TCP, local, remote);
         // Who waits for it asks again.
-        let upper = Upper { flow_label, ..Upper::tcp(out.ecn) };
+        let upper = Upper { flow_label, ..self.upper_of(local, remote, out) };
         let _ = self.shard.ip.send(self.common, egress, frame, upper);
+    }
+
+    /// What the packet of a segment of no connection is like: that of a listener's answer as its program wants it.
+    fn upper_of(&self, local: SocketAddr, remote: SocketAddr, out: &SegmentOut) -> Upper {
+        let usual = Upper::tcp(out.ecn);
+        if !out.flags.contains(TcpFlags::SYN) {
+            return usual;
+        }
+        self.shard.listener(local, remote).map_or(usual, |(_, it)| {
+            let (options, family) = (&it.options, Family::of(remote.ip()).index());
+            Upper { hops: options.hops[family].map(NonZeroU8::get), dscp: options.dscp[family], ..usual }
+        })
     }
 
     /// A program that wants little to be unsent hears that it may write on, once less than that is.

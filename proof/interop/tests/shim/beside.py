@@ -1,0 +1,122 @@
+"""What goes beside what is received: how much of a stream is left (TCP_INQ), to which address and port a datagram came
+(IP_RECVORIGDSTADDR), and whose groups a socket hears (IP_MULTICAST_ALL)."""
+import errno, socket, struct, sys, time
+
+HOST = sys.argv[1]
+IP, IPV6, TCP, INQ = 0, 41, 6, 36
+STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
+
+
+def tried(call, *arguments):
+    try:
+        return call(*arguments)
+    except TimeoutError:
+        return "nothing"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+def left(sock, size, flags=0, room=100):
+    text, control, told, _ = sock.recvmsg(size, room, flags)
+    text = len(text) if flags & socket.MSG_TRUNC else text[:9]
+    return text, [(level, name, int.from_bytes(data, "little"), len(data)) for level, name, data in control], told
+
+
+def unread():
+    sock = socket.socket()
+    print([(tried(sock.setsockopt, TCP, INQ, it), sock.getsockopt(TCP, INQ)) for it in (1, 0, 2, -1, 1)])
+    passive = socket.create_server((HOST, 0))
+    print(passive.getsockopt(TCP, INQ))
+    passive.setsockopt(TCP, INQ, 1)
+    client = socket.create_connection(passive.getsockname())
+    server = passive.accept()[0]
+    print("inherited", server.getsockopt(TCP, INQ), client.getsockopt(TCP, INQ))
+    client.sendall(b"x" * 1000)
+    while len(server.recv(1000, socket.MSG_PEEK)) < 1000:
+        pass
+    for size, flags in [(100, 0), (100, socket.MSG_PEEK), (0, 0), (200, socket.MSG_TRUNC), (700, 0)]:
+        print(size, left(server, size, flags))
+    print("no room", client.sendall(b"more"), left(server, 2, room=0), left(server, 1, room=17))
+    print("for long", left(server, 9))
+    server.setblocking(False)
+    print("nothing", tried(left, server, 9))
+    server.setblocking(True)
+    client.sendall(b"last")
+    client.shutdown(socket.SHUT_WR)
+    # The end is there once it is read.
+    server.recv(4, socket.MSG_WAITALL | socket.MSG_PEEK)
+    while server.recv(9, socket.MSG_PEEK) == b"" or left(server, 4, socket.MSG_PEEK)[0] != b"last":
+        pass
+    time.sleep(0.2)
+    print("end", left(server, 2), left(server, 2), left(server, 2))
+    server.sendall(b"back")
+    print("who has not asked", client.recvmsg(9, 100))
+    client.setsockopt(TCP, INQ, 1)
+    server.sendall(b"again")
+    print("who has", left(client, 3), left(client, 9))
+
+
+def targets():
+    for family, hosts, level, name in [(socket.AF_INET, (HOST, "127.0.0.1"), IP, 20), (socket.AF_INET6, ("::1", "::1"), IPV6, 74)]:
+        server = socket.socket(family, DATAGRAM)
+        server.bind(("", 0))
+        port = server.getsockname()[1]
+        print(server.getsockopt(level, name), tried(server.setsockopt, level, name, 1), server.getsockopt(level, name))
+        client = socket.socket(family, DATAGRAM)
+        client.bind((hosts[0], 0))
+        for more in None, (IP, 8), (IP, 12), (IPV6, 49), (IPV6, 51):
+            if more and more[0] == level:
+                server.setsockopt(*more, 1)
+            for host in hosts:
+                client.sendto(b"text", (host, port))
+                _, control, flags, _ = server.recvmsg(100, 200)
+                ours = socket.inet_pton(family, host)
+                shown = [(kind, len(data), data.index(ours) if ours in data else -1, struct.unpack_from("!H", data, 2)[0] == port) for _, kind, data in control]
+                print(family.name, more, shown, flags, [data[:2].hex() for _, kind, data in control if kind == name])
+    # A socket of both families.
+    server = socket.socket(socket.AF_INET6, DATAGRAM)
+    server.bind(("::", 0))
+    server.setsockopt(IPV6, 74, 1)
+    client = socket.socket(type=DATAGRAM)
+    for turn in range(2):
+        client.sendto(b"text", (HOST, server.getsockname()[1]))
+        print("mapped", [(level, kind, len(data)) for level, kind, data in server.recvmsg(100, 200)[1]])
+        server.setsockopt(IP, 20, 1)
+
+
+def bound(port=0):
+    sock = socket.socket(type=DATAGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("0.0.0.0", port))
+    sock.settimeout(0.3)
+    return sock
+
+
+def groups():
+    for family, level, name in [(socket.AF_INET, IP, 49), (socket.AF_INET6, IPV6, 29)]:
+        for kind, values in [(STREAM, (0, 1)), (DATAGRAM, (0, 1, 2, -1, 0))]:
+            sock = socket.socket(family, kind)
+            print(kind.name, sock.getsockopt(level, name), [(tried(sock.setsockopt, level, name, it), sock.getsockopt(level, name)) for it in values])
+    group, member = "239.7.7.7", socket.inet_aton("239.7.7.7") + socket.inet_aton(HOST)
+    joined = bound()
+    port = joined.getsockname()[1]
+    joined.setsockopt(IP, socket.IP_ADD_MEMBERSHIP, member)
+    silent, other = bound(port), bound(port)
+    silent.setsockopt(IP, 49, 0)
+    sender = socket.socket(type=DATAGRAM)
+    sender.setsockopt(IP, socket.IP_MULTICAST_IF, socket.inet_aton(HOST))
+    for turn in range(2):
+        print(tried(sender.sendto, b"to many", (group, port)), [tried(it.recv, 99) for it in (joined, silent, other)])
+        silent.setsockopt(IP, 49, 1)
+    joined.close()
+    # Who has joined himself hears whom he names.
+    again, picky = bound(port), bound(port)
+    again.setsockopt(IP, socket.IP_ADD_MEMBERSHIP, member)
+    picky.setsockopt(IP, 39, member + socket.inet_aton("10.7.7.7"))
+    sender.sendto(b"to many", (group, port))
+    print("who is picky", [tried(it.recv, 99) for it in (again, picky, silent, other)])
+
+
+unread()
+targets()
+groups()
