@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use firelane_units::{Instant, LinkId};
 
 /// The bytes of a ring that a datagram takes beside its payload.
-pub const RECORD_BYTES: usize = 56;
+pub const RECORD_BYTES: usize = 60;
 
 /// The most datagrams that one record stands for: Linux' `UDP_MAX_SEGMENTS`.
 pub const SEGMENTS_MAX: usize = 128;
@@ -32,6 +32,8 @@ pub struct Envelope {
     pub segment: u16,
     /// When its lane took it from the link, by the lane's clock.
     pub arrived: Option<Instant>,
+    /// How many before it had no room in its queue, since there is one.
+    pub dropped: u32,
 }
 
 /// Bits of the octet that says what is there.
@@ -58,6 +60,7 @@ impl Envelope {
             dont_fragment: None,
             segment: 0,
             arrived: None,
+            dropped: 0,
         }
     }
 
@@ -81,13 +84,13 @@ impl Envelope {
 
     /// Whether a datagram behind this one may stand in the same record, which arrived when its first did.
     pub fn joins(&self, next: &Self) -> bool {
-        let same = |it: &Self| Self { segment: 0, arrived: None, ..*it };
+        let same = |it: &Self| Self { segment: 0, arrived: None, dropped: 0, ..*it };
         same(self) == same(next)
     }
 
     /// The record's begin: length (4 bytes), the peer's port (2), what is there (1), a byte unused, the peer's address (16,
     /// IPv4 in the first four), this side's (16), link (4), traffic class, hops, bytes per datagram (2), one nanosecond more than
-    /// when it arrived (8). Native order: both sides are on one machine.
+    /// when it arrived (8), datagrams that had no room before it (4). Native order: both sides are on one machine.
     pub fn encode(&self, len: usize) -> [u8; RECORD_BYTES] {
         let mut record = [0; RECORD_BYTES];
         let mut there = 0;
@@ -112,7 +115,8 @@ impl Envelope {
         there |= self.dont_fragment.map_or(0, |on| if on { has::WHOLE } else { has::CUT });
         record[46..48].copy_from_slice(&self.segment.to_ne_bytes());
         let arrived = self.arrived.map_or(0, |at| at.nanos().saturating_add(1));
-        record[48..].copy_from_slice(&arrived.to_ne_bytes());
+        record[48..56].copy_from_slice(&arrived.to_ne_bytes());
+        record[56..].copy_from_slice(&self.dropped.to_ne_bytes());
         record[6] = there;
         record
     }
@@ -125,7 +129,7 @@ impl Envelope {
             u32::from_ne_bytes([a, b, c, d])
         };
         let half = |at: usize| u16::from_ne_bytes([record[at], record[at + 1]]);
-        let arrived = record.last_chunk().map_or(0, |nanos| u64::from_ne_bytes(*nanos));
+        let arrived = record[48..].first_chunk().map_or(0, |nanos| u64::from_ne_bytes(*nanos));
         let envelope = Self {
             peer: SocketAddr::new(read_ip(&record[8..24], there(has::PEER_V6)), half(4)),
             local: there(has::LOCAL).then(|| read_ip(&record[24..40], there(has::LOCAL_V6))),
@@ -135,6 +139,7 @@ impl Envelope {
             dont_fragment: (there(has::WHOLE) || there(has::CUT)).then_some(there(has::WHOLE)),
             segment: half(46),
             arrived: arrived.checked_sub(1).map(Instant::from_nanos),
+            dropped: word(56),
         };
         (envelope, word(0) as usize)
     }
@@ -177,16 +182,16 @@ mod tests {
         fn what_is_written_is_read(
             peer in (ip(), any::<u16>()), local in prop::option::of(ip()), link in prop::option::of(any::<u32>()),
             tos: Option<u8>, hops: Option<u8>, dont_fragment: Option<bool>, segment: u16, len in 0usize..1 << 17,
-            arrived in prop::option::of(0..u64::MAX),
+            arrived in prop::option::of(0..u64::MAX), dropped: u32,
         ) {
             let (link, arrived) = (link.map(LinkId), arrived.map(Instant::from_nanos));
             let peer = SocketAddr::from(peer);
-            let envelope = Envelope { peer, local, link, tos, hops, dont_fragment, segment, arrived };
+            let envelope = Envelope { peer, local, link, tos, hops, dont_fragment, segment, arrived, dropped };
             prop_assert_eq!(Envelope::decode(&envelope.encode(len)), (envelope, len));
         }
 
         #[test]
-        fn any_bytes_are_an_envelope(bytes in any::<[u8; 32]>(), more in any::<[u8; 24]>()) {
+        fn any_bytes_are_an_envelope(bytes in any::<[u8; 32]>(), more in any::<[u8; 28]>()) {
             let mut record = [0; RECORD_BYTES];
             record[..32].copy_from_slice(&bytes);
             record[32..].copy_from_slice(&more);

@@ -397,6 +397,10 @@ pub mod file {
     pub const TARGET_V4: u64 = 1 << 18;
     /// IPV6_RECVORIGDSTADDR.
     pub const TARGET_V6: u64 = 1 << 19;
+    /// SO_RXQ_OVFL.
+    pub const DROPS: u64 = 1 << 20;
+    /// SO_SELECT_ERR_QUEUE: an error is urgent, too.
+    pub const ERRORS_URGENT: u64 = 1 << 21;
     /// Bytes of a datagram that a larger payload is cut into (UDP_SEGMENT).
     pub const SEGMENT: u64 = 0xffff << SEGMENT_SHIFT;
     /// Where they are.

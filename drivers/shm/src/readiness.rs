@@ -4,7 +4,7 @@
 //! ([`StreamEnd::progress`]): lane and peer change it, and so does a write that finds no room.
 
 use crate::joint::Beside;
-use crate::layout::{REFUSALS, margin, request, status};
+use crate::layout::{REFUSALS, file, margin, request, status};
 use crate::stream::{Storage, StreamEnd};
 use crate::sync::Ordering;
 
@@ -47,7 +47,9 @@ impl<M: Storage> StreamEnd<'_, M> {
         let mut ready = 0;
         let mut add = |when: bool, bits: u32| ready |= if when { bits } else { 0 };
         // As in Linux, an error alone is nothing to read: a stream that stands may have one (IP_RECVERR).
-        add(status >> status::ERROR_SHIFT != 0 || status & status::FAULTS != 0, Readiness::ERROR);
+        let has_failed = status >> status::ERROR_SHIFT != 0 || status & status::FAULTS != 0;
+        add(has_failed, Readiness::ERROR);
+        add(has_failed && self.shows_errors_urgently(status), Readiness::URGENT);
         add(status & status::CLOSED != 0, Readiness::HANGUP | Readiness::READABLE | Readiness::WRITABLE);
         let ended = status & (status::CLOSED | status::READ_CLOSED) != 0 || self.peer_has_ended(status);
         add(ended, Readiness::PEER_CLOSED | Readiness::READABLE);
@@ -63,6 +65,11 @@ impl<M: Storage> StreamEnd<'_, M> {
             add(true, Readiness::WRITABLE);
         }
         Readiness(ready)
+    }
+
+    /// Whether its program waits for errors as for urgent text (SO_SELECT_ERR_QUEUE), which a stream's cannot.
+    fn shows_errors_urgently(&self, status: u64) -> bool {
+        status & status::DATAGRAMS != 0 && self.block.file.load(Ordering::Relaxed) & file::ERRORS_URGENT != 0
     }
 
     /// A write found no room, and whoever wrote waits for some. He looks once more after this.

@@ -212,6 +212,7 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
         dont_fragment: extra.dont_fragment,
         segment: extra.segment.unwrap_or(usual),
         arrived: None,
+        dropped: 0,
     }
 }
 

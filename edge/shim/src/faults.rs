@@ -82,6 +82,7 @@ fn envelope(fault: &Fault) -> Envelope {
         dont_fragment: None,
         segment: 0,
         arrived: None,
+        dropped: 0,
     }
 }
 

@@ -742,6 +742,8 @@ pub enum PacketOption {
     MulticastAll(bool),
     /// IP_MULTICAST_IF, IPV6_MULTICAST_IF.
     MulticastLink(Option<LinkId>),
+    /// IP_UNICAST_IF, IPV6_UNICAST_IF: by which link its packets to one station leave, unless it is bound to one or names one.
+    UnicastLink(Option<LinkId>),
 }
 
 /// A change of one option of a datagram socket.

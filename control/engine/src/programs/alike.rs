@@ -5,7 +5,7 @@
 //!
 //! Kept by `options.rs` and `datagram_options.rs`. A connection has those of its listener, as in Linux.
 
-use firelane_units::LinkId;
+use firelane_units::{Family, LinkId};
 
 use super::inert::Inert;
 use super::numbers::{ip, ipv6, socket};
@@ -19,6 +19,8 @@ pub(super) struct Alike {
     /// Its address need not be the netstack's.
     pub(super) binds_freely: bool,
     sends_flow_labels: bool,
+    /// IP_UNICAST_IF and IPV6_UNICAST_IF, as the program says it: in the order of the net. Of streams it changes nothing, as in Linux.
+    unicast: [i32; 2],
     /// SO_BUSY_POLL, in microseconds: no device of ours has a queue that its readers could poll.
     busy_poll: i32,
     inert: Inert,
@@ -31,6 +33,7 @@ impl Default for Alike {
             link: None,
             binds_freely: false,
             sends_flow_labels: false,
+            unicast: [0; 2],
             busy_poll: 0,
             inert: Inert::ALL,
         }
@@ -45,6 +48,8 @@ impl Alike {
             (socket::LEVEL, socket::BINDTOIFINDEX) => self.link = link_of(value),
             (ip::LEVEL, ip::FREEBIND) | (ipv6::LEVEL, ipv6::FREEBIND) => self.binds_freely = value != 0,
             (ipv6::LEVEL, ipv6::FLOWINFO_SEND) => self.sends_flow_labels = value != 0,
+            (ip::LEVEL, ip::UNICAST_IF) => self.unicast[0] = value,
+            (ipv6::LEVEL, ipv6::UNICAST_IF) => self.unicast[1] = value,
             (socket::LEVEL, socket::BUSY_POLL) => self.busy_poll = value,
             _ => return self.inert.set(level, name, value != 0),
         }
@@ -64,9 +69,16 @@ impl Alike {
             // first, and the second is what Linux answers without NAPI.
             (socket::LEVEL, socket::INCOMING_CPU) => -1,
             (socket::LEVEL, socket::INCOMING_NAPI_ID) => 0,
+            (ip::LEVEL, ip::UNICAST_IF) => self.unicast[0],
+            (ipv6::LEVEL, ipv6::UNICAST_IF) => self.unicast[1],
             (socket::LEVEL, socket::BUSY_POLL) => self.busy_poll,
             _ => return self.inert.get(level, name),
         })
+    }
+
+    /// By which link its packets of a family leave that go to one station.
+    pub(super) fn unicast(&self, family: Family) -> Option<LinkId> {
+        link_of(i32::from_be(self.unicast[family.index()]))
     }
 
     /// What was set, as words.

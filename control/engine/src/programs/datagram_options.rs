@@ -134,13 +134,14 @@ impl DatagramOptions {
     }
 
     /// What its packets of a family are like, beside hops and class.
-    fn of_family(&self, family: Family) -> [Setting; 5] {
+    fn of_family(&self, family: Family) -> [Setting; 6] {
         let at = family.index();
         [
             PacketOption::DontFragment(is_whole(self.discover[at])),
             PacketOption::MulticastHops(self.multicast_hops[at]),
             PacketOption::MulticastLoop(self.multicast_loop[at]),
             PacketOption::MulticastAll(self.multicast_all[at]),
+            PacketOption::UnicastLink(self.alike.unicast(family)),
             PacketOption::MulticastLink(self.multicast_link[at].map(LinkId)),
         ]
         .map(|option| packets(family, option))
@@ -285,6 +286,10 @@ impl DatagramOptions {
                 self.set_bit(bit, on);
                 Setting::Program(self.bits)
             }
+            (ip::LEVEL, ip::UNICAST_IF) | (ipv6::LEVEL, ipv6::UNICAST_IF) => {
+                self.alike.set(level, name, value);
+                packets(family, PacketOption::UnicastLink(self.alike.unicast(family)))
+            }
             _ if self.alike.set(level, name, value) || self.inert.set(level, name, on) => Setting::Nothing,
             _ => {
                 let bit = told_bit(level, name).ok_or(Errno::NOPROTOOPT)?;
@@ -419,6 +424,8 @@ const fn told_bit(level: i32, name: i32) -> Option<u64> {
         (ip::LEVEL, ip::PKTINFO) => file::INFO_V4,
         (ip::LEVEL, ip::RECVTOS) => file::TOS_V4,
         (ip::LEVEL, ip::RECVTTL) => file::HOPS_V4,
+        (socket::LEVEL, socket::RXQ_OVFL) => file::DROPS,
+        (socket::LEVEL, socket::SELECT_ERR_QUEUE) => file::ERRORS_URGENT,
         (ip::LEVEL, ip::RECVORIGDSTADDR) => file::TARGET_V4,
         (ipv6::LEVEL, ipv6::RECVORIGDSTADDR) => file::TARGET_V6,
         (ipv6::LEVEL, ipv6::RECVPKTINFO) => file::INFO_V6,

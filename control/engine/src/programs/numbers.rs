@@ -126,6 +126,7 @@ pub(crate) mod ip {
     pub(crate) const ADD_SOURCE_MEMBERSHIP: i32 = 39;
     pub(crate) const DROP_SOURCE_MEMBERSHIP: i32 = 40;
     pub(crate) const MULTICAST_ALL: i32 = 49;
+    pub(crate) const UNICAST_IF: i32 = 50;
 }
 
 /// `IPPROTO_IPV6`, and its options (`linux/in6.h`).
@@ -154,6 +155,7 @@ pub(crate) mod ipv6 {
     pub(crate) const TCLASS: i32 = 67;
     pub(crate) const MINHOPCOUNT: i32 = 73;
     pub(crate) const RECVORIGDSTADDR: i32 = 74;
+    pub(crate) const UNICAST_IF: i32 = 76;
     pub(crate) const FREEBIND: i32 = 78;
 }
 

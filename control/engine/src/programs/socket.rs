@@ -416,6 +416,9 @@ impl Socket {
         if (level, name) == (socket::LEVEL, socket::BINDTOIFINDEX) {
             self.check_link(value)?;
         }
+        if [(ip::LEVEL, ip::UNICAST_IF), (ipv6::LEVEL, ipv6::UNICAST_IF)].contains(&(level, name)) {
+            self.check_way(value)?;
+        }
         if matches!(self.role, Role::Datagrams(..)) {
             return self.set_datagram_option(level, name, value);
         }
@@ -492,6 +495,18 @@ impl Socket {
             Some(link) if !self.stack.has_link(link) => Err(Errno::NODEV),
             _ if is_late => Err(Errno::INVAL),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether its packets may leave by a link that it names, in the order of the net (IP_UNICAST_IF).
+    fn check_way(&self, value: &[u8]) -> Result<(), Errno> {
+        let index = i32::from_be_bytes(value.try_into().map_err(|_| Errno::INVAL)?);
+        let Some(link) = link_of(index) else { return Ok(()) };
+        match self.alike().link {
+            _ if !self.stack.has_link(link) => Err(Errno::ADDRNOTAVAIL),
+            // What is bound to one has no choice, not even that one.
+            Some(_) => Err(Errno::INVAL),
+            None => Ok(()),
         }
     }
 

@@ -186,6 +186,9 @@ fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
     let (tos, hops) = (envelope.tos.unwrap_or(0), c_int::from(envelope.hops.unwrap_or(0)));
     let index = datagram::told_interface(envelope).to_ne_bytes();
     stamp(to, envelope, bits);
+    if envelope.dropped != 0 && has(file::DROPS) {
+        to.add(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &envelope.dropped.to_ne_bytes());
+    }
     // Of both families, and before what is one's own (`ip6_datagram_recv_common_ctl` of Linux).
     if let Some(local) = envelope.local.filter(|_| has(file::INFO_V6)) {
         let octets = match local {

@@ -4,7 +4,7 @@
 //! fit a receive queue is dropped and counted. What they send is `datagrams_out.rs`'s.
 
 use core::mem;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU8;
 
 use firelane_frame::{Envelope, Frame};
@@ -46,6 +46,8 @@ pub(crate) struct DatagramSocket {
     pub(super) pace: Pace,
     /// It has something to send and stands in the list of those that do.
     pub(super) is_dirty: bool,
+    /// How many datagrams for it had no room.
+    pub(super) dropped: u32,
     /// The last record of its receive queue is open, and it stands in the list of those of which that is so.
     is_joining: bool,
 }
@@ -67,6 +69,16 @@ pub(super) struct DatagramOptions {
     pub(super) has_header: bool,
 }
 
+impl DatagramSocket {
+    /// The only link by which what it sends to `dst` may leave, if its program says so of all that or, where nothing else is named, of
+    /// what is for one station.
+    pub(super) fn link_to(&self, dst: IpAddr, is_named: bool) -> Option<LinkId> {
+        let is_one = !dst.is_multicast() && dst != Ipv4Addr::BROADCAST;
+        let usual = self.options.packets(dst).unicast_link.filter(|_| is_one && !is_named);
+        self.link.or(usual)
+    }
+}
+
 impl DatagramOptions {
     /// What packets to such an address are like.
     pub(super) fn packets(&self, to: IpAddr) -> &PacketOptions {
@@ -84,6 +96,7 @@ pub(super) struct PacketOptions {
     pub(super) multicast_loop: bool,
     multicast_all: bool,
     pub(super) multicast_link: Option<LinkId>,
+    pub(super) unicast_link: Option<LinkId>,
 }
 
 impl PacketOptions {
@@ -96,6 +109,7 @@ impl PacketOptions {
             PacketOption::MulticastLoop(on) => self.multicast_loop = on,
             PacketOption::MulticastAll(on) => self.multicast_all = on,
             PacketOption::MulticastLink(link) => self.multicast_link = link,
+            PacketOption::UnicastLink(link) => self.unicast_link = link,
         }
     }
 }
@@ -111,6 +125,7 @@ impl Default for PacketOptions {
             multicast_loop: true,
             multicast_all: false,
             multicast_link: None,
+            unicast_link: None,
         }
     }
 }
@@ -193,6 +208,7 @@ impl<D> Inside<'_, D> {
                     options: DatagramOptions::default(),
                     pace: Pace::default(),
                     is_dirty: false,
+                    dropped: 0,
                     is_joining: false,
                 };
                 if let Err(refused) = self.shard.datagrams.insert(socket.index(), place) {
@@ -257,7 +273,7 @@ impl<D> Inside<'_, D> {
             if local.ip().is_unspecified() {
                 let link = place.options.packets(remote.ip()).multicast_link;
                 let (now, ip) = (self.common.now, &mut shard.ip.core);
-                let egress = match place.link {
+                let egress = match place.link_to(remote.ip(), false) {
                     Some(link) => ip.egress_over(now, link, None, remote.ip()),
                     None => ip.egress_by(now, link, None, remote.ip()),
                 };
@@ -347,14 +363,17 @@ impl<D> Inside<'_, D> {
             dont_fragment: None,
             segment: 0,
             arrived: Some(self.common.now),
+            dropped: place.dropped,
         };
         let (mut had_room, bytes) = (true, packet.frame.as_slice());
         for piece in datagram.pieces() {
             let payload = &bytes[piece];
-            had_room &= match place.options.joins {
+            let has_room = match place.options.joins {
                 true => place.slot.recv.join(&envelope, payload),
                 false => place.slot.recv.push(&envelope, payload),
             };
+            place.dropped = place.dropped.wrapping_add(u32::from(!has_room));
+            had_room &= has_room;
         }
         if !place.options.joins {
             self.tell_datagrams(socket, Ready::READABLE);

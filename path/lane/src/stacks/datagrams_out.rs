@@ -247,7 +247,7 @@ impl<D> Inside<'_, D> {
         let src = chosen.filter(|ip| !ip.is_unspecified()).or(place.src());
         let (dst, ip) = (envelope.peer.ip(), &mut self.shard.ip.core);
         let link = envelope.link.or(place.link).or(place.options.packets(dst).multicast_link);
-        let egress = match place.link {
+        let egress = match place.link_to(dst, envelope.link.is_some()) {
             Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
             Some(link) => ip.egress_over(self.common.now, link, src, dst),
             None => ip.egress_by(self.common.now, link, src, dst),

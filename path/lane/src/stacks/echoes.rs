@@ -83,8 +83,10 @@ impl<D> Inside<'_, D> {
             dont_fragment: None,
             segment: 0,
             arrived: Some(self.common.now),
+            dropped: place.dropped,
         };
         let has_room = place.slot.recv.push(&envelope, &message[header_of(place)..]);
+        place.dropped = place.dropped.wrapping_add(u32::from(!has_room));
         self.tell_datagrams(socket, Ready::READABLE);
         match has_room {
             true => self.common.deliver_seen(packet.frame),

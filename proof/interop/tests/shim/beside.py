@@ -1,6 +1,7 @@
 """What goes beside what is received: how much of a stream is left (TCP_INQ), to which address and port a datagram came
-(IP_RECVORIGDSTADDR), and whose groups a socket hears (IP_MULTICAST_ALL)."""
-import errno, socket, struct, sys, time
+(IP_RECVORIGDSTADDR), how many before it were dropped (SO_RXQ_OVFL), that errors are urgent (SO_SELECT_ERR_QUEUE), whose groups a socket
+hears (IP_MULTICAST_ALL), and by which interface it sends (IP_UNICAST_IF)."""
+import errno, fcntl, select, socket, struct, sys, time
 
 HOST = sys.argv[1]
 IP, IPV6, TCP, INQ = 0, 41, 6, 36
@@ -84,6 +85,75 @@ def targets():
         server.setsockopt(IP, 20, 1)
 
 
+def drops():
+    server, client = socket.socket(type=DATAGRAM), socket.socket(type=DATAGRAM)
+    for one in server, client:
+        one.bind((HOST, 0))
+    print(server.getsockopt(1, 40), tried(server.setsockopt, 1, 40, 1), server.getsockopt(1, 40))
+    server.setsockopt(1, socket.SO_RCVBUF, 5000)
+    client.connect(server.getsockname())
+    sent = 200
+    for turn in range(sent):
+        client.send(b"%200d" % turn)
+    time.sleep(0.3)
+    server.settimeout(0.3)
+    told, seen = [], 0
+    while isinstance(one := tried(server.recvmsg, 999, 99), tuple):
+        told.append(one[1])
+        seen += 1
+    print("nothing before the first drop", 0 < seen < sent, any(told))
+    client.send(b"behind")
+    ((level, name, data),) = server.recvmsg(999, 99)[1]
+    print("behind", level, name, len(data), struct.unpack("I", data)[0] == sent - seen)
+    server.setsockopt(1, 29, 1)
+    client.send(b"once more")
+    print("order", [kind for _, kind, _ in server.recvmsg(999, 99)[1]])
+    server.setsockopt(1, 40, 0)
+    client.send(b"not asked")
+    print("not asked", [kind for _, kind, _ in server.recvmsg(999, 99)[1]])
+
+
+def urgent_errors():
+    closed = bound()
+    port = closed.getsockname()[1]
+    closed.close()
+    for on in 0, 1:
+        client = socket.socket(type=DATAGRAM)
+        client.setsockopt(IP, 11, 1)
+        client.setsockopt(1, 45, on)
+        client.connect((HOST, port))
+        poll, events = select.poll(), select.epoll()
+        poll.register(client, select.POLLPRI)
+        events.register(client, select.EPOLLPRI)
+        print("quiet", poll.poll(100), events.poll(0.1))
+        client.send(b"to nobody")
+        print("urgent", [event for _, event in poll.poll(5000)], [event for _, event in events.poll(5)], [bool(it) for it in select.select([], [], [client], 0.2)])
+        print(client.recvmsg(99, 999, socket.MSG_ERRQUEUE)[0], [event for _, event in poll.poll(100)], client.getsockopt(1, 45))
+
+
+def ways():
+    sock = socket.socket(type=DATAGRAM)
+    device = b"web0" if tried(fcntl.ioctl, sock, 0x8933, b"web0".ljust(40, b"\0")) != "ENODEV" else b"kernel0"
+    (index,) = struct.unpack_from("i", fcntl.ioctl(sock, 0x8933, device.ljust(40, b"\0")), 16)
+    for family, level, name in [(socket.AF_INET, IP, 50), (socket.AF_INET6, IPV6, 76)]:
+        for kind in STREAM, DATAGRAM:
+            sock = socket.socket(family, kind)
+            values = [struct.pack(*it) for it in [("!i", index), ("i", 0), ("!i", 999), ("i", index), ("!i", -1), ("H", 1), ("!ii", 0, index)]]
+            told = [(tried(sock.setsockopt, level, name, it), sock.getsockopt(level, name, 4) == values[0]) for it in values]
+            print(family.name, kind.name, sock.getsockopt(level, name), told)
+            sock.setsockopt(socket.SOL_SOCKET, 62, index)
+            print("one device", tried(sock.setsockopt, level, name, values[0]), tried(sock.setsockopt, level, name, 0))
+    # What it sends leaves by it, whatever routes say: nobody is asked there who lives elsewhere.
+    server, client = bound(), socket.socket(type=DATAGRAM)
+    client.setsockopt(IP, 50, struct.pack("!i", index))
+    client.sendto(b"to one", (HOST, server.getsockname()[1]))
+    print(server.recvfrom(99)[1][0] == HOST)
+    client.connect(("192.0.2.1", 9))
+    print("a route by the device", client.getsockname()[0] == HOST, tried(client.send, b"text"))
+    other = socket.socket(type=DATAGRAM)
+    print("no route", tried(other.connect, ("192.0.2.1", 9)))
+
+
 def bound(port=0):
     sock = socket.socket(type=DATAGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -119,4 +189,7 @@ def groups():
 
 unread()
 targets()
+drops()
+urgent_errors()
+ways()
 groups()
