@@ -12,6 +12,8 @@ const BINDTODEVICE: i32 = 25;
 const BINDTOIFINDEX: i32 = 62;
 /// The room that a name needs, with its zero (`IFNAMSIZ`).
 const NAME_BYTES: u32 = 16;
+/// The loopback device, which is no VNIC.
+const LOOPBACK: (&[u8], u32) = (b"lo", 1);
 
 /// A request as the engine understands it, among these interfaces. Whether a name is asked for.
 pub(crate) fn by_number(
@@ -25,6 +27,7 @@ pub(crate) fn by_number(
             let name = &name[..name.len().min(NAME_BYTES as usize - 1)];
             let index = match name {
                 [] => 0,
+                name if name == LOOPBACK.0 => LOOPBACK.1,
                 name => {
                     let named = |it: &Interface| it.name.as_bytes() == name;
                     interfaces().into_iter().find(named).ok_or(Errno::NODEV)?.index
@@ -55,9 +58,12 @@ pub(crate) fn by_name(
     if room < NAME_BYTES {
         return Err(Errno::INVAL);
     }
-    // A VNIC that is gone has no name.
-    let it = interfaces().into_iter().find(|it| it.index == index).ok_or(Errno::NODEV)?;
-    Ok(Answer::Option { value: it.name.into_bytes().into_iter().chain([0]).collect() })
+    let name = match index {
+        index if index == LOOPBACK.1 => LOOPBACK.0.to_vec(),
+        // A VNIC that is gone has no name.
+        _ => interfaces().into_iter().find(|it| it.index == index).ok_or(Errno::NODEV)?.name.into_bytes(),
+    };
+    Ok(Answer::Option { value: name.into_iter().chain([0]).collect() })
 }
 
 #[cfg(test)]
@@ -90,6 +96,7 @@ mod tests {
             (b"web0\0", Ok(7)),
             (b"web0\0rest", Ok(7)),
             (b"web00", Ok(9)),
+            (b"lo", Ok(1)),
             (b"web", Err(Errno::NODEV)),
             (b"", Ok(0)),
             (b"\0\0\0\0", Ok(0)),
@@ -107,6 +114,7 @@ mod tests {
         };
         assert_eq!(told(0, 0), Ok(vec![]));
         assert_eq!(told(7, 16), Ok(b"web0\0".to_vec()));
+        assert_eq!(told(1, 16), Ok(b"lo\0".to_vec()));
         assert_eq!(told(9, 15), Err(Errno::INVAL));
         assert_eq!(told(8, 16), Err(Errno::NODEV));
         let failed = Answer::Failed { errno: 9 };

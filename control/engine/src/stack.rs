@@ -15,7 +15,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use firelane_ip::AutoconfConfig;
+use firelane_ip::{AutoconfConfig, LOOPBACK};
 use firelane_lane::RouteConfig;
 use firelane_socket::StreamConfig;
 use firelane_tcp::{TcpConfig, Tuning};
@@ -34,9 +34,9 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Whether one of its VNICs is this one.
+    /// Whether one of its VNICs is this one, or the loopback device is.
     pub(crate) fn has_link(&self, link: LinkId) -> bool {
-        check_link(&self.inner.registry_of_now(), self.id, link).is_ok()
+        link == LOOPBACK || check_link(&self.inner.registry_of_now(), self.id, link).is_ok()
     }
 
     /// Begins an engine with one netstack.

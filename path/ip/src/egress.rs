@@ -160,7 +160,10 @@ impl Ip {
 
     fn way_over(&self, link: LinkId, src: Option<IpAddr>, dst: IpAddr) -> Option<Way> {
         if dst.is_unspecified() || self.is_local(dst) {
-            return self.way(src, dst).filter(|_| self.link_of(dst) == Some(link));
+            return self.way(src, dst).filter(|_| self.link_of(dst).unwrap_or(LOOPBACK) == link);
+        }
+        if link == LOOPBACK {
+            return None;
         }
         let to_all = match dst {
             _ if dst.is_multicast() => Some(ethernet::group_mac(dst)),

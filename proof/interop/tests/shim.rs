@@ -277,6 +277,11 @@ fn what_goes_beside_messages_is_the_kernels() {
 }
 
 #[test]
+fn who_is_bound_to_the_loopback_device_is_alone_with_it_as_in_the_kernel() {
+    as_the_kernels("lonely.py", 15);
+}
+
+#[test]
 fn close_waits_as_the_kernels() {
     as_the_kernels("linger.py", 10);
 }

@@ -5,6 +5,7 @@
 //!
 //! Kept by `options.rs` and `datagram_options.rs`. A connection has those of its listener, as in Linux.
 
+use firelane_ip::LOOPBACK;
 use firelane_units::{Family, LinkId};
 
 use super::inert::Inert;
@@ -60,9 +61,7 @@ impl Alike {
     pub(super) fn get(&self, level: i32, name: i32) -> Option<i32> {
         Some(match (level, name) {
             (socket::LEVEL, socket::MARK) => self.mark.cast_signed(),
-            (socket::LEVEL, socket::BINDTOIFINDEX) => {
-                self.link.map_or(0, |link| link.0.wrapping_add(1).cast_signed())
-            }
+            (socket::LEVEL, socket::BINDTOIFINDEX) => self.link.map_or(0, index_of),
             (ip::LEVEL, ip::FREEBIND) | (ipv6::LEVEL, ipv6::FREEBIND) => self.binds_freely.into(),
             (ipv6::LEVEL, ipv6::FLOWINFO_SEND) => self.sends_flow_labels.into(),
             // Nothing has arrived on a CPU of its own, or by a queue of a device, that could be named: a lane is asked for the
@@ -84,14 +83,25 @@ impl Alike {
     /// What was set, as words.
     pub(super) fn spelled(&self) -> impl Iterator<Item = String> {
         let mark = (self.mark != 0).then(|| format!("mark={:#x}", self.mark));
-        let link = self.link.map(|link| format!("bindtodevice={}", link.0 + 1));
+        let link = self.link.map(|link| format!("bindtodevice={}", index_of(link)));
         mark.into_iter().chain(link).chain(self.binds_freely.then(|| String::from("freebind")))
     }
 }
 
+/// What programs call the loopback device by.
+const LOOPBACK_INDEX: u32 = 1;
+
 /// The link that a program calls by this number; zero is none.
 pub(super) fn link_of(index: i32) -> Option<LinkId> {
-    index.cast_unsigned().checked_sub(1).map(LinkId)
+    match index.cast_unsigned() {
+        0 => None,
+        LOOPBACK_INDEX => Some(LOOPBACK),
+        index => Some(LinkId(index - 1)),
+    }
+}
+
+fn index_of(link: LinkId) -> i32 {
+    if link == LOOPBACK { LOOPBACK_INDEX.cast_signed() } else { link.0.wrapping_add(1).cast_signed() }
 }
 
 #[cfg(test)]
@@ -111,7 +121,7 @@ mod tests {
             assert_eq!([(0, 15), (41, 78)].map(|(l, n)| kept.get(l, n)), [Some((on != 0).into()); 2]);
         }
         assert!(!kept.set(1, 49, 1) && !kept.set(1, 2, 1) && kept.get(1, 2).is_none());
-        for (index, link) in [(0, None), (1, Some(LinkId(0))), (7, Some(LinkId(6)))] {
+        for (index, link) in [(0, None), (1, Some(LOOPBACK)), (2, Some(LinkId(1))), (7, Some(LinkId(6)))] {
             assert!(kept.set(1, 62, index) && kept.link == link && kept.get(1, 62) == Some(index));
         }
         kept.set(0, 15, 1);
