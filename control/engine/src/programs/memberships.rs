@@ -55,6 +55,14 @@ impl Memberships {
         value: &[u8],
         link_of: impl Fn(IpAddr) -> Option<u32>,
     ) -> Option<Result<Member, Errno>> {
+        let whole = match (level, name) {
+            (ip::LEVEL, ip::MSFILTER) => Some(filter_v4(value, &link_of)),
+            (ip::LEVEL | ipv6::LEVEL, mcast::MSFILTER) => Some(filter_of(value, level == ipv6::LEVEL)),
+            _ => None,
+        };
+        if let Some(whole) = whole {
+            return Some(whole.and_then(|(group, link, filter)| self.replace(group, link, filter)));
+        }
         let asked = match (level, name) {
             (ip::LEVEL, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP) => group_v4(value, link_of),
             (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => group_v6(value),
@@ -85,16 +93,35 @@ impl Memberships {
         if !group.is_multicast() {
             return Err(Errno::INVAL);
         }
-        let known = self.0.iter().position(|it| it.group == group && it.link == link);
-        let before = known.map(|at| &self.0[at].filter);
-        let filter = wished(before, wish)?;
-        let member = Member { group, link, filter };
+        let known = self.find(group, link);
+        let filter = wished(known.map(|at| &self.0[at].filter), wish)?;
+        Ok(self.keep(known, Member { group, link, filter }))
+    }
+
+    /// Another filter for a group that was joined; that of nobody leaves it (`ip_mc_msfilter`).
+    fn replace(&mut self, group: IpAddr, link: Option<u32>, filter: SourceFilter) -> Result<Member, Errno> {
+        if !group.is_multicast() {
+            return Err(Errno::INVAL);
+        }
+        let known = self.find(group, link);
+        match known {
+            None if filter.is_none() => Err(Errno::ADDRNOTAVAIL),
+            None => Err(Errno::INVAL),
+            Some(_) => Ok(self.keep(known, Member { group, link, filter })),
+        }
+    }
+
+    fn find(&self, group: IpAddr, link: Option<u32>) -> Option<usize> {
+        self.0.iter().position(|it| it.group == group && it.link == link)
+    }
+
+    fn keep(&mut self, known: Option<usize>, member: Member) -> Member {
         match known {
             Some(at) if member.filter.is_none() => drop(self.0.swap_remove(at)),
             Some(at) => self.0[at] = member.clone(),
             None => self.0.push(member.clone()),
         }
-        Ok(member)
+        member
     }
 }
 
@@ -177,6 +204,50 @@ fn group_v6(value: &[u8]) -> Result<Asked, Errno> {
     let (group, rest) = value.split_first_chunk::<16>().ok_or(Errno::INVAL)?;
     let index = rest.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
     Ok((Ipv6Addr::from(*group).into(), index.checked_sub(1), None))
+}
+
+/// `MCAST_EXCLUDE` and `MCAST_INCLUDE` as filters have them.
+fn mode_of(number: u32) -> Result<FilterMode, Errno> {
+    match number {
+        0 => Ok(FilterMode::Exclude),
+        1 => Ok(FilterMode::Include),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// A group by a link, and whom of it to hear.
+type Filtered = (IpAddr, Option<u32>, SourceFilter);
+
+/// `struct ip_msfilter`: group, the interface's address, mode, count, and so many sources.
+fn filter_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Filtered, Errno> {
+    let (sources, (mode, count)) = sources_behind(value, 8, size_of::<u32>())?;
+    let group = octets_v4(value)?;
+    let sources = sources.take(count).map(|it| octets_v4(it).map(IpAddr::from)).collect::<Result<_, _>>()?;
+    let filter = SourceFilter { mode: mode_of(mode)?, sources };
+    Ok((group.into(), interface_v4(&value[4..8], link_of)?, filter))
+}
+
+/// `struct group_filter`: the number of a link, a group, mode, count, and so many sources.
+fn filter_of(value: &[u8], is_v6: bool) -> Result<Filtered, Errno> {
+    let (sources, (mode, count)) = sources_behind(value, REQUEST_AT + STORAGE, STORAGE)?;
+    // As Linux has it, of IPv6 what is of another family is no group.
+    let invalid = |errno| if is_v6 { Errno::INVAL } else { errno };
+    let (group, link, _) = of_request(value, is_v6, false).map_err(invalid)?;
+    let sources = sources.take(count).map(|it| stored(it, is_v6)).collect::<Result<_, _>>()?;
+    Ok((group, link, SourceFilter { mode: mode_of(mode)?, sources }))
+}
+
+/// What is behind mode and count, which stand at `at`, in pieces of `size`; and these two.
+fn sources_behind(
+    value: &[u8],
+    at: usize,
+    size: usize,
+) -> Result<(core::slice::ChunksExact<'_, u8>, (u32, usize)), Errno> {
+    let word = |at: usize| value.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+    let (mode, count) = word(at).zip(word(at + 4)).ok_or(Errno::INVAL)?;
+    let count = usize::try_from(count).ok().filter(|&count| count <= SOURCES_MAX).ok_or(Errno::NOBUFS)?;
+    let sources = value[at + 8..].chunks_exact(size);
+    if sources.len() < count { Err(Errno::INVAL) } else { Ok((sources, (mode, count))) }
 }
 
 /// `struct group_req` or `struct group_source_req`: the number of a link, a group, and perhaps a source.

@@ -125,6 +125,7 @@ pub(crate) mod ip {
     pub(crate) const BLOCK_SOURCE: i32 = 38;
     pub(crate) const ADD_SOURCE_MEMBERSHIP: i32 = 39;
     pub(crate) const DROP_SOURCE_MEMBERSHIP: i32 = 40;
+    pub(crate) const MSFILTER: i32 = 41;
     pub(crate) const MULTICAST_ALL: i32 = 49;
     pub(crate) const UNICAST_IF: i32 = 50;
 }
@@ -166,6 +167,7 @@ pub(crate) mod mcast {
     pub(crate) const LEAVE_GROUP: i32 = 45;
     pub(crate) const JOIN_SOURCE_GROUP: i32 = 46;
     pub(crate) const LEAVE_SOURCE_GROUP: i32 = 47;
+    pub(crate) const MSFILTER: i32 = 48;
 }
 
 /// Linux counts its own bookkeeping in, so it doubles what is asked for and says so (`socket(7)`).

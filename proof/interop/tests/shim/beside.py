@@ -131,10 +131,14 @@ def urgent_errors():
         print(client.recvmsg(99, 999, socket.MSG_ERRQUEUE)[0], [event for _, event in poll.poll(100)], client.getsockopt(1, 45))
 
 
-def ways():
+def device():
     sock = socket.socket(type=DATAGRAM)
-    device = b"web0" if tried(fcntl.ioctl, sock, 0x8933, b"web0".ljust(40, b"\0")) != "ENODEV" else b"kernel0"
-    (index,) = struct.unpack_from("i", fcntl.ioctl(sock, 0x8933, device.ljust(40, b"\0")), 16)
+    asked = [tried(fcntl.ioctl, sock, 0x8933, name.ljust(40, b"\0")) for name in (b"web0", b"kernel0")]
+    return [struct.unpack_from("i", it, 16)[0] for it in asked if it != "ENODEV"][0]
+
+
+def ways():
+    index = device()
     for family, level, name in [(socket.AF_INET, IP, 50), (socket.AF_INET6, IPV6, 76)]:
         for kind in STREAM, DATAGRAM:
             sock = socket.socket(family, kind)
@@ -185,6 +189,35 @@ def groups():
     picky.setsockopt(IP, 39, member + socket.inet_aton("10.7.7.7"))
     sender.sendto(b"to many", (group, port))
     print("who is picky", [tried(it.recv, 99) for it in (again, picky, silent, other)])
+    # The whole filter at once: who has joined hears all but these, these, or nobody any more.
+    here, nobody = socket.inet_aton(HOST), socket.inet_aton("10.7.7.7")
+
+    def v4(mode, *sources, group=group, room=0, count=None):
+        return socket.inet_aton(group) + here + struct.pack("II", mode, len(sources) if count is None else count) + b"".join(sources) + bytes(room)
+
+    def stored(address):
+        return struct.pack("HH", 2, 0) + address + bytes(120)
+
+    def request(mode, *sources):
+        return struct.pack("ii", device(), 0) + stored(socket.inet_aton(group)) + struct.pack("II", mode, len(sources)) + b"".join(map(stored, sources))
+
+    again.close(), picky.close(), silent.close(), other.close()
+    one = bound(port)
+    one.setsockopt(IP, 49, 0)
+    print("not joined", [tried(one.setsockopt, IP, 41, it) for it in (v4(1, here), v4(0), v4(1), v4(2, here), v4(0, group="10.0.0.1"))])
+    one.setsockopt(IP, socket.IP_ADD_MEMBERSHIP, member)
+    for value in v4(1, here), v4(1, nobody), v4(0, here), v4(0, nobody, here), v4(0), v4(1, here, nobody, room=9), v4(1, here)[:15], v4(1, here, count=2), v4(1, *[nobody] * 11), v4(7), v4(1), v4(1):
+        said = tried(one.setsockopt, IP, 41, value)
+        sender.sendto(b"to many", (group, port))
+        print("filter", said, tried(one.recv, 99))
+    one.setsockopt(IP, 42, request(0)[:136])
+    for value in request(1, here), request(1, nobody), request(0), request(0, here)[:143], request(0, here)[:200], request(1):
+        said = tried(one.setsockopt, IP, 48, value)
+        sender.sendto(b"to many", (group, port))
+        print("request", said, tried(one.recv, 99))
+    six = socket.socket(socket.AF_INET6, DATAGRAM)
+    wrong = bytes(8) + stored(here) + struct.pack("II", 0, 0)
+    print("of another family", tried(six.setsockopt, IPV6, 48, wrong), tried(six.setsockopt, IPV6, 48, wrong[:99]))
 
 
 unread()
