@@ -227,18 +227,8 @@ impl Hub {
             Request::SetOption { socket, level, name, value } => {
                 Ok(self.socket(number, socket)?.set_option(level, name, &value)?.into())
             }
-            Request::GetOption { socket, level: level::LEVEL, name: level::COOKIE, len } => {
-                self.socket(number, socket)?;
-                let value = self.cookies.of(socket).to_ne_bytes().to_vec();
-                // As Linux has it, half a number is none.
-                if value.len() > len as usize {
-                    Err(Errno::INVAL)
-                } else {
-                    Ok(Answer::Option { value }.into())
-                }
-            }
             Request::GetOption { socket, level, name, len } => {
-                Ok(self.socket(number, socket)?.get_option(level, name, len)?.into())
+                self.get_option(number, socket, (level, name), len)
             }
             Request::Linger { socket } => {
                 // The program has closed it a moment ago.
@@ -262,6 +252,22 @@ impl Hub {
                 Ok(Answer::Names { local, remote }.into())
             }
         }
+    }
+
+    fn get_option(
+        &mut self,
+        number: u32,
+        name: SocketId,
+        option: (i32, i32),
+        len: u32,
+    ) -> Result<Reply, Errno> {
+        let socket = self.socket(number, name)?;
+        if option != (level::LEVEL, level::COOKIE) {
+            return Ok(socket.get_option(option.0, option.1, len)?.into());
+        }
+        let value = self.cookies.of(name).to_ne_bytes().to_vec();
+        // As Linux has it, half a number is none.
+        if value.len() > len as usize { Err(Errno::INVAL) } else { Ok(Answer::Option { value }.into()) }
     }
 
     fn listen(&mut self, number: u32, name: SocketId, backlog: u32) -> Result<Reply, Errno> {

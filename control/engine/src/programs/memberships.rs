@@ -368,8 +368,40 @@ mod tests {
             let made = Memberships::default().set(level, name, &value, link_of).expect("it is about groups");
             assert_eq!(made.map(|it| (it.group, it.link, it.filter)), member, "{level} {name}");
         }
-        assert_eq!(Memberships::default().set(0, 41, &[0; 16], link_of), None, "not supported");
         let from_nowhere = [[232, 1, 2, 3], [10, 0, 0, 8]].concat();
         assert_eq!(Memberships::default().set(0, 35, &from_nowhere, link_of), Some(Err(Errno::ADDRNOTAVAIL)));
+    }
+
+    /// `struct ip_msfilter`, by which a whole filter is said at once.
+    #[test]
+    fn a_whole_filter_takes_the_place_of_the_one_that_was_there() {
+        use FilterMode::{Exclude, Include};
+        let link_of = |address| (address == source(9)).then_some(4);
+        let said = |mode: u32, count: u32, sources: &[u8]| {
+            let words = [mode.to_ne_bytes(), count.to_ne_bytes()].concat();
+            let sources: Vec<u8> = sources.iter().flat_map(|&n| [10, 0, 0, n]).collect();
+            [[232, 1, 2, 3, 10, 0, 0, 9].to_vec(), words, sources].concat()
+        };
+        let mut its = Memberships::default();
+        let nobody = its.set(0, 41, &said(1, 0, &[]), link_of);
+        assert_eq!(nobody, Some(Err(Errno::ADDRNOTAVAIL)), "left before it was joined");
+        assert_eq!(its.set(0, 41, &said(1, 1, &[7]), link_of), Some(Err(Errno::INVAL)), "set before that");
+        its.set(0, 35, &[232, 1, 2, 3, 10, 0, 0, 9], link_of).unwrap().unwrap();
+        for (value, after) in [
+            (said(1, 2, &[7, 8]), Ok(filter(Include, &[7, 8]))),
+            (said(0, 1, &[7]), Ok(filter(Exclude, &[7]))),
+            (said(0, 1, &[7, 8]), Ok(filter(Exclude, &[7]))),
+            (said(0, 0, &[]), Ok(SourceFilter::any())),
+            (said(2, 0, &[]), Err(Errno::INVAL)),
+            (said(1, 2, &[7]), Err(Errno::INVAL)),
+            (said(1, 11, &[7; 11]), Err(Errno::NOBUFS)),
+            (said(1, 0, &[])[..15].to_vec(), Err(Errno::INVAL)),
+            (said(1, 0, &[]), Ok(SourceFilter::none())),
+            (said(1, 0, &[]), Err(Errno::ADDRNOTAVAIL)),
+        ] {
+            let made = its.set(0, 41, &value, link_of).expect("it is about groups");
+            assert_eq!(made.map(|it| it.filter), after, "{value:?}");
+        }
+        assert_eq!(its.iter().count(), 0);
     }
 }
