@@ -113,6 +113,12 @@ pub struct NatTotals {
     pub half_open: u64,
     /// There are so many mappings.
     pub mappings: u64,
+    /// So many fragments wait for the first one of their datagram.
+    pub waiting: u64,
+    /// Fragments came before the first one of their datagram, and had to wait.
+    pub early: u64,
+    /// Of these, so many waited in vain or had no room.
+    pub given_up: u64,
     /// Sessions were made.
     pub added: u64,
     /// Ended for want of packets.

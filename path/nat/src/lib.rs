@@ -96,6 +96,10 @@ pub struct NatCounts {
     pub mappings: u64,
     /// So many pieces wait for the first one of their datagram.
     pub waiting: u64,
+    /// Pieces that came before the first one of their datagram, and had to wait.
+    pub early: u64,
+    /// Of these, so many waited in vain or had no room.
+    pub given_up: u64,
     /// Sessions were made.
     pub added: u64,
     /// Ended for want of packets.

@@ -115,7 +115,7 @@ impl Pieces {
     }
 }
 
-/// A piece that nobody has translated, and nobody will.
+/// A piece that nobody has translated, and nobody will; none ends for another reason with this word.
 const fn given_up(frame: Frame) -> Returned {
     Returned::Ended(frame, DropReason::NatFragment)
 }
@@ -126,6 +126,7 @@ impl Nat {
     /// come back in its place.
     pub fn keep(&mut self, piece: EarlyPiece, frame: Frame, now: Instant) {
         let EarlyPiece { datagram, direction, link } = piece;
+        self.counts.early += 1;
         self.pieces[direction.index()].keep(datagram, (link, frame), now);
     }
 
@@ -134,7 +135,10 @@ impl Nat {
     #[inline]
     pub fn poll_returned(&mut self, direction: Direction) -> Option<Returned> {
         let returned = self.pieces[direction.index()].returned.pop_front()?;
-        self.counts.ended += u64::from(matches!(returned, Returned::Ended(..)));
+        if let Returned::Ended(_, reason) = returned {
+            self.counts.ended += 1;
+            self.counts.given_up += u64::from(reason == DropReason::NatFragment);
+        }
         Some(returned)
     }
 

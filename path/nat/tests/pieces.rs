@@ -6,7 +6,7 @@ mod common;
 use core::time::Duration;
 
 use common::*;
-use firelane_nat::{NatConfig, Outcome};
+use firelane_nat::{NatConfig, NatCounts, Outcome};
 use firelane_units::{
     Direction, DropReason, FilterPorts, FilterProtocol, LinkId, NatAction, NatLimits, NatRule, NatTarget,
     Port,
@@ -137,7 +137,7 @@ fn pieces_arrive_in_any_order() {
             );
             assert_eq!(joined[28..], whole[28..], "{name} {order:?}");
             let counts = net.nat.counts();
-            assert_eq!((counts.waiting, counts.ended), (0, 0), "{name} {order:?}");
+            assert_eq!((counts.waiting, counts.ended, counts.given_up), (0, 0, 0), "{name} {order:?}");
         }
     }
 }
@@ -150,10 +150,12 @@ fn who_waits_follows_the_first_in_the_order_in_which_it_came() {
         assert!(net.travel(OUT, &pieces[nth]).is_empty());
     }
     assert_eq!((net.nat.waiting(), net.nat.counts().waiting), (3, 3));
+    assert_eq!(net.nat.counts().early, 3);
     let left = net.travel(OUT, &pieces[0]);
     let offsets: Vec<_> =
         left.iter().map(|piece| Ipv4View::parse(piece).unwrap().fragment_offset()).collect();
     assert_eq!(offsets, [0, 40, 72, 8]);
+    assert_eq!((net.nat.counts().early, net.nat.counts().waiting), (3, 0), "nothing waits twice");
 }
 
 /// What no rule is for is not delayed, though it has overtaken its first piece.
@@ -197,6 +199,7 @@ fn without_its_first_piece_it_ends_in_its_time() {
         net.expire();
         let counts = net.nat.counts();
         assert_eq!((net.ended.len(), counts.ended, counts.waiting), (3, 3, 0));
+        assert_eq!((counts.early, counts.given_up), (3, 3));
         assert_eq!((net.nat.poll_at(), net.nat.allocated_bytes()), (None, 0));
     }
 }
@@ -212,6 +215,7 @@ fn pieces_end_with_their_first() {
     }
     assert_eq!(net.ended, [DropReason::NatFiltered; 4]);
     assert_eq!((net.nat.waiting(), net.nat.counts().ended), (0, 4));
+    assert_eq!((net.nat.counts().early, net.nat.counts().given_up), (2, 0), "it was the first one that was refused");
 
     let limits = NatLimits { per_source: 0, ..NatLimits::default() };
     let mut full = Net::with(vec![from_inside(to_link(RANGE))], limits);
@@ -262,6 +266,7 @@ fn one_source_has_a_quarter_and_loses_its_oldest() {
     let mut net = net();
     (0..100).for_each(|number| assert!(net.travel(OUT, &later(HOST.0, PEER.0, number)).is_empty()));
     assert_eq!((net.nat.waiting(), &net.ended[..]), (64, &[DropReason::NatFragment; 36][..]));
+    assert_eq!((net.nat.counts().early, net.nat.counts().given_up), (100, 36));
     assert!(net.travel(OUT, &cut(&udp(HOST, PEER, &[1; 16]), 35, &[1])[0]).len() == 1, "it was given up");
     assert!(net.travel(OUT, &cut(&udp(HOST, PEER, &[1; 16]), 36, &[1])[0]).len() == 2, "it was not");
     // And of the memory: 256 frames of 2 KiB.
@@ -405,7 +410,8 @@ proptest! {
         others.sort();
         prop_assert_eq!(left, others);
         prop_assert_eq!((other.nat.waiting(), &other.ended), (0, &vec![]));
-        let counts = nets.each_ref().map(|net| net.nat.counts());
-        prop_assert_eq!(&counts[0], &counts[1]);
+        let [right, other] = nets.each_ref().map(|net| net.nat.counts());
+        prop_assert_eq!((right.early, other.given_up), (0, 0));
+        prop_assert_eq!(right, NatCounts { early: 0, ..other });
     }
 }

@@ -16,6 +16,6 @@ pub use cpuset::{Cpuset, cpu_ends};
 pub use daemon::{Daemon, binary};
 pub use echoes::{COMPARES, ECHOES};
 pub use frr::Frr;
-pub use sandbox::{Output, Sandbox, search_path};
+pub use sandbox::{Background, Output, Sandbox, search_path};
 pub use stage::{BOTH, On, Server, Stage};
 pub use testpmd::Testpmd;

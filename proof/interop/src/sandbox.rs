@@ -54,6 +54,28 @@ impl Output {
     }
 }
 
+/// A program that runs beside a test and ends with the value.
+#[derive(Debug)]
+pub struct Background(Child);
+
+impl Background {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).spawn().expect("nsenter is installed"))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Sandbox {
     /// Makes the namespaces.
     ///

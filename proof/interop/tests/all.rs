@@ -21,6 +21,7 @@ mod rings;
 mod routing;
 mod snooping;
 mod socket_filters;
+mod translated_pieces;
 mod tunnels;
 mod tunnels_judged;
 mod views;

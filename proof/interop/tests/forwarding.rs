@@ -1,9 +1,9 @@
 //! A netstack forwards between two of the kernel's namespaces: ping, iperf3, and what ICMP says when it cannot.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, Output, Sandbox};
+use firelane_interop::{Background, Daemon, Output, Sandbox};
 
 /// alice (10.1.0.2) and bob (10.2.0.2) on an etherstub each, and a router on both; its way to bob carries 1300 bytes.
 const CONFIG: &str = r#"
@@ -93,16 +93,6 @@ impl<'a> Net<'a> {
     }
 }
 
-/// A server that ends with the value.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn icmp_says_why_a_packet_did_not_arrive() {
     let sandbox = Sandbox::new();
@@ -136,7 +126,7 @@ fn iperf3_passes_over_the_smaller_way() {
     let net = Net::start(&sandbox);
     let mut command = sandbox.command("ip");
     command.args(["netns", "exec", "bob", "iperf3", "-s"]).stdout(Stdio::null());
-    let _server = Server(command.spawn().expect("ip"));
+    let _server = Background::start(&mut command);
     for words in [&["-4"][..], &["-4", "-R"], &["-6"], &["-4", "-u", "-b", "20M"]] {
         let target = if words[0] == "-6" { "fd02::2" } else { "10.2.0.2" };
         let begin = Instant::now();

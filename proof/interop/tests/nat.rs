@@ -1,10 +1,10 @@
 //! Address translation against real programs: alice, inside, reaches bob, who knows no way to her; he reaches her server by the router's
 //! address, and so does she.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, Output, Sandbox};
+use firelane_interop::{Background, Daemon, Output, Sandbox};
 
 /// alice (10.1.0.2) inside, bob (10.2.0.2) outside, and a router on both etherstubs.
 const CONFIG: &str = r#"
@@ -38,24 +38,14 @@ ipv4 = { forwarding = "on" }
 /// How long a first answer may take: neighbours are asked for, servers start.
 const FIRST_ANSWER: Duration = Duration::from_secs(20);
 
-/// A server that ends with the value.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn serve(sandbox: &Sandbox, who: &str, port: &str) -> Server {
+fn serve(sandbox: &Sandbox, who: &str, port: &str) -> Background {
     let folder = sandbox.folder().join(format!("www-{who}"));
     std::fs::create_dir_all(&folder).expect("the sandbox's folder is writable");
     std::fs::write(folder.join("who"), who).expect("the sandbox's folder is writable");
     let mut command = sandbox.command("ip");
     command.args(["netns", "exec", who, "python3", "-u", "-m", "http.server", port, "-d"]).arg(folder);
     let log = std::fs::File::create(sandbox.folder().join(format!("{who}.log"))).expect("a log");
-    Server(command.stdout(Stdio::null()).stderr(log).spawn().expect("ip"))
+    Background::start(command.stdout(Stdio::null()).stderr(log))
 }
 
 fn until(what: &str, mut ask: impl FnMut() -> Output) -> String {
@@ -185,7 +175,7 @@ fn iperf3_passes_translated() {
     sandbox.run(Some("alice"), "ip", &["route", "add", "default", "via", "10.1.0.1"]).expect_success();
     let mut command = sandbox.command("ip");
     command.args(["netns", "exec", "bob", "iperf3", "-s"]).stdout(Stdio::null());
-    let _server = Server(command.spawn().expect("ip"));
+    let _server = Background::start(&mut command);
     for words in [&[][..], &["-R"], &["-u", "-b", "20M"]] {
         let ask = || sandbox.run(Some("alice"), "iperf3", &[&["-c", "10.2.0.2", "-t", "1"], words].concat());
         let text = until("iperf3", ask);

@@ -3,9 +3,9 @@
 //! What is exact is asked exactly (nothing comes too early, nothing passes faster, every loss is counted); how late something may
 //! be depends on who else runs here, so the best of several is taken.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Background, Daemon, Sandbox};
 
 /// alice on one switch, bob on the other, and a wire of 20 ms between them.
 const CONFIG: &str = r#"
@@ -101,16 +101,6 @@ fn ping_shows_what_is_lost_and_what_comes_twice() {
     assert!(daemon.firelane(&["drops"]).expect_success().contains("wire_loss"));
 }
 
-/// A server that ends with the value.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// What the receiver got, in Mb/s.
 fn received(sandbox: &Sandbox, args: &[&str]) -> f64 {
     let begin = std::time::Instant::now();
@@ -132,7 +122,7 @@ fn iperf3_shows_the_rate_and_what_finds_the_queue_full_is_counted() {
     let daemon = Daemon::start_as(&sandbox, CONFIG);
     let mut command = sandbox.command("ip");
     command.args(["netns", "exec", "bob", "iperf3", "-s"]).stdout(Stdio::null());
-    let _server = Server(command.spawn().expect("ip"));
+    let _server = Background::start(&mut command);
     modify(&daemon, "delay=1ms,rate=20M,queue=60000", None);
     // A frame of 1,514 bytes has 1,448 of text.
     let most = 20.0 * 1448.0 / 1514.0;

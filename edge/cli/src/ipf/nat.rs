@@ -215,7 +215,7 @@ fn show(session: &mut Session<'_>, call: &Call<'_>, netstack: &NetstackName) -> 
 
 fn totals(session: &mut Session<'_>, info: &NatInfo) -> Result<(), Failure> {
     let NatTotals { inward, outward, errors, ended, sessions, half_open, mappings, added, .. } = info.totals;
-    let NatTotals { expired, evicted, flushed, .. } = info.totals;
+    let NatTotals { expired, evicted, flushed, waiting, early, given_up, .. } = info.totals;
     let rules = info.rules.len();
     let lines = [
         format!("mapped\tin\t{inward}\tout\t{outward}"),
@@ -224,6 +224,7 @@ fn totals(session: &mut Session<'_>, info: &NatInfo) -> Result<(), Failure> {
         format!("errors\t{errors}\tbad nat\t{ended}"),
         format!("inuse\t{sessions}\thalf open\t{half_open}"),
         format!("mappings\t{mappings}"),
+        format!("early fragments\t{early}\twaiting\t{waiting}\tgiven up\t{given_up}"),
         format!("rules\t{rules}"),
     ];
     for line in lines {
