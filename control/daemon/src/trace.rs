@@ -3,12 +3,14 @@
 //! `host.rs` looks the names up under its lock and lets go of it; what follows may last for a minute.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use firelane::{
-    Engine, Headers, InventedPacket, L3, PacketOwner, Seen, Sight, Step, StepCount, Trace, TraceOf,
+    Engine, Headers, InventedPacket, L3, PacketOwner, Seen, Sight, Step, StepCount, Trace, TraceOf, Verdict,
 };
 use firelane_api::{ApiError, InventedFrame, SeenInfo, Status, StepInfo, TraceReport, TraceRequest};
+use firelane_model::Model;
 use firelane_units::{Direction, FlowId, LinkId, MacAddr, NetstackId, Station};
 
 use crate::refusal::refused;
@@ -28,17 +30,19 @@ pub(crate) struct Running {
     until: Instant,
 }
 
-/// What links, flows and netstacks are called.
+/// What links, flows, netstacks and their rules are called.
 #[derive(Debug)]
 struct Names {
     links: BTreeMap<LinkId, String>,
     flows: BTreeMap<FlowId, String>,
     netstacks: BTreeMap<NetstackId, String>,
+    /// The rules of their filters, in order.
+    rules: BTreeMap<NetstackId, Vec<String>>,
 }
 
 impl Running {
     /// Begins the trace that is asked for; a frame that is made up comes in.
-    pub(crate) fn begin(works: &Works, wanted: &TraceRequest) -> Result<Self, ApiError> {
+    pub(crate) fn begin(works: &Works, model: &Model, wanted: &TraceRequest) -> Result<Self, ApiError> {
         wanted.check()?;
         let of = match (&wanted.address, &wanted.flow) {
             (Some(address), _) => TraceOf::Address(*address),
@@ -55,7 +59,7 @@ impl Running {
             trace.invent(link, &bytes).map_err(refused)?;
         }
         let until = Instant::now() + Duration::from_secs(wanted.seconds.into());
-        Ok(Self { trace, names: Names::of(works), frames, until })
+        Ok(Self { trace, names: Names::of(works, model), frames, until })
     }
 
     /// Waits until enough frames were followed to their ends, or the time is over.
@@ -108,10 +112,15 @@ fn hexadecimal(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Names {
-    fn of(works: &Works) -> Self {
+    fn of(works: &Works, model: &Model) -> Self {
         let vnics = works.vnics.iter().map(|(name, vnic)| (vnic.id, name.to_string()));
         let uplinks = works.links.iter().filter_map(|(name, link)| Some((link.uplink?, name.to_string())));
+        let rules = works.netstacks.iter().filter_map(|(name, id)| {
+            let rules = &model.netstacks.get(name)?.filter;
+            Some((*id, rules.iter().map(ToString::to_string).collect()))
+        });
         Self {
+            rules: rules.collect(),
             links: vnics.chain(uplinks).collect(),
             flows: works.flows.iter().map(|(name, id)| (*id, name.to_string())).collect(),
             netstacks: works.netstacks.iter().map(|(name, id)| (*id, name.to_string())).collect(),
@@ -162,12 +171,33 @@ impl Names {
             }
             Sight::Found(owner) => (word(Station::Classify), found(owner).to_owned()),
             Sight::Step(step, direction) => (step.word(), format!("step {}", way(direction))),
+            Sight::Judged(netstack, verdict, rule) => {
+                (word(Station::Filter), self.judged(netstack, verdict, rule))
+            }
+            Sight::Translated(headers) => (word(Station::Nat), format!("translated: {}", ends(&headers))),
             Sight::Forwarded => (word(Station::Ip), "forwarded by its route".to_owned()),
             Sight::Kept => (word(Station::Ip), "held for a neighbour or for other fragments".to_owned()),
             Sight::Early => (word(Station::Nat), "held for the first fragment".to_owned()),
             Sight::Consumed => (word(Station::Ip), "was for IP itself".to_owned()),
             Sight::Delivered => (word(Station::Socket), "delivered".to_owned()),
             Sight::Dropped(reason) => (reason.station().word(), format!("dropped: {reason}")),
+        }
+    }
+
+    /// What a filter has said, and by which rule.
+    fn judged(&self, netstack: NetstackId, verdict: Verdict, rule: Option<u32>) -> String {
+        let said = match verdict {
+            Verdict::Pass => "passed by",
+            Verdict::Block(_) => "blocked by",
+            Verdict::NoRoom => "no room for a state of",
+            Verdict::OutOfWindow => "outside the window of a state of",
+        };
+        let Some(rule) = rule else { return format!("{said} no rule") };
+        let text = self.rules.get(&netstack).and_then(|rules| rules.get(usize::try_from(rule).ok()?));
+        match text {
+            Some(text) => format!("{said}: {text}"),
+            // The list has changed since.
+            None => format!("{said} rule {}", rule + 1),
         }
     }
 }
@@ -189,15 +219,19 @@ const fn found(owner: PacketOwner) -> &'static str {
 
 /// A frame in a line.
 fn summary(len: usize, headers: Option<Headers>) -> String {
-    let Some(headers) = headers else { return format!("{len} bytes that nobody can read") };
-    let ends = match headers.l3 {
-        L3::V4 { src, dst } => Some((src.into(), dst.into())),
-        L3::V6 { src, dst } => Some((src.into(), dst.into())),
-        L3::Arp => return format!("{len} bytes: ARP"),
-        L3::Malformed | L3::Other => None,
-    };
-    let Some((src, dst)) = ends else {
-        return format!("{len} bytes: ethertype {:#06x}", headers.ethertype.0);
+    match headers {
+        Some(headers) => format!("{len} bytes: {}", ends(&headers)),
+        None => format!("{len} bytes that nobody can read"),
+    }
+}
+
+/// What a frame is, from whom and to whom.
+fn ends(headers: &Headers) -> String {
+    let (src, dst): (IpAddr, IpAddr) = match headers.l3 {
+        L3::V4 { src, dst } => (src.into(), dst.into()),
+        L3::V6 { src, dst } => (src.into(), dst.into()),
+        L3::Arp => return "ARP".to_owned(),
+        L3::Malformed | L3::Other => return format!("ethertype {:#06x}", headers.ethertype.0),
     };
     let protocol = match headers.protocol.0 {
         1 | 58 => "icmp".to_owned(),
@@ -207,10 +241,10 @@ fn summary(len: usize, headers: Option<Headers>) -> String {
     };
     match headers.ports {
         Some((from, to)) => {
-            let end = |address, port: firelane_units::Port| std::net::SocketAddr::new(address, port.0);
-            format!("{len} bytes: {protocol} {} > {}", end(src, from), end(dst, to))
+            let end = |address, port: firelane_units::Port| SocketAddr::new(address, port.0);
+            format!("{protocol} {} > {}", end(src, from), end(dst, to))
         }
-        None => format!("{len} bytes: {protocol} {src} > {dst}"),
+        None => format!("{protocol} {src} > {dst}"),
     }
 }
 

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use firelane_classify::{Headers, L3};
+use firelane_filter::Verdict;
 use firelane_units::{Direction, DropReason, FlowId, Instant, LaneId, LinkId, MacAddr, NetstackId};
 
 use crate::steps::Step;
@@ -112,6 +113,10 @@ pub enum Sight {
     Found(Owner),
     /// It enters a step.
     Step(Step, Direction),
+    /// A netstack's filter has said so of it, and by the how manieth of its rules, if by one.
+    Judged(NetstackId, Verdict, Option<u32>),
+    /// The translator of addresses has given it these ends.
+    Translated(Headers),
     /// IP has sent it onward by a route.
     Forwarded,
     /// IP keeps it: for the rest of its datagram, or until the neighbour has answered.

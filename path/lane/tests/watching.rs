@@ -4,10 +4,15 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use firelane_filter::Verdict;
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_ip::{Forwarding, RouteKind};
 use firelane_lane::*;
-use firelane_units::{Direction, DropReason, FlowId, IpPrefix, LaneId, LinkId, NetstackId};
+use firelane_nat::NatConfig;
+use firelane_units::{
+    BlockAnswer, Direction, DropReason, FilterAction, FilterPorts, FilterProtocol, FilterRule, FlowId,
+    IpPrefix, LaneId, LinkId, NatAction, NatLimits, NatRedirect, NatRule, NetstackId, Port,
+};
 use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr};
 use firelane_world::*;
 
@@ -140,6 +145,47 @@ fn an_invented_frame_ends_where_a_real_one_would() {
     assert_eq!(invent(&mut net, LinkId(77), &datagram(OURS, 1)), None, "there is no such port");
     assert_eq!(invent(&mut net, PORT, &[1, 2, 3]), Some(1));
     assert_eq!(net.sights(), [Sight::Received(PORT, 3, None), Sight::Dropped(DropReason::TooShort)]);
+    net.world.check_conservation();
+}
+
+/// What a datagram of the station for port 53 of the netstack's own address meets, on the way that doors are on.
+fn at_the_doors(net: &mut Net) -> Vec<Sight> {
+    net.trace(Followed::Invented, 8);
+    net.world.visit(LaneId(0), |now, lane| lane.invent(now, PORT, &datagram(OURS, 9)));
+    net.world.run();
+    let is_of_doors = |it: &Sight| matches!(it, Sight::Judged(..) | Sight::Translated(_) | Sight::Dropped(_));
+    net.sights().into_iter().filter(is_of_doors).collect()
+}
+
+#[test]
+fn what_the_filter_and_the_translator_say_is_seen() {
+    let block = |port| {
+        let mut rule = FilterRule::new(Direction::In, FilterAction::Block(BlockAnswer::Silent));
+        rule.matching.protocol = FilterProtocol::Number(IpProtocol::UDP.0);
+        rule.matching.to.ports = FilterPorts::Equal(Port(port));
+        rule
+    };
+    let mut net = Net::new(1);
+    let filter = |ports: &[u16]| -> Arc<[_]> { ports.iter().map(|&port| block(port)).collect() };
+    let rules = filter(&[54, 53]);
+    net.world.all(|| Control::SetFilter(HOST, Arc::clone(&rules)));
+    let blocked = Verdict::Block(BlockAnswer::Silent);
+    let ended = Sight::Dropped(DropReason::FilterBlocked);
+    assert_eq!(at_the_doors(&mut net), [Sight::Judged(HOST, blocked, Some(1)), ended]);
+    // What it says of a flow it says of the next one too, without a look at its rules.
+    assert_eq!(at_the_doors(&mut net), [Sight::Judged(HOST, blocked, Some(1)), ended]);
+    let rules = filter(&[54]);
+    net.world.all(|| Control::SetFilter(HOST, Arc::clone(&rules)));
+    assert_eq!(at_the_doors(&mut net)[0], Sight::Judged(HOST, Verdict::Pass, None));
+    // The filter sees what the translator has made of it.
+    let to = NatRedirect { address: CLOSED, second: None, port: Some(Port(54)), is_range: false };
+    let rule = NatRule { protocol: FilterProtocol::TcpUdp, ..NatRule::new(LEG, NatAction::Redirect(to)) };
+    let config = Arc::new(NatConfig { rules: vec![rule], limits: NatLimits::default() });
+    net.world.all(|| Control::SetNat(HOST, Arc::clone(&config)));
+    let sights = at_the_doors(&mut net);
+    let [Sight::Translated(headers), judged, end] = sights[..] else { panic!("{sights:?}") };
+    assert_eq!(headers.ports, Some((Port(9), Port(54))));
+    assert_eq!([judged, end], [Sight::Judged(HOST, blocked, Some(0)), ended]);
     net.world.check_conservation();
 }
 

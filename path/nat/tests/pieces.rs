@@ -215,7 +215,11 @@ fn pieces_end_with_their_first() {
     }
     assert_eq!(net.ended, [DropReason::NatFiltered; 4]);
     assert_eq!((net.nat.waiting(), net.nat.counts().ended), (0, 4));
-    assert_eq!((net.nat.counts().early, net.nat.counts().given_up), (2, 0), "it was the first one that was refused");
+    assert_eq!(
+        (net.nat.counts().early, net.nat.counts().given_up),
+        (2, 0),
+        "it was the first one that was refused"
+    );
 
     let limits = NatLimits { per_source: 0, ..NatLimits::default() };
     let mut full = Net::with(vec![from_inside(to_link(RANGE))], limits);

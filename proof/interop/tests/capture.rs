@@ -83,8 +83,41 @@ fn a_real_and_an_invented_frame_are_followed_to_their_ends() {
     let text = daemon.firelane(&invented).expect_success();
     assert!(text.contains("to netstack web by web0:\n"), "{text}");
     assert!(text.ends_with("dropped\\: tcp_no_connection:tcp_no_connection\n"), "{text}");
+    // A filter and a translator say what they have decided, and by which rule.
+    for (command, file, rules) in [
+        (
+            "ipf",
+            "ipf.conf",
+            "block in all\nblock return-rst in quick proto tcp from any to any port = 23\npass in proto tcp from any to any port = 81\n",
+        ),
+        ("ipnat", "ipnat.conf", "rdr web0 10.0.0.10/32 port 80 -> 10.0.0.10 port 81 tcp\n"),
+    ] {
+        let file = sandbox.folder().join(file);
+        std::fs::write(&file, rules).expect("the sandbox's folder is writable");
+        daemon.firelane(&[command, "-f", &file.to_string_lossy()]).expect_success();
+    }
+    let decided = |to: &str| {
+        let invented = ["trace", "-p", "-o", "station,decision", "-l", "bob0", "tcp", "10.0.0.2:9", to];
+        let text = daemon.firelane(&invented).expect_success().replace("\\:", ":");
+        let of_doors = text.lines().filter(|line| line.starts_with("filter:") || line.starts_with("nat:"));
+        of_doors.map(|line| format!("{line}\n")).collect::<String>()
+    };
+    assert_eq!(
+        decided("10.0.0.10:80"),
+        "nat:step in\nnat:translated: tcp 10.0.0.2:9 > 10.0.0.10:81\nfilter:step in\n\
+         filter:passed by: pass in proto tcp from any to any port = 81\n"
+    );
+    assert_eq!(
+        decided("10.0.0.10:23"),
+        "nat:step in\nfilter:step in\n\
+         filter:blocked by: block return-rst in quick proto tcp from any to any port = 23\n\
+         filter:dropped: filter_blocked\n"
+    );
+    for words in [["ipf", "-Fa"], ["ipnat", "-C"]] {
+        daemon.firelane(&words).expect_success();
+    }
     let drops = daemon.firelane(&["drops", "-p", "-o", "reason,frames"]).expect_success();
-    assert!(drops.contains("tcp_no_connection:1\n"), "the counter has the same word: {drops}");
+    assert!(drops.contains("tcp_no_connection:2\n"), "the counter has the same word: {drops}");
     let steps = daemon.firelane(&["show", "steps", "-p", "-o", "step,direction,frames"]).expect_success();
     let idle = "filter:in:0\nfilter:out:0\nnat:in:0\nnat:out:0\nforward:in:0\nforward:out:0\n\
                 tunnel:in:0\ntunnel:out:0\nip:in:";

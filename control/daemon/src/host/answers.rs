@@ -313,7 +313,10 @@ impl Api for Host {
     }
 
     fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError> {
-        let running = trace::Running::begin(&self.lock().works, wanted)?;
+        let running = {
+            let inner = self.lock();
+            trace::Running::begin(&inner.works, &inner.store.active, wanted)?
+        };
         Ok(running.finish())
     }
 

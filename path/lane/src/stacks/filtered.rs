@@ -28,6 +28,7 @@ use crate::message::{FilteredPacket, Learned, Stage};
 use crate::outbox::Notice;
 use crate::steer::datagram_lane;
 use crate::steps::Step;
+use crate::watch::Sight;
 
 /// Of how many packets the operator is told each second; a flood is not to fill his log.
 const TOLD_PER_SECOND: u32 = 100;
@@ -333,7 +334,7 @@ impl<D> Inside<'_, D> {
         }
         // What was made before it is asked about before it.
         self.go_out();
-        let ruling = self.judge(Direction::In, link, frame.as_slice(), headers);
+        let ruling = self.judge(Direction::In, link, &frame, headers);
         if ruling.verdict == Verdict::Pass {
             return (Some(frame), ruling);
         }
@@ -350,9 +351,11 @@ impl<D> Inside<'_, D> {
     }
 
     /// What becomes of a packet.
-    fn judge(&mut self, direction: Direction, link: LinkId, frame: &[u8], headers: &Headers) -> Ruling {
-        let now = self.common.now;
+    fn judge(&mut self, direction: Direction, link: LinkId, frame: &Frame, headers: &Headers) -> Ruling {
+        let (now, trace) = (self.common.now, frame.meta().trace);
+        let frame = frame.as_slice();
         let ruling = self.shard.gate.judge(direction, link, frame, headers, now);
+        self.common.see(trace, Sight::Judged(self.shard.config.id, ruling.verdict, ruling.rule));
         self.heed(direction, link, frame, headers, ruling);
         ruling
     }
@@ -538,7 +541,7 @@ impl<D> Inside<'_, D> {
         let mut ruling = Ruling::default();
         if self.shard.gate.has_filter() {
             ruling = self.step(Step::Filter, Direction::Out, frame.meta().trace, |it| {
-                it.judge(Direction::Out, link, frame.as_slice(), &headers)
+                it.judge(Direction::Out, link, frame, &headers)
             });
             if ruling.verdict != Verdict::Pass {
                 return Err((ruling, Stay::Ended(reason(ruling.verdict))));

@@ -26,6 +26,7 @@ use crate::control::Refusal;
 use crate::message::Stage;
 use crate::steer::lane_of;
 use crate::steps::Step;
+use crate::watch::Sight;
 
 /// The netstack that a translator works for, as it asks about it.
 struct Own<'a> {
@@ -243,8 +244,20 @@ impl<D> Inside<'_, D> {
             let Some(packet) = frame.as_mut_slice().get_mut(usize::from(l3_offset)..) else {
                 return Outcome::Untouched;
             };
-            nat.pass((direction, link), packet, is_open, &own, it.common.now)
+            let outcome = nat.pass((direction, link), packet, is_open, &own, it.common.now);
+            if matches!(outcome, Outcome::Translated(_)) && frame.meta().trace != 0 {
+                it.show_ends(frame);
+            }
+            outcome
         })
+    }
+
+    /// Tells whoever follows a frame which ends it has now.
+    #[cold]
+    fn show_ends(&mut self, frame: &Frame) {
+        if let Ok(headers) = Headers::parse(frame.as_slice()) {
+            self.common.see(frame.meta().trace, Sight::Translated(headers));
+        }
     }
 
     /// The other lane that has the sockets for what is for this netstack itself.
