@@ -119,7 +119,10 @@ fn what_is_wrong_is_named_with_its_line_and_token() {
         ("pass in from 10.0.0.0 mask 255.0.255.0 to any", "\"255.0.255.0\": a mask of leading ones"),
         ("pass in from fd00:: mask 255.0.0.0 to any", "\"255.0.0.0\": a mask"),
         ("pass in from ! any to any", "\"!\": not any is no address"),
-        ("pass in proto tcp from any port 80 to any", "\"to\": between two ports stands <>, >< or :"),
+        (
+            "pass in proto tcp from any port 80 to any",
+            "\"to\": before a port alone stands =, between two <>, >< or :",
+        ),
         ("pass in proto tcp from any port to any", "\"to\": port is followed by = != < >"),
         ("pass in proto tcp from any to any port = 65536", "\"65536\": a port is a number from 0 to 65535"),
         ("pass in proto tcp from any to any port = +5", "\"+5\": a port is"),

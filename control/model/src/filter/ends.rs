@@ -63,12 +63,13 @@ impl Words<'_> {
             return Ok(FilterPorts::Range(low, high));
         }
         let low = self.value(OPERATOR, port)?;
-        let make = self.value("between two ports stands <>, >< or :", |word| match word {
-            "<>" => Some(FilterPorts::Outside as fn(Port, Port) -> FilterPorts),
-            "><" => Some(FilterPorts::Inside),
-            ":" => Some(FilterPorts::Range),
-            _ => None,
-        })?;
+        let make =
+            self.value("before a port alone stands =, between two <>, >< or :", |word| match word {
+                "<>" => Some(FilterPorts::Outside as fn(Port, Port) -> FilterPorts),
+                "><" => Some(FilterPorts::Inside),
+                ":" => Some(FilterPorts::Range),
+                _ => None,
+            })?;
         let high = self.value(PORT, port)?;
         Ok(make(low, high))
     }

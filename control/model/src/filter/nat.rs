@@ -8,6 +8,7 @@
 //! `0/32` as the target is whatever address the link has. Application proxies are refused.
 
 use core::fmt;
+use core::net::Ipv4Addr;
 use core::num::NonZeroU16;
 use core::str::FromStr;
 
@@ -31,8 +32,11 @@ pub struct IpnatRule(NatRule<LinkName>);
 type Read<T> = Result<T, RuleError>;
 
 const NET: &str = "an IPv4 network such as 10.0.0.0/8";
+const OUTSIDE: &str = "a network whose addresses stations may have, or 0/32 for the VNIC's own; who keeps his own is left out before ->";
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+/// The original takes it for any port, and no packet has it.
+const NO_PORT: Port = Port(0);
 
 impl IpnatRule {
     /// What it says.
@@ -67,6 +71,14 @@ pub(super) fn of_tokens(tokens: &[tokens::Token<'_>]) -> Read<IpnatRule> {
         Some("proxy") => Err(words.refuse("not supported: no application proxies are followed")),
         Some(_) => Err(words.refuse("the rule ends here, or says mssclamp or age")),
     }
+}
+
+/// Whether each address of a network may be a station's: neither this network's, nor a host's own, nor many stations' (RFC 1122 §3.2.1.3).
+fn is_of_stations(net: IpPrefix) -> bool {
+    const OTHERS: [(Ipv4Addr, u8); 3] =
+        [(Ipv4Addr::UNSPECIFIED, 8), (Ipv4Addr::new(127, 0, 0, 0), 8), (Ipv4Addr::new(224, 0, 0, 0), 3)];
+    let mut others = OTHERS.into_iter().filter_map(|(address, len)| IpPrefix::new(address.into(), len));
+    others.all(|other| !other.contains(net.addr()) && !net.contains(other.addr()))
 }
 
 fn network(word: &str) -> Option<IpPrefix> {
@@ -128,12 +140,10 @@ fn map(kind: &str, link: LinkName, words: &mut Words<'_>) -> Read<NatRule<LinkNa
     };
     arrow(words)?;
     let before = words.refuse("as many addresses as there are inside, which is said without !");
-    let net = words.value(NET, network)?;
-    let target = if (net.addr().is_unspecified(), net.prefix_len()) == (true, 32) {
-        NatTarget::OfLink
-    } else {
-        NatTarget::Prefix(net)
-    };
+    let is_of_link = |net: IpPrefix| net.addr().is_unspecified() && net.prefix_len() == 32;
+    let net =
+        words.value(OUTSIDE, |word| network(word).filter(|net| is_of_link(*net) || is_of_stations(*net)))?;
+    let target = if is_of_link(net) { NatTarget::OfLink } else { NatTarget::Prefix(net) };
     let size = |net: IpPrefix| 1_u64 << (32 - net.prefix_len());
     let (inside, outside) = (from.prefix.filter(|_| !from.negated).map(size), size(net));
     let mut rule = NatRule::new(link, NatAction::Bimap(target));
@@ -181,7 +191,7 @@ fn ports_of(kind: &str, words: &mut Words<'_>, of: &mut FilterProtocol, ports: N
         *of = words.value("tcp, udp or tcp/udp", |word| protocol(word).filter(|it| has_ports(*it)))?;
         return words.value("the first and the last port, such as 1025:65000, or auto", |word| match word {
             "auto" => Some(NatPorts::Block(None)),
-            _ => range(word).map(|(low, high)| NatPorts::Range(low, high)),
+            _ => range(word).filter(|(low, _)| *low != NO_PORT).map(|(low, high)| NatPorts::Range(low, high)),
         });
     }
     if words.take("icmpidmap") {
@@ -200,20 +210,27 @@ fn redirect(link: LinkName, words: &mut Words<'_>) -> Read<NatRule<LinkName>> {
         }
     };
     if words.take("port") {
-        let (low, high) = words.value("a port, or the first and the last, such as 6000-6009", range)?;
+        const PORTS: &str =
+            "a port from 1, or the first and the last, such as 6000-6009; all of them if nothing is said";
+        let (low, high) = words.value(PORTS, |word| range(word).filter(|(low, _)| *low != NO_PORT))?;
         to.ports = if low == high { FilterPorts::Equal(low) } else { FilterPorts::Range(low, high) };
     }
     arrow(words)?;
-    const WHOM: &str = "the IPv4 address whom it is for";
-    let address = words.value(WHOM, |word| word.strip_suffix("/32").unwrap_or(word).parse().ok())?;
+    const WHOM: &str = "the IPv4 address of the station whom it is for, which may be the netstack's own";
+    let station = |word: &str| {
+        let address: Ipv4Addr = word.parse().ok()?;
+        Some(address).filter(|it| is_of_stations(IpPrefix::host((*it).into())))
+    };
+    let address = words.value(WHOM, |word| station(word.strip_suffix("/32").unwrap_or(word)))?;
     let second = match words.take(",") {
-        true => Some(words.value(WHOM, |word| word.parse().ok())?),
+        true => Some(words.value(WHOM, station)?),
         false => None,
     };
     let (mut first, mut is_range) = (None, false);
     if words.take("port") {
         is_range = !words.take("=") && matches!(to.ports, FilterPorts::Range(..));
-        first = Some(words.value("the port whom it is for", port)?);
+        const WHICH: &str = "the port whom it is for, from 1; the one that it has if nothing is said";
+        first = Some(words.value(WHICH, |word| port(word).filter(|port| *port != NO_PORT))?);
     }
     let action = NatAction::Redirect(NatRedirect { address, second, port: first, is_range });
     let mut rule = NatRule { from, to, ..NatRule::new(link, action) };
@@ -394,6 +411,16 @@ mod tests {
             ("rdr w0 192.0.2.1/32 port 80 -> web port 80", "web"),
             ("map w0 from pool/3 to any -> 0/32", "pool/3"),
             ("map w0 10.0.0.0/8 -> 0/32 frag", "frag"),
+            // Who would have any address, or one that no station has.
+            ("map w0 10.0.0.0/8 -> 0/0", "0/0"),
+            ("map w0 10.0.0.0/8 -> 192.0.0.0/2", "192.0.0.0/2"),
+            ("map w0 10.0.0.0/8 -> 224.0.0.5/32", "224.0.0.5/32"),
+            ("bimap w0 10.0.0.5/32 -> 127.0.0.5/32", "127.0.0.5/32"),
+            ("rdr w0 192.0.2.1/32 port 80 -> 127.0.0.1 port 80", "127.0.0.1"),
+            ("rdr w0 192.0.2.1/32 port 80 -> 10.0.0.9,0.0.0.0 port 80", "0.0.0.0"),
+            ("rdr w0 192.0.2.1/32 port 0 -> 10.0.0.9 port 80 tcp", "0"),
+            ("rdr w0 192.0.2.1/32 port 80 -> 10.0.0.9 port 0 tcp", "0"),
+            ("map w0 10.0.0.0/8 -> 0/32 portmap tcp/udp 0:65535", "0:65535"),
         ];
         for (text, token) in cases {
             let error = text.parse::<IpnatRule>().expect_err(text);
