@@ -131,6 +131,26 @@ fn the_command_changes_rules_shows_sessions_and_ends_them() {
     assert!(!ipnat(&["-l"]).expect_success().contains("r1"));
 }
 
+/// Neighbours outside ask who has an address of theirs: the VNIC has to have it, and it is somebody else's all the same.
+#[test]
+fn one_for_one_with_an_address_that_neighbours_ask_for() {
+    let sandbox = Sandbox::new();
+    let bimap = "nat = [\n    \"bimap r1 10.1.0.2/32 -> 10.2.0.77/32\",";
+    let daemon = Daemon::start_as(&sandbox, &CONFIG.replace("nat = [", bimap));
+    sandbox.run(Some("alice"), "ip", &["route", "add", "default", "via", "10.1.0.1"]).expect_success();
+    let (_alice, _bob) = (serve(&sandbox, "alice", "8080"), serve(&sandbox, "bob", "80"));
+    assert_eq!(curl(&sandbox, "bob", "http://10.2.0.2/who"), "bob");
+    let ask = |url: &str| sandbox.run(Some("bob"), "curl", &["-s", "-f", "--max-time", "2", url]);
+    assert_ne!(ask("http://10.2.0.77:8080/who").code(), 0, "nobody says that he has it");
+    daemon
+        .firelane(&["ipadm", "create-addr", "-T", "static", "-a", "10.2.0.77/32", "r1/alice"])
+        .expect_success();
+    assert_eq!(curl(&sandbox, "bob", "http://10.2.0.77:8080/who"), "alice");
+    assert_eq!(curl(&sandbox, "alice", "http://10.2.0.2/who"), "bob");
+    let seen = std::fs::read_to_string(sandbox.folder().join("bob.log")).expect("a log");
+    assert!(seen.contains("10.2.0.77 - - "), "{seen}");
+}
+
 #[test]
 fn limits_of_the_file_hold_and_change_while_it_runs() {
     let sandbox = Sandbox::new();
