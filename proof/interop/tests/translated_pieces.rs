@@ -265,7 +265,7 @@ fn every_large_ping_is_answered_though_its_pieces_overtake_each_other() {
                 let said = sandbox.run(Some(who), "ping", &words).expect_success();
                 assert!(said.contains(&format!("{count} packets transmitted")), "{said}");
                 assert!(!said.contains("wrong data") && !said.contains("errors"), "{said}");
-                // ping waits for the last answers no longer than for two others; they come all the same.
+                // ping waits for the last answers as long as two others took; they come all the same.
                 let begin = Instant::now();
                 while net.counted(who, "IcmpInEchoReps") < before + count {
                     assert!(begin.elapsed() < FIRST_ANSWER, "{said}");
