@@ -5,14 +5,21 @@ HOST = sys.argv[1]
 SOCKET, IP, IPV6, TCP = 1, 0, 41, 6
 STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
 COOKIE = SOCKET, 57
+RELEASE = os.uname().release
+# Since then Linux takes what is said of peers' rights from sockets of UNIX alone.
+IS_RECENT = tuple(int(part) for part in RELEASE.split("-")[0].split(".")[:2]) >= (6, 16)
 # Of every socket.
-ALL = [("debug", SOCKET, 1), ("bsdcompat", SOCKET, 14), ("passcred", SOCKET, 16), ("peercred", SOCKET, 17), ("peersec", SOCKET, 31),
-       ("passsec", SOCKET, 34), ("wifi status", SOCKET, 41), ("no fcs", SOCKET, 43), ("lock filter", SOCKET, 44), ("busy poll", SOCKET, 46),
-       ("peergroups", SOCKET, 59), ("prefer busy poll", SOCKET, 69), ("busy poll budget", SOCKET, 70), ("reserve", SOCKET, 73),
-       ("pass pidfd", SOCKET, 76), ("peer pidfd", SOCKET, 77), ("pass rights", SOCKET, 83), ("passsec", IP, 18), ("cookie", *COOKIE)]
+ALL = [("debug", SOCKET, 1), ("bsdcompat", SOCKET, 14), ("peercred", SOCKET, 17), ("wifi status", SOCKET, 41), ("no fcs", SOCKET, 43),
+       ("lock filter", SOCKET, 44), ("busy poll", SOCKET, 46), ("peergroups", SOCKET, 59), ("prefer busy poll", SOCKET, 69),
+       ("busy poll budget", SOCKET, 70), ("reserve", SOCKET, 73), ("passsec", IP, 18), ("cookie", *COOKIE)]
+if IS_RECENT:
+    ALL += [("passcred", SOCKET, 16), ("passsec", SOCKET, 34), ("pass pidfd", SOCKET, 76), ("peer pidfd", SOCKET, 77), ("pass rights", SOCKET, 83)]
 # Of streams.
 STREAMS = [("no check", SOCKET, 11), ("overflows", SOCKET, 40), ("errors wake", SOCKET, 45), ("destination", IP, 20),
-           ("thin acks", TCP, 17), ("protocol above", TCP, 31), ("paths", TCP, 43)]
+           ("thin acks", TCP, 17), ("paths", TCP, 43)]
+# Which protocols there are above TCP is a matter of modules.
+if not os.path.isdir(f"/lib/modules/{RELEASE}"):
+    STREAMS.append(("protocol above", TCP, 31))
 STREAMS_V6 = [("destination", IPV6, 74), ("path mtu", IPV6, 60)]
 VALUES = (0, 1, 2, 9, 65535, 65536, -1, 0)
 
