@@ -137,17 +137,12 @@ impl<'a> StreamEnd<'a> {
         (self.rings().margin[margin::PLACE].load(Ordering::Relaxed) & 0xffff) as u32
     }
 
-    /// Tells the lane that there is work, from this CPU. If it sleeps, and nobody has rung for it in this nap, `rings` its bell, and says
-    /// whether it has.
-    pub fn kick(&self, cpu: u16, rings: impl FnOnce(u32) -> bool) {
+    /// Tells the lane that there is work, from this CPU. The lane whose bell must be rung, if it sleeps.
+    pub fn kick(&self, cpu: u16) -> Option<u32> {
         let lane = self.lane();
-        let Some(inbox) = self.memory.lane(lane) else { return };
+        let inbox = self.memory.lane(lane)?;
         inbox.is_told_on(cpu);
-        if let Some(nap) = inbox.tell_napper(self.number)
-            && rings(lane)
-        {
-            inbox.was_rung(nap);
-        }
+        inbox.tell(self.number).then_some(lane)
     }
 
     /// Whether the lane's worker was last on this CPU.

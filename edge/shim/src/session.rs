@@ -114,7 +114,9 @@ pub(crate) fn number() -> u32 {
 /// Tells a stream's lane that there is work, and wakes it if it sleeps.
 #[inline]
 pub(crate) fn kick(end: &StreamEnd<'_>) {
-    end.kick(sys::cpu(), ring);
+    if let Some(lane) = end.kick(sys::cpu()) {
+        ring(lane);
+    }
 }
 
 /// The arena of this process' session, by its place here, if there is a session.
@@ -122,12 +124,13 @@ pub(crate) fn own_arena() -> Option<u16> {
     (process::has_session() && !is_dead()).then(|| OWN.load(Ordering::Relaxed) as u16)
 }
 
-/// Wakes a lane, if this process has its bell. Whether it is rung now.
-fn ring(lane: u32) -> bool {
+/// Wakes a lane.
+fn ring(lane: u32) {
     let bell = BELLS.get(lane as usize).map_or(-1, |bell| bell.load(Ordering::Relaxed));
-    // An eventfd takes it unless its count is at its end, when the lane has been rung often enough.
-    let rung = || rustix::io::write(sys::borrow(bell), &1_u64.to_ne_bytes());
-    bell >= 0 && matches!(rung(), Ok(_) | Err(Errno::AGAIN))
+    if bell >= 0 {
+        // An eventfd takes it unless its count is at its end, when the lane has been rung often enough.
+        let _ = rustix::io::write(sys::borrow(bell), &1_u64.to_ne_bytes());
+    }
 }
 
 /// Where the range of this library's own descriptors begins at present.
