@@ -363,6 +363,8 @@ impl Programs {
             }
             !holds
         };
+        // Who has its CPU goes on when it is done, and asks for nothing before.
+        let shares = self.lanes.get(lane.index()).is_some_and(|side| side.shares.load(Ordering::Relaxed));
         let take_all = |known: &mut Known| {
             let Known { arenas, closings, .. } = known;
             let (mut was_busy, mut closed) = (false, 0);
@@ -372,7 +374,7 @@ impl Programs {
                 was_busy |= taken.is_some();
                 closed += taken.unwrap_or(0);
             }
-            let due = closings.take_due(was_busy);
+            let due = closings.take_due(was_busy && !shares);
             closed + due.filter(|(arena, block)| arena.close(lane, now, *block, &mut give)).count()
         };
         let closed = self.with_known(lane, take_all).unwrap_or(0);
