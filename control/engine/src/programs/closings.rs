@@ -5,7 +5,7 @@
 
 /// So many kicks' turns they wait at the most.
 const TURNS: u32 = 16;
-/// With so many they wait no longer.
+/// So many do not wait.
 const MANY: usize = 32;
 
 /// Those of a lane.
