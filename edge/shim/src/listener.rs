@@ -62,7 +62,7 @@ fn accept_waiting(listener: &Held, flags: c_int) -> Result<Option<Accepted>, Err
     // Somebody else may have taken it meanwhile.
     let Some(block) = queue.take() else { return Ok(None) };
     let (place, remote) = waited(listener, block)?;
-    let fd = made.is_for(listener, place, flags)?;
+    let fd = made.becomes(listener, place, flags)?;
     Ok(Some(Accepted { fd, peer: Shown::new(remote, listener.is_v6()) }))
 }
 

@@ -45,8 +45,8 @@ pub(crate) fn descriptor_ahead(listener: &Held, flags: c_int) -> Result<Option<M
 }
 
 impl Made {
-    /// It is that of a connection that has arrived at `listener`.
-    pub(crate) fn is_for(self, listener: &Held, place: Place, flags: c_int) -> Result<c_int, Errno> {
+    /// From now on it is that of a connection that has arrived at `listener`.
+    pub(crate) fn becomes(self, listener: &Held, place: Place, flags: c_int) -> Result<c_int, Errno> {
         let arena = arena_of(listener, place.arena)?;
         let words = arenas::get(arena).and_then(|it| it.block(place.block)).ok_or(Errno::PROTO)?;
         // The next one finds some.
@@ -90,7 +90,7 @@ pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Resul
     let is_v6 = listener.is_v6();
     let spared = spare(is_v6).ok().flatten().and_then(|spare| kept::give(is_v6, spare, flags).ok());
     if let Some(fd) = spared {
-        return Made { fd, is_v6 }.is_for(listener, place, flags);
+        return Made { fd, is_v6 }.becomes(listener, place, flags);
     }
     order_ahead(is_v6);
     let answer = ask(&Request::Take { place }, None);
