@@ -5,7 +5,7 @@
 
 use rustix::io::Errno;
 
-use super::numbers::{socket, tcp};
+use super::numbers::{number, socket, tcp};
 
 /// `struct ucred` of nobody: no process, and neither a user nor a group.
 const NOBODY: [i32; 3] = [0, -1, -1];
@@ -14,15 +14,15 @@ const BUDGET_MAX: i32 = u16::MAX as i32;
 
 /// getsockopt(2), if it is such an option.
 pub(super) fn get(level: i32, name: i32) -> Option<Result<Vec<u8>, Errno>> {
-    let number = |number: i32| Some(Ok(number.to_ne_bytes().to_vec()));
+    let shown = |number: i32| Some(Ok(number.to_ne_bytes().to_vec()));
     match (level, name) {
         (socket::LEVEL, socket::PEERCRED) => {
             Some(Ok(NOBODY.into_iter().flat_map(i32::to_ne_bytes).collect()))
         }
         (socket::LEVEL, socket::PEERGROUPS | socket::PEERPIDFD) => Some(Err(Errno::NODATA)),
         (socket::LEVEL, _) if is_of_unix(name) => Some(Err(Errno::OPNOTSUPP)),
-        (socket::LEVEL, socket::BSDCOMPAT | socket::RESERVE_MEM) => number(0),
-        (tcp::LEVEL, tcp::THIN_DUPACK | tcp::IS_MPTCP) => number(0),
+        (socket::LEVEL, socket::BSDCOMPAT | socket::RESERVE_MEM) => shown(0),
+        (tcp::LEVEL, tcp::THIN_DUPACK | tcp::IS_MPTCP) => shown(0),
         (tcp::LEVEL, tcp::ULP) => Some(Ok(Vec::new())),
         _ => None,
     }
@@ -30,7 +30,7 @@ pub(super) fn get(level: i32, name: i32) -> Option<Result<Vec<u8>, Errno>> {
 
 /// setsockopt(2), if it is such an option.
 pub(super) fn set(level: i32, name: i32, value: &[u8]) -> Option<Result<(), Errno>> {
-    let number = || value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL);
+    let number = || number(level, value);
     let checked = |is_good: fn(i32) -> bool| match number() {
         Ok(value) if is_good(value) => Ok(()),
         Ok(_) => Err(Errno::INVAL),

@@ -5,15 +5,16 @@
 use rustix::io::Errno;
 
 use super::alike::Alike;
-use super::numbers::{may_have_priority, socket};
+use super::numbers::{may_have_priority, number, socket};
 
 /// Whether a user may set an option of a socket of which `alike` is known.
 pub(super) fn check(alike: &Alike, user: u32, (level, name): (i32, i32), value: &[u8]) -> Result<(), Errno> {
-    let Some(value) = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)) else { return Ok(()) };
-    let (is_root, kept) = (user == 0, alike.get(level, name).unwrap_or(0));
     if level != socket::LEVEL {
         return Ok(());
     }
+    // What is too short for a number is refused by who reads it.
+    let Ok(value) = number(level, value) else { return Ok(()) };
+    let (is_root, kept) = (user == 0, alike.get(level, name).unwrap_or(0));
     match name {
         // Root may have buffers beyond what others may; here all have the same bound. Nor has Linux marks for others.
         socket::SNDBUFFORCE | socket::RCVBUFFORCE | socket::MARK if !is_root => Err(Errno::PERM),

@@ -559,8 +559,8 @@ impl Stream {
         }
     }
 
-    /// Whether the program has kicked for nothing but that it has closed the socket, which is fused: the other end has read of that, or
-    /// is reset a moment later.
+    /// Whether the program has kicked for nothing but that it has closed the socket, which is fused: the joint tells the other end of that,
+    /// or it is reset a moment later.
     pub(super) fn can_close_later(&self, block: &Block) -> bool {
         let asked = block.requests.load(Ordering::Acquire);
         asked & (request::CLOSE | ONCE) == request::CLOSE && self.joined().is_some()
