@@ -100,6 +100,12 @@ impl TcpCounters {
         self.segments_in += frame.meta().segmentation.map_or(1, |cut| cut.segments(frame.len()) as u64);
     }
 
+    /// A segment arrived that had no packet.
+    #[inline]
+    pub(crate) fn on_received_direct(&mut self) {
+        self.segments_in += 1;
+    }
+
     /// A segment leaves.
     #[inline]
     pub(crate) fn on_sent(&mut self, out: &SegmentOut) {

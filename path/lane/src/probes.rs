@@ -6,9 +6,9 @@
 
 use firelane_classify::Tuple;
 use firelane_frame::Frame;
-use firelane_tcp::{SegmentOut, State};
-use firelane_units::{DropReason, LinkId};
-use firelane_wire::TcpView;
+use firelane_tcp::{SegmentIn, SegmentOut, State};
+use firelane_units::{DropReason, LinkId, SeqNum};
+use firelane_wire::{TcpFlags, TcpView};
 use probe::probe_lazy;
 
 /// A half of an address: of the local end (0) or the remote (1), the high one (0) or the low.
@@ -43,6 +43,20 @@ pub(crate) fn tcp_send(tuple: impl Fn() -> Option<Tuple>, out: &SegmentOut) {
 /// A connection gets a segment.
 #[inline]
 pub(crate) fn tcp_receive(tuple: impl Fn() -> Option<Tuple>, seg: &TcpView<'_>) {
+    tcp_receive_parts(tuple, || (seg.seq(), seg.ack(), seg.payload().len(), seg.flags()));
+}
+
+/// A connection gets a segment that had no packet.
+#[inline]
+pub(crate) fn tcp_receive_direct(tuple: impl Fn() -> Option<Tuple>, seg: &SegmentIn<'_>) {
+    tcp_receive_parts(tuple, || (seg.seq, seg.ack, seg.payload.len(), seg.flags));
+}
+
+#[inline]
+fn tcp_receive_parts(
+    tuple: impl Fn() -> Option<Tuple>,
+    parts: impl Fn() -> (SeqNum, Option<SeqNum>, usize, TcpFlags),
+) {
     probe_lazy!(
         tcp,
         receive,
@@ -52,10 +66,10 @@ pub(crate) fn tcp_receive(tuple: impl Fn() -> Option<Tuple>, seg: &TcpView<'_>) 
         half(&tuple, 1, 0),
         half(&tuple, 1, 1),
         port(&tuple, 1),
-        seg.seq().0,
-        seg.ack().map_or(0, |ack| ack.0),
-        seg.payload().len(),
-        seg.flags().bits()
+        parts().0.0,
+        parts().1.map_or(0, |ack| ack.0),
+        parts().2,
+        parts().3.bits()
     );
 }
 

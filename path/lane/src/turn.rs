@@ -134,6 +134,9 @@ impl<D: Driver> Lane<D> {
             self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
             // What a netstack sends to itself has arrived already.
             if self.departures.is_empty() && !self.links.has_arrivals() {
+                if self.stacks.take_handed_across() {
+                    barren = self.stacks.rounds() + 1;
+                }
                 if barren <= 1 {
                     return false;
                 }

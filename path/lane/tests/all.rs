@@ -7,6 +7,7 @@ mod changing_limits;
 mod counters;
 mod datagram_messages;
 mod datagrams;
+mod direct;
 mod filter_laws;
 mod filtering;
 mod floods;

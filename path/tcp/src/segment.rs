@@ -8,7 +8,7 @@
 use core::ops::Range;
 
 use firelane_units::{DropReason, SeqNum};
-use firelane_wire::{Ecn, TcpFlags, TcpOptions};
+use firelane_wire::{Ecn, OptionLayout, TcpFlags, TcpOptions};
 
 /// A segment that arrived, its checksum already verified.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +97,24 @@ impl SegmentOut {
             ecn: Ecn::NotCapable,
             is_repeated: false,
         }
+    }
+
+    /// What its receiver would read of it in a packet, if it has no text and marks none as urgent.
+    pub fn without_packet(&self) -> Option<SegmentIn<'static>> {
+        if !self.payload.is_empty() || self.flags.contains(TcpFlags::URG) {
+            return None;
+        }
+        Some(SegmentIn {
+            seq: self.seq,
+            ack: self.ack,
+            flags: self.flags,
+            window: self.window,
+            urgent: self.urgent,
+            // In which order they would have stood cannot be seen in what was read.
+            options: TcpOptions { layout: OptionLayout::default(), ..self.options },
+            payload: &[],
+            ecn: self.ecn,
+        })
     }
 
     /// How much text it carries.

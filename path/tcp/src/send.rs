@@ -261,6 +261,11 @@ impl Connection {
         }
     }
 
+    /// Whether the peer has acknowledged everything that was sent before this segment of ours.
+    pub fn has_acknowledged_before(&self, out: &SegmentOut) -> bool {
+        out.flags.contains(TcpFlags::SYN) || self.send.space.seq(self.flight.una()) == out.seq
+    }
+
     /// Whether [`Connection::poll_transmit`] would find nothing but an ACK that does not hold the peer up. Whoever asks
     /// again after the program had its chance to answer spares both ends a segment.
     #[inline]

@@ -206,16 +206,7 @@ impl SynTable {
         opening: &Opening<'_>,
         seg: &SegmentIn<'_>,
     ) -> Result<SegmentOut, DropReason> {
-        let entry = HalfOpen {
-            listener: opening.listener,
-            birth: opening.birth,
-            peer: PeerSyn::new(seg),
-            room: opening.room,
-            sent: SynAckSent::First { at: now, retries: 0 },
-            defer: opening.defer,
-            acked: false,
-            config: Arc::clone(opening.config),
-        };
+        let entry = HalfOpen::new(now, opening, seg);
         if self.wants_cookie(opening.listener, opening.config) && !opening.reopens {
             return Ok(self.answer_with_cookie(now, &opening.tuple, entry));
         }
@@ -226,6 +217,11 @@ impl SynTable {
         let answer = entry.syn_ack(now);
         self.insert(now, opening.tuple, entry);
         Ok(answer)
+    }
+
+    /// A SYN was answered elsewhere ([`HalfOpen::begin`]), and its handshake is not over after all.
+    pub fn enter(&mut self, now: Instant, tuple: Tuple, entry: HalfOpen) {
+        self.insert(now, tuple, entry);
     }
 
     /// Whether the next SYN for `listener` is answered with a cookie. Then none is taken as a Fast Open either: that costs

@@ -123,7 +123,7 @@ pub(crate) struct Spares {
 }
 
 /// How many of each are kept: more than come and go in a turn of a busy lane, and little beside what it has in use.
-const SPARES_MAX: usize = 128;
+const SPARES_MAX: usize = 256;
 
 impl Spares {
     fn connection(&mut self, tcp: Connection) -> Box<Connection> {
@@ -520,6 +520,8 @@ pub(crate) struct Conns {
     pub(super) passed: Vec<Passed>,
     /// Some have waited for an acknowledgement since this was last asked.
     pub(crate) are_held_up: bool,
+    /// Some have got a segment from another one without a packet since this was last asked.
+    pub(super) handed_across: bool,
 }
 
 impl Conns {
@@ -539,6 +541,7 @@ impl Conns {
             crosses: false,
             passed: Vec::new(),
             are_held_up: false,
+            handed_across: false,
         }
     }
 

@@ -13,6 +13,7 @@ mod conn;
 mod credit;
 mod datagrams;
 mod datagrams_out;
+mod direct;
 mod early;
 mod echoes;
 mod events;

@@ -176,7 +176,7 @@ impl<D> Inside<'_, D> {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<(), DropReason> {
-        let Some(listening) = self.shard.listening.get(half_open.listener().index()).cloned() else {
+        let Some(listening) = self.shard.listening.get(half_open.listener().index()) else {
             return Err(DropReason::NoConnection);
         };
         let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
@@ -213,7 +213,7 @@ impl<D> Inside<'_, D> {
         id
     }
 
-    fn birth(
+    pub(super) fn birth(
         &self,
         egress: &Egress,
         names: &Names,
@@ -311,7 +311,7 @@ pub(super) fn set_options(tcp: &mut Connection, options: &StreamOptions, config:
 }
 
 /// What its connections announce at first.
-fn room_of(listening: &Listening) -> u32 {
+pub(super) fn room_of(listening: &Listening) -> u32 {
     (listening.rings.recv_capacity as u32).min(listening.options.window_clamp.unwrap_or(u32::MAX))
 }
 

@@ -180,7 +180,12 @@ impl<D> Inside<'_, D> {
                     return Err(Pause::Empty);
                 }
             }
-            Step::Ip => self.send_segment(id, outgoing.segment.as_ref().ok_or(Pause::Empty)?)?,
+            Step::Ip => {
+                let segment = outgoing.segment.as_ref().ok_or(Pause::Empty)?;
+                if outgoing.is_limited || !self.hand_across(id, segment, links) {
+                    self.send_segment(id, segment)?;
+                }
+            }
             // A connection's list has neither datagrams nor other stations' packets, and what is fused sends nothing.
             Step::Filter | Step::Nat | Step::Udp | Step::Forward | Step::Tunnel | Step::Fused => {
                 return Err(Pause::Empty);
@@ -315,7 +320,7 @@ impl<D> Inside<'_, D> {
 
     /// Whether there is a way for a connection's segments, looked up again when routes or addresses have changed.
     #[inline]
-    fn has_route(&mut self, id: ConnId) -> bool {
+    pub(super) fn has_route(&mut self, id: ConnId) -> bool {
         let conn = self.conns.slab.get(id);
         let is_current =
             conn.and_then(Conn::route).is_some_and(|egress| self.shard.ip.core.is_current(egress));

@@ -14,6 +14,7 @@ use crate::cookie::Offer;
 use crate::ecn;
 use crate::handshake::SynAckSent;
 use crate::segment::{SegmentIn, SegmentOut};
+use crate::syn::Opening;
 
 /// What the peer's SYN said, without text.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ pub(super) struct PeerSyn {
 }
 
 impl PeerSyn {
-    pub(super) fn new(seg: &SegmentIn<'_>) -> Self {
+    fn new(seg: &SegmentIn<'_>) -> Self {
         let TcpOptions { mss, window_scale, sack_permitted, timestamps, .. } = seg.options;
         Self {
             irs: seg.seq,
@@ -67,6 +68,27 @@ pub struct HalfOpen {
 }
 
 impl HalfOpen {
+    /// What a SYN becomes for a listener.
+    pub(super) fn new(now: Instant, opening: &Opening<'_>, seg: &SegmentIn<'_>) -> Self {
+        Self {
+            listener: opening.listener,
+            birth: opening.birth,
+            peer: PeerSyn::new(seg),
+            room: opening.room,
+            sent: SynAckSent::First { at: now, retries: 0 },
+            defer: opening.defer,
+            acked: false,
+            config: Arc::clone(opening.config),
+        }
+    }
+
+    /// A SYN and the SYN-ACK for it, for who has the rest of the handshake over at once and needs no table.
+    pub fn begin(now: Instant, opening: &Opening<'_>, seg: &SegmentIn<'_>) -> (Self, SegmentOut) {
+        let entry = Self::new(now, opening, seg);
+        let answer = entry.syn_ack(now);
+        (entry, answer)
+    }
+
     /// Whose connection it will be.
     pub fn listener(&self) -> SocketId {
         self.listener
