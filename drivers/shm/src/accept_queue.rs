@@ -16,6 +16,7 @@
 //! Used by the engine, which feeds it, and by the preloaded library.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use crate::layout::order_for_models;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -74,15 +75,14 @@ impl AcceptQueue {
                 return None;
             }
             let block = self.blocks[(head % ROOM) as usize].load(Ordering::Relaxed);
-            if self.moves_on(head) {
+            if self.moves(head, head.wrapping_add(1)) {
                 return block.checked_sub(1);
             }
         }
     }
 
-    fn moves_on(&self, head: u32) -> bool {
-        let next = head.wrapping_add(1);
-        self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    fn moves(&self, head: u32, to: u32) -> bool {
+        self.head.compare_exchange(head, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Whether nothing waits here.
@@ -185,19 +185,20 @@ impl<T> Feeder<T> {
         words.watchers.load(Ordering::SeqCst) != 0
     }
 
-    /// Takes back what has waited longest, to send a message about it.
-    pub fn take_back(&mut self, words: &AcceptQueue) -> Option<T> {
+    /// Takes back all that wait, in their order, to send messages about them. In one step: who stops waiting meanwhile does not find the
+    /// later ones here before he reads of the earlier ones.
+    pub fn take_back(&mut self, words: &AcceptQueue) -> VecDeque<T> {
         // A program that takes them at the same time has them; one that only says so is not waited for.
         for _ in 0..=ROOM {
             let head = words.head.load(Ordering::Acquire);
-            if self.look(head)? == 0 {
-                return None;
+            if self.look(head).is_none_or(|waiting| waiting == 0) {
+                break;
             }
-            if words.moves_on(head) {
-                return self.waiting.pop_front();
+            if words.moves(head, self.tail) {
+                return mem::take(&mut self.waiting);
             }
         }
-        None
+        VecDeque::new()
     }
 
     /// A message was sent.
@@ -255,10 +256,21 @@ mod tests {
         assert_eq!(feeder.put(&words, 1, 10), Ok(()));
         words.watch();
         assert!(!words.is_empty() && feeder.is_watched(&words));
-        assert_eq!((feeder.take_back(&words), feeder.take_back(&words)), (Some(10), None));
+        assert_eq!((feeder.take_back(&words), feeder.take_back(&words).len()), (VecDeque::from([10]), 0));
         assert_eq!((words.take(), feeder.put(&words, 2, 20)), (None, Err(20)));
         words.unwatch();
         assert_eq!((feeder.put(&words, 2, 20), words.take()), (Ok(()), Some(2)));
+    }
+
+    #[test]
+    fn who_stops_waiting_finds_nothing_before_what_was_taken_back() {
+        let (words, mut feeder) = opened();
+        (1..=3).for_each(|block| feeder.put(&words, block, block).unwrap());
+        words.watch();
+        assert_eq!(feeder.take_back(&words), [1, 2, 3]);
+        feeder.note_sent();
+        words.unwatch();
+        assert_eq!((words.take(), feeder.put(&words, 4, 4)), (None, Err(4)));
     }
 
     #[test]
@@ -307,7 +319,7 @@ mod tests {
                         next += 1;
                     }
                     2 => prop_assert_eq!(words.take(), model.pop_front()),
-                    3 => prop_assert_eq!(feeder.take_back(&words), model.pop_front()),
+                    3 => prop_assert_eq!(feeder.take_back(&words), std::mem::take(&mut model)),
                     _ if watchers > 0 => {
                         words.unwatch();
                         watchers -= 1;
@@ -336,7 +348,8 @@ mod tests {
                 if let Err(message) = feeder.put(&words, nth, nth) {
                     out.push(message);
                 }
-                out.extend(feeder.take_back(&words).filter(|_| lie % 3 == 0));
+                let back = feeder.take_back(&words);
+                out.extend(back.into_iter().filter(|_| lie % 3 == 0));
                 prop_assert!(feeder.waiting.len() <= ROOM as usize);
             }
             out.sort_unstable();
@@ -390,10 +403,8 @@ mod tests {
                 match feeder.put(words, block, block) {
                     Err(block) => tell(&mut feeder, block),
                     Ok(()) => {
-                        while feeder.is_watched(words)
-                            && let Some(block) = feeder.take_back(words)
-                        {
-                            tell(&mut feeder, block);
+                        if feeder.is_watched(words) {
+                            feeder.take_back(words).into_iter().for_each(|block| tell(&mut feeder, block));
                         }
                     }
                 }

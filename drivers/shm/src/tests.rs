@@ -88,7 +88,7 @@ fn model_a_connection_is_found_by_who_is_about_to_wait_or_told_to_him() {
             if feeder.put(&theirs, 5, 5).is_err() {
                 return true;
             }
-            feeder.is_watched(&theirs) && feeder.take_back(&theirs).is_some()
+            feeder.is_watched(&theirs) && !feeder.take_back(&theirs).is_empty()
         });
         words.watch();
         let is_found = words.take() == Some(5);

@@ -4,14 +4,18 @@
 //!
 //! Owned by `hub.rs`, which adds listeners and takes them away, and gets to know later what was handed on ([`Handing::take_handed`]).
 //! Several lanes may finish handshakes of one listener at a time: one goes through all that is ready, and the others leave it to
-//! him ([`Shared`]). So nobody waits inside a lane, and a listener's connections are told in their order.
+//! him ([`Shared`]), and wait until he is done, which takes a microsecond, before they tell who has connected; without end nobody waits
+//! inside a lane. So a listener's connections are told in their order, and who has connected and accepts finds his.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::hint::spin_loop;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Wake, Waker};
+use std::thread;
 use std::time::Duration;
 
 use firelane_shm::control::{Arrived, Family, Place, SocketId};
@@ -27,6 +31,15 @@ use super::stream::Stream;
 use super::waiting::Waiting;
 use crate::poller::{Event, Poller};
 use crate::stack::Stack;
+
+/// How often a lane looks whether another thread has handed its connections on: some hundred microseconds, of which one is what it takes.
+const LOOKS_MAX: u32 = 8192;
+const LOOKS_PER_YIELD: u32 = 64;
+
+thread_local! {
+    /// This thread is handing on: who calls from within is answered when that is done.
+    static IS_AT_IT: Cell<bool> = const { Cell::new(false) };
+}
 
 /// All listeners of programs.
 #[derive(Debug)]
@@ -62,8 +75,8 @@ pub(super) struct Queue {
     pub(super) ours: OwnedFd,
     /// What puts connections into the listener's words, if it has any.
     pub(super) feeder: Option<Feeder<Arrived>>,
-    /// A connection that the descriptor had no room for.
-    pub(super) unsent: Option<Arrived>,
+    /// Connections of which messages are to be sent, in their order: the descriptor had no room, or they have waited in the words.
+    pub(super) unsent: VecDeque<Arrived>,
 }
 
 /// Called by lanes that have finished handshakes.
@@ -78,6 +91,8 @@ impl Wake for Call {
         // The hub takes its listeners out before it ends, so nothing of theirs ends here.
         if let Some(handing) = self.0.upgrade() {
             handing.queues.call(|queues| handing.hand_on(queues));
+            // The lane tells who has connected next, and he may accept at once.
+            handing.queues.await_other();
         }
     }
 }
@@ -150,7 +165,7 @@ impl Queue {
             match carry::send(&self.ours, &arrived.encode(), &[], false) {
                 Ok(()) => self.feeder.iter_mut().for_each(Feeder::note_sent),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.unsent = Some(arrived);
+                    self.unsent.push_front(arrived);
                     return true;
                 }
                 // The listener hangs up, and what waits there ends with it.
@@ -162,15 +177,18 @@ impl Queue {
 
     /// The next connection of which a message is to be sent. What has arrived before it waits in the words.
     fn next_to_send(&mut self, name: SocketId, handed: &Mutex<Vec<Arrival>>) -> Option<Arrived> {
-        if let Some(unsent) = self.unsent.take() {
-            return Some(unsent);
-        }
         loop {
+            if let Some(unsent) = self.unsent.pop_front() {
+                return Some(unsent);
+            }
             if let Some((feeder, words)) = self.words()
                 && feeder.is_watched(words)
-                && let Some(arrived) = feeder.take_back(words)
             {
-                return Some(arrived);
+                let back = feeder.take_back(words);
+                self.unsent = back;
+                if !self.unsent.is_empty() {
+                    continue;
+                }
             }
             let (arrival, arrived) = self.accept(name)?;
             // Before the program can know of it: what it asks about the connection finds it.
@@ -234,10 +252,27 @@ impl<T> Shared<T> {
                 Err(TryLockError::WouldBlock) => return,
             };
             if self.is_called.swap(false, Ordering::SeqCst) {
+                IS_AT_IT.set(true);
                 work(&mut inner);
+                IS_AT_IT.set(false);
             }
             drop(inner);
             fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Waits until another thread that is at it, and has the caller's work to do, is done; not for one that gets no CPU.
+    fn await_other(&self) {
+        if IS_AT_IT.get() {
+            return;
+        }
+        for look in 1..=LOOKS_MAX {
+            let is_at_it = matches!(self.inner.try_lock(), Err(TryLockError::WouldBlock));
+            if !is_at_it && !self.is_called.load(Ordering::SeqCst) {
+                return;
+            }
+            // It may wait for this thread's CPU.
+            if look % LOOKS_PER_YIELD == 0 { thread::yield_now() } else { spin_loop() }
         }
     }
 
@@ -283,6 +318,34 @@ mod tests {
             scope.spawn(|| (0..EACH).for_each(|_| shared.change(|_| {}, work)));
         });
         assert_eq!((*lock(&shared.inner), there.load(Ordering::SeqCst)), (4 * EACH, 0));
+    }
+
+    /// Two lanes: what one has put there was taken when it goes on, whoever has taken it. A thread that has no CPU is not waited for
+    /// without end, so not each time.
+    #[test]
+    fn who_has_left_the_work_to_another_goes_on_when_it_is_done() {
+        const EACH: usize = 20_000;
+        let (shared, late) = (Shared::<usize>::default(), AtomicUsize::new(0));
+        let (put, taken) =
+            ([AtomicUsize::new(0), AtomicUsize::new(0)], [AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let take_all = |_: &mut usize| {
+            for (put, taken) in put.iter().zip(&taken) {
+                taken.store(put.load(Ordering::SeqCst), Ordering::SeqCst);
+            }
+        };
+        std::thread::scope(|scope| {
+            for (put, taken) in put.iter().zip(&taken) {
+                scope.spawn(|| {
+                    for nth in 1..=EACH {
+                        put.store(nth, Ordering::SeqCst);
+                        shared.call(take_all);
+                        shared.await_other();
+                        late.fetch_add(usize::from(taken.load(Ordering::SeqCst) < nth), Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(late.load(Ordering::SeqCst) < EACH / 100, "{late:?} of {EACH}");
     }
 
     #[test]

@@ -285,7 +285,7 @@ impl Socket {
             owner: Arc::clone(&self.owner),
             ours,
             feeder,
-            unsent: None,
+            unsent: std::collections::VecDeque::new(),
         }))
     }
 

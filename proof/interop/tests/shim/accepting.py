@@ -253,6 +253,7 @@ def children_with_sets():
         print("by the other", served(20) == (20, {children[1]}))
         # What arrives while he does not run waits for whoever comes.
         os.kill(children[1], signal.SIGSTOP)
+        os.waitpid(children[1], os.WUNTRACED)
         waiting = connect(passive, 3)
         stop(children[1])
         taken(passive, waiting, "by the parent")
