@@ -671,14 +671,14 @@ impl Stream {
         block.is_some_and(|block| block.requests.load(Ordering::Acquire) & request::CLOSE != 0)
     }
 
-    /// Changes one option. A connection that is not there yet takes what it can when it is; one that is gone changes
-    /// nothing.
+    /// Changes one option, for what is written from here on: the lane may be sending, and would see new text before what waits for it.
+    /// A connection that is not there yet takes what it can when it is; one that is gone changes nothing.
     pub(super) fn set_option(&self, fabric: &Fabric, option: StreamOption) {
         match self.hold.shared().conn() {
             Some(conn) => {
                 let message = self.message(SocketCommand::SetOption(conn, option));
                 // A lane that has failed has no connections left.
-                let _ = fabric.enter_surely(self.lane(), message);
+                let _ = fabric.change(self.lane(), message);
             }
             None => self.later.lock().unwrap_or_else(PoisonError::into_inner).push(option),
         }
