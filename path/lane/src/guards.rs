@@ -30,10 +30,10 @@ impl<D> Links<D> {
     }
 
     /// Learns what another lane has.
-    pub(crate) fn learn(&mut self, link: LinkId, lesson: Lesson) {
+    pub(crate) fn learn(&mut self, common: &mut Common<D>, link: LinkId, lesson: Lesson) {
         // A port that has gone meanwhile needs no lessons.
         if let Some(guard) = self.guards.get_mut(link.index()) {
-            guard.learn(lesson);
+            guard.learn(common.now, lesson, |lesson| tell_lanes(common, link, lesson));
         }
     }
 

@@ -98,7 +98,7 @@ impl<D: Driver> Lane<D> {
             LaneMessage::Learned(netstack, learned) => {
                 self.stacks.on_learned(&mut self.common, netstack, *learned);
             }
-            LaneMessage::Lesson(link, lesson) => self.links.learn(link, lesson),
+            LaneMessage::Lesson(link, lesson) => self.links.learn(&mut self.common, link, lesson),
             LaneMessage::Heard(link, saying) => drop(self.links.hear(link, saying)),
             LaneMessage::Queue(moving) => self.links.take_queue(&mut self.common, *moving),
             LaneMessage::Fence(fence) => self.links.pass_fence(&mut self.common, fence),

@@ -12,7 +12,7 @@ use firelane_wire::{ArpView, EtherType, Icmpv6View, IpProtocol, NdpEnvelope, Ndp
 
 use crate::dhcp;
 use crate::dhcp6::{self, Dhcp6};
-use crate::known::{Known, Lesson, PREFIXES_MAX};
+use crate::known::{Known, Lesson, PREFIXES_MAX, Question};
 
 /// How a port is protected.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -142,10 +142,13 @@ impl Guard {
             learn(&mut self.known, lesson);
         }
         if let Some(answer) = datagram(packet, (DHCP6_SERVER, DHCP6_CLIENT)).and_then(dhcp6::read)
-            && self.known.is_answer(&answer)
+            && answer.grants()
         {
             for (address, seconds) in answer.addresses() {
-                learn(&mut self.known, Lesson::given(now, address, seconds));
+                let lesson = Lesson::given(now, address, seconds);
+                if let Some(lesson) = self.known.answers(now, Question::V6(answer.transaction), lesson) {
+                    learn(&mut self.known, lesson);
+                }
             }
         }
         let Some(view) = neighbours(packet) else { return };
@@ -156,9 +159,13 @@ impl Guard {
         }
     }
 
-    /// Learns what another lane's replica was taught.
-    pub fn learn(&mut self, lesson: Lesson) {
+    /// Learns what another lane's replica was taught. What follows from it here is given to `taught`.
+    pub fn learn(&mut self, now: Instant, lesson: Lesson, mut taught: impl FnMut(Lesson)) {
         self.known.learn(lesson);
+        while let Some(lesson) = self.known.next_early(now) {
+            self.known.learn(lesson);
+            taught(lesson);
+        }
     }
 
     fn learns(&self) -> bool {
@@ -408,8 +415,35 @@ mod tests {
         assert_eq!(guard.check(later, &ip("10.0.0.7"), |_| {}), Err(DropReason::IpSpoofed));
         // Another lane's replica knows the same by what it was told.
         let mut replica = self::guard(&[Protection::IpNospoof], &[]);
-        lessons.into_iter().for_each(|lesson| replica.learn(lesson));
+        lessons.into_iter().for_each(|lesson| replica.learn(NOW, lesson, |_| {}));
         assert_eq!(judge(&mut replica, &ip("10.0.0.7")), Ok(()));
+    }
+
+    /// The question leaves by one lane, and the server's answer comes to another before that has heard of it.
+    #[test]
+    fn an_answer_waits_a_moment_for_a_question_that_another_lane_has_sent() {
+        use crate::dhcp6::tests::message;
+        let lease = [51, 4, 0, 0, 0, 60];
+        let (asked, granted) = (dhcp(false, 3, MAC, &[]), dhcp(true, 5, MAC, &lease));
+        let (asked6, granted6) = (message(3, 2, MAC, &[]), message(7, 2, MAC, &[("2001:db8::7", 60)]));
+        let questions = [udp("0.0.0.0", (68, 67), &asked), udp("::", (546, 547), &asked6)];
+        let answers = [udp("10.0.0.254", (67, 68), &granted), udp("fe80::1", (547, 546), &granted6)];
+        let addresses = ["10.0.0.7", "2001:db8::7"];
+        for (late, is_known) in [(0, true), (999, true), (1000, false)] {
+            let (mut sender, mut receiver) =
+                (guard(&[Protection::IpNospoof], &[]), guard(&[Protection::IpNospoof], &[]));
+            for ((question, answer), address) in questions.iter().zip(&answers).zip(addresses) {
+                let (mut asked, mut given) = (Vec::new(), Vec::new());
+                sender.check(NOW, question, |lesson| asked.push(lesson)).unwrap();
+                receiver.see(NOW, answer, |_| panic!("nobody has asked here"));
+                assert_eq!(judge(&mut receiver, &ip(address)), Err(DropReason::IpSpoofed));
+                let then = NOW + core::time::Duration::from_millis(late);
+                asked.into_iter().for_each(|lesson| receiver.learn(then, lesson, |it| given.push(it)));
+                given.into_iter().for_each(|lesson| sender.learn(then, lesson, |_| {}));
+                let judged = [&mut sender, &mut receiver].map(|guard| judge(guard, &ip(address)).is_ok());
+                assert_eq!(judged, [is_known; 2], "{address} {late} ms");
+            }
+        }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! Called by `guard.rs`. An address that a server gave in answer to this port's own question is known while its lease lasts (RFC 2131,
 //! RFC 8415). Another IPv6 address is known once the port has tested it (RFC 4862 §5.4) under a prefix that a router announces for it,
-//! or link-local; whoever has it already answers the test, which ends the claim: first come, first served, as RFC 6620 has it. Each
-//! list has an end, and what is oldest gives way.
+//! or link-local; whoever has it already answers the test, which ends the claim: first come, first served, as RFC 6620 has it. A server
+//! may answer in one lane before that has heard of the question, which another has sent: such an answer waits a moment for its question.
+//! Each list has an end, and what is oldest gives way.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -22,6 +23,10 @@ const ADDRESSES_MAX: usize = 32;
 pub(crate) const PREFIXES_MAX: usize = 16;
 /// How long after a test somebody else may say that the address is his: its probes and their time (RFC 4862), doubled.
 const DEFENCE: Duration = Duration::from_secs(2);
+
+/// How long an answer waits for its question, and how many addresses of such answers do.
+const EARLY: Duration = Duration::from_secs(1);
+const EARLY_MAX: usize = 8;
 
 const DHCP_ACK: u8 = 5;
 const DHCP_RELEASE: u8 = 7;
@@ -68,6 +73,15 @@ pub(crate) struct Known {
     given: Vec<(IpAddr, Instant)>,
     claimed: Vec<(Ipv6Addr, Instant)>,
     prefixes: Vec<(IpPrefix, Instant)>,
+    early: Vec<Early>,
+}
+
+/// What an answer teaches whose question is not known, and when it came.
+#[derive(Clone, Copy, Debug)]
+struct Early {
+    question: Question,
+    came: Instant,
+    lesson: Lesson,
 }
 
 impl Known {
@@ -105,9 +119,20 @@ impl Known {
         (!self.questions.contains(&question)).then_some(Lesson::Asked(question))
     }
 
-    /// Whether a message grants what the user has asked for.
-    pub(crate) fn is_answer(&self, answer: &Dhcp6<'_>) -> bool {
-        answer.grants() && self.questions.contains(&Question::V6(answer.transaction))
+    /// What an answer teaches, if its question is known; else it waits for that.
+    pub(crate) fn answers(&mut self, now: Instant, question: Question, lesson: Lesson) -> Option<Lesson> {
+        if self.questions.contains(&question) {
+            return Some(lesson);
+        }
+        keep(&mut self.early, Early { question, came: now, lesson }, EARLY_MAX, |_| false);
+        None
+    }
+
+    /// What an answer teaches that has waited for a question which is known by now.
+    pub(crate) fn next_early(&mut self, now: Instant) -> Option<Lesson> {
+        self.early.retain(|early| now.saturating_since(early.came) < EARLY);
+        let at = self.early.iter().position(|early| self.questions.contains(&early.question))?;
+        Some(self.early.remove(at).lesson)
     }
 
     /// Whether a server has given the user this address.
@@ -116,15 +141,14 @@ impl Known {
     }
 
     /// What an answer for the station `mac` teaches.
-    pub(crate) fn answered(&self, now: Instant, mac: MacAddr, answer: &Dhcp<'_>) -> Option<Lesson> {
-        let is_ours = answer.is_reply
-            && answer.hardware == mac
-            && self.questions.contains(&Question::V4(answer.transaction));
+    pub(crate) fn answered(&mut self, now: Instant, mac: MacAddr, answer: &Dhcp<'_>) -> Option<Lesson> {
+        let is_ours = answer.is_reply && answer.hardware == mac;
         if !is_ours || answer.kind != DHCP_ACK || answer.yours == Ipv4Addr::UNSPECIFIED {
             return None;
         }
         // An answer without a time answers a question about other things than an address.
-        Some(Lesson::Given(answer.yours.into(), after(now, answer.lease?)))
+        let lesson = Lesson::Given(answer.yours.into(), after(now, answer.lease?));
+        self.answers(now, Question::V4(answer.transaction), lesson)
     }
 
     /// What a test of an address teaches.
