@@ -16,8 +16,8 @@ use crate::open::{AfXdpConfig, Attachment};
 use crate::socket::{Limits, Socket};
 use crate::spread::{Dealing, Nic, Spreader};
 
-/// A chain from which on it is worth two system calls to be woken for none of its frames.
-const UNWATCHED_CHAIN: usize = 8;
+/// So many frames since the lane was last told to sleep make it worth two system calls to be woken for none of those that follow.
+const UNWATCHED_AFTER: usize = 16;
 
 /// A lane's sockets on one interface.
 #[derive(Debug)]
@@ -27,9 +27,11 @@ pub struct AfXdpQueue {
     ring: u16,
     /// Readable when a socket is that is in it.
     set: OwnedFd,
-    /// Whether the sockets are in the set: the kernel wakes whoever watches a socket for every frame that it has sent,
-    /// to say that there is room, which costs a busy lane a ninth of its time.
+    /// Whether the sockets are in the set: the kernel wakes whoever watches a socket for every frame that it has sent, to say that
+    /// there is room, and for every frame that it has received, which costs a busy lane and who sends to it a tenth of their time.
     is_watched: bool,
+    /// Frames that have come and gone since the lane last wanted to be woken.
+    passed: usize,
     /// Whether the lane wants to be woken.
     notifies: bool,
     mtu: Mtu,
@@ -66,6 +68,7 @@ impl AfXdpQueue {
                 ring,
                 set,
                 is_watched: false,
+                passed: 0,
                 notifies: false,
                 mtu: config.mtu,
                 is_virtual,
@@ -99,6 +102,14 @@ impl AfXdpQueue {
             self.is_watched = true;
         }
         Ok(())
+    }
+
+    /// So many frames more have passed: from some on, an awake lane is not woken for them.
+    fn pass(&mut self, frames: usize) {
+        self.passed = self.passed.saturating_add(frames);
+        if !self.notifies && self.passed >= UNWATCHED_AFTER {
+            self.unwatch();
+        }
     }
 
     /// Takes them out.
@@ -146,14 +157,16 @@ impl Driver for AfXdpQueue {
             // What the device had no room for is tried again.
             let _ = socket.push();
         }
+        // Who has found nothing is about to sleep.
+        if frames > 0 {
+            self.pass(frames);
+        }
         frames
     }
 
     /// The first socket sends all, so that order stays.
     fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters) {
-        if !self.notifies && chain.len() >= UNWATCHED_CHAIN {
-            self.unwatch();
-        }
+        self.pass(chain.len());
         if let Some(socket) = self.sockets.first_mut() {
             socket.transmit(chain, drops);
         }
@@ -162,6 +175,7 @@ impl Driver for AfXdpQueue {
     fn notify(&mut self, on: bool) -> bool {
         self.notifies = on;
         if on {
+            self.passed = 0;
             self.sockets.iter().for_each(Socket::wake_receive);
             if self.watch().is_err() {
                 // Nobody would wake a sleeper: the lane looks again instead.

@@ -105,6 +105,15 @@ impl Port {
         got
     }
 
+    /// The same for who does not sleep.
+    fn await_polled(&mut self, count: usize) {
+        let (begin, mut got) = (Instant::now(), Chain::new());
+        while got.len() < count {
+            assert!(begin.elapsed() < LIMIT, "{} of {count} frames came", got.len());
+            self.queue.receive(&mut self.pools, 64, &mut got, &mut self.drops);
+        }
+    }
+
     fn send(&mut self, frames: impl IntoIterator<Item = Vec<u8>>) {
         let (mut chain, begin) = (Chain::new(), Instant::now());
         for bytes in frames {
@@ -259,6 +268,45 @@ fn who_sends_much_is_woken_when_it_sleeps_and_not_before() {
         assert!(!wakes(&port, 20), "round {round}: woken for what is left");
         port.queue.leave(false);
         assert!(port.queue.notify(true) && wakes(&port, 1000), "round {round}");
+        port.await_frames(1, is_udp);
+    }
+    assert_eq!(port.drops.total(), 0);
+}
+
+/// The same of who sends little and gets much: the sender of what he gets would pay for waking him.
+#[test]
+fn who_gets_much_is_woken_when_it_sleeps_and_not_before() {
+    if !veth("") {
+        return;
+    }
+    for name in ["near", "far"] {
+        fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
+    }
+    let Some(mut port) = try_open(Wish::Best) else { return };
+    let socket = UdpSocket::bind("10.9.0.2:9").unwrap();
+    let come = |count: usize| (0..count).for_each(|_| drop(socket.send_to(&[7; 100], "10.9.0.1:7").unwrap()));
+    for round in 0..3 {
+        assert!(!port.queue.notify(false), "round {round}: nothing waits");
+        // Little by little: no chain is long.
+        for _ in 0..16 {
+            come(4);
+            port.await_polled(4);
+        }
+        come(1);
+        assert!(!wakes(&port, 20), "round {round}: a lane that polls was woken");
+        assert!(port.queue.notify(true), "round {round}: a frame waits");
+        assert!(wakes(&port, 1000), "round {round}");
+        port.await_frames(1, is_udp);
+        assert!(!port.queue.notify(true));
+        // Somebody else's thread may fetch much while the lane sleeps.
+        come(64);
+        port.await_polled(64);
+        let sender = socket.try_clone().unwrap();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            sender.send_to(&[7; 100], "10.9.0.1:7").unwrap();
+        });
+        assert!(wakes(&port, 5000), "round {round}: a lane that sleeps was not woken");
         port.await_frames(1, is_udp);
     }
     assert_eq!(port.drops.total(), 0);
