@@ -284,7 +284,11 @@ fn who_gets_much_is_woken_when_it_sleeps_and_not_before() {
     }
     let Some(mut port) = try_open(Wish::Best) else { return };
     let socket = UdpSocket::bind("10.9.0.2:9").unwrap();
-    let come = |count: usize| (0..count).for_each(|_| drop(socket.send_to(&[7; 100], "10.9.0.1:7").unwrap()));
+    let come = |count: usize| {
+        for _ in 0..count {
+            socket.send_to(&[7; 100], "10.9.0.1:7").unwrap();
+        }
+    };
     for round in 0..3 {
         assert!(!port.queue.notify(false), "round {round}: nothing waits");
         // Little by little: no chain is long.
