@@ -278,6 +278,13 @@ impl<D> Inside<'_, D> {
         {
             return self.hand_on(lane, packet);
         }
+        let packet = match headers.fragment {
+            Fragment::Whole => packet,
+            _ => match self.take_joined(packet, headers, trace) {
+                Some(packet) => packet,
+                None => return,
+            },
+        };
         match packet.protocol {
             // RFC 9293 MUST-57, RFC 1122 §4.2.3.10: a segment to many is no segment.
             IpProtocol::TCP if packet.is_broadcast_or_multicast => {
@@ -316,6 +323,23 @@ impl<D> Inside<'_, D> {
         };
         self.shard.ip.core.count_handed_on(packet.dst.is_ipv4());
         self.common.hand_over(lane, stage, packet.link, packet.frame);
+    }
+
+    /// A segment that was put together here: fragments have no ports, so its connection is looked for only now. Gives the
+    /// packet back if it belongs to none.
+    #[cold]
+    fn take_joined(&mut self, packet: Delivered, headers: &Headers, trace: u32) -> Option<Delivered> {
+        let whole = Headers::parse(packet.frame.as_slice()).ok();
+        let tuple = whole.filter(|whole| whole.protocol == IpProtocol::TCP).and_then(|whole| whole.tuple());
+        let Some(conn) = tuple.and_then(|tuple| self.lookup(&tuple)) else { return Some(packet) };
+        let is_fused = self.conns.slab.get(conn).expect(TABLED).steps == StepLists::FUSED;
+        let (link, told) = (packet.link, Disposition::default());
+        let mut travel = Travel { link, headers, trace, frame: None, packet: Some(packet), told };
+        self.common.see(trace, Sight::Found(Owner::Connection));
+        // It has been through IP, piece by piece.
+        let steps = [Step::Fused, Step::Tcp, Step::Socket];
+        walk(&steps[usize::from(!is_fused)..], |step| self.pass_in(step, conn, &mut travel));
+        None
     }
 
     /// A segment that belongs to no connection: TIME-WAIT, a listener, or nobody.
