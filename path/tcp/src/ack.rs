@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-use firelane_units::{DropReason, Instant};
+use firelane_units::{DropReason, Instant, SeqNum};
 use firelane_wire::TcpFlags;
 
 use crate::connection::{Connection, Rings};
@@ -29,17 +29,23 @@ impl Connection {
         if self.state == State::SynReceived {
             self.check_syn_acknowledged(now, seg, number, rings, out)?;
         }
-        let (una, nxt) = (self.flight.una(), self.flight.nxt());
-        let ack = self.send.space.cursor(number, nxt);
-        // RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, or it is a guess.
-        let oldest = una as i64 - i64::from(self.send.max_window);
-        if ack > nxt as i64 || ack < oldest {
+        let Some(ack) = self.credible(number) else {
             return Err(self.challenge(now, DropReason::Unacceptable));
-        }
-        if ack >= una as i64 {
-            self.take_ack(now, ack as u64, seg, rings, out);
+        };
+        if ack >= self.flight.una() {
+            self.take_ack(now, ack, seg, rings, out);
         }
         if self.state == State::Closed { Err(core::mem::take(out)) } else { Ok(()) }
+    }
+
+    /// The send cursor of an acknowledgment; `None` if it is a guess (RFC 5961 §5.2: not SND.UNA - MAX.SND.WND <= SEG.ACK <=
+    /// SND.NXT). So is a number before our first octet, which the window of a young connection would let pass: nothing
+    /// was ever sent there, so nobody who got it acknowledges it. Linux has it so, too.
+    pub(crate) fn credible(&self, number: SeqNum) -> Option<u64> {
+        let (una, nxt) = (self.flight.una(), self.flight.nxt());
+        let oldest = una.saturating_sub(self.send.max_window.into());
+        let ack = u64::try_from(self.send.space.cursor(number, nxt)).ok()?;
+        (oldest..=nxt).contains(&ack).then_some(ack)
     }
 
     /// An acknowledgment between SND.UNA and SND.NXT.

@@ -433,9 +433,12 @@ impl Connection {
                 _ => {}
             }
         }
-        if let Some((value, _)) = seg.options.timestamps
+        // Who only guesses its acknowledgment does not set the value either: with one far ahead all that the peer sends
+        // would be old.
+        if let (Some((value, _)), Some(ack)) = (seg.options.timestamps, seg.ack)
             && self.stamps.is_on()
             && self.receive.covers_acknowledged(start, seg.len())
+            && self.credible(ack).is_some()
         {
             self.stamps.note(now, value);
         }
