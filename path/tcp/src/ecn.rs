@@ -82,6 +82,12 @@ impl EcnState {
         self.agreement = Agreement::Made;
     }
 
+    /// The peer's SYN crosses ours. Whoever has sent one that does not ask takes no part, so both must have (§6.1.1).
+    pub(crate) fn take_crossing_syn(&mut self, asks: bool) {
+        let was_asked = self.agreement == Agreement::Asked;
+        self.agreement = if asks && was_asked { Agreement::Made } else { Agreement::None };
+    }
+
     /// The bit of our SYN-ACK.
     pub(crate) fn answer(self) -> TcpFlags {
         if self.is_on() { TcpFlags::ECE } else { TcpFlags::EMPTY }

@@ -101,7 +101,7 @@ impl Connection {
         self.take_syn(now, seg.seq, seg.window, &seg.options);
         let Some(covered) = covered else {
             // Both ends open at once; text in such a SYN is left for the peer to repeat.
-            self.take_ecn_of_syn(seg);
+            self.ecn.take_crossing_syn(ecn::is_asked(seg));
             self.enter(now, Event::PeerSyn, out);
             self.pending.syn = true;
             return Ok(());
