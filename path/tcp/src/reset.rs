@@ -33,13 +33,20 @@ impl Connection {
         if !seg.has(TcpFlags::RST) {
             return Ok(());
         }
-        if seg.seq == self.receive.space.seq(self.receive.nxt) {
+        if seg.seq == self.receive.space.seq(self.receive.nxt) || self.is_at_fin(seg.seq) {
             return Err(self.on_reset());
         }
         if self.receive.is_in_window(seg.seq) {
             return Err(self.challenge(now, DropReason::Unacceptable));
         }
         Err(Disposition::drop(DropReason::OutOfWindow))
+    }
+
+    /// Whether `seq` is that of the peer's FIN, which has been taken. We differ from RFC 5961 §3.2, as Linux does: macOS ends a
+    /// program's connections with a FIN and a RST of the same number, and hardly answers challenges.
+    fn is_at_fin(&self, seq: SeqNum) -> bool {
+        matches!(self.state, State::CloseWait | State::LastAck | State::Closing)
+            && seq + 1 == self.receive.space.seq(self.receive.nxt)
     }
 
     /// The peer reset the connection, by a segment or fused with this end. Both ends had finished in the closing states, so
