@@ -492,6 +492,11 @@ impl Flight {
         self.recovery.as_mut()?.poll_probe(fresh, self.mss)
     }
 
+    /// Whether [`Flight::poll_probe`] would give a probe.
+    pub fn owes_probe(&self) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| recovery.owes_probe())
+    }
+
     /// Whether neither a probe nor a retransmission waits to be sent.
     pub fn owes_nothing(&self) -> bool {
         self.recovery.as_ref().is_none_or(|recovery| recovery.owes_nothing())

@@ -87,6 +87,11 @@ impl Reassembly {
         !self.held.is_empty() || !self.duplicate.is_empty()
     }
 
+    /// How many blocks [`Self::sack_blocks`] would give.
+    pub fn report_len(&self, limit: usize) -> usize {
+        (self.held.len() + usize::from(!self.duplicate.is_empty())).min(limit.min(BLOCKS_MAX))
+    }
+
     /// Bytes held ahead of the in-order cursor.
     pub fn held_bytes(&self) -> u64 {
         self.held.iter().map(|held| held.end - held.start).sum()

@@ -234,6 +234,11 @@ impl ReceiveSide {
         self.reassembly.as_ref().is_some_and(|held| held.has_report())
     }
 
+    /// How many blocks that will be.
+    pub(crate) fn report_len(&self, limit: usize) -> usize {
+        self.reassembly.as_ref().map_or(0, |held| held.report_len(limit))
+    }
+
     /// The blocks of the next ACK.
     pub(crate) fn sack_blocks(&mut self, limit: usize) -> Blocks {
         self.reassembly.as_mut().map(|held| held.sack_blocks(limit)).unwrap_or_default()

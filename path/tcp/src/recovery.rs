@@ -188,6 +188,10 @@ impl Recovery {
         Some(self.tlp.take(fresh, start..nxt))
     }
 
+    pub(crate) fn owes_probe(&self) -> bool {
+        self.tlp.is_due() && !self.sent.is_empty()
+    }
+
     pub(crate) fn owes_nothing(&self) -> bool {
         // What pacing held may have become moot since; only asking ends the wait.
         self.sent.lost() == Bytes::ZERO && !self.tlp.is_due() && self.pacer.deadline().is_none()

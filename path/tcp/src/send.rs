@@ -324,14 +324,14 @@ impl Connection {
         rings: &Rings<'_>,
         limits: &TransmitLimits,
     ) -> Option<Range<u64>> {
-        let mss = u64::from(self.flight.mss().bytes());
+        let mss = self.text_beside_report();
         let most = (limits.max_segment_payload.0 - limits.max_segment_payload.0 % mss).max(mss);
         // The pieces of a large segment would all carry the pointer of the first (Linux: `tcp_urg_mode`).
         let most = if self.options.urgent_sent() > self.flight.una() { mss } else { most };
-        let fresh = self.fresh(rings, most);
+        let fresh = self.fresh(rings, most, mss);
         if let Some(range) = self.flight.poll_probe(fresh.as_ref().map(|f| f.start..f.end.min(f.start + mss)))
         {
-            return Some(range);
+            return Some(range.start.max(range.end.saturating_sub(mss))..range.end);
         }
         if fresh.is_some() {
             self.flight.wake(now);
@@ -384,7 +384,7 @@ impl Connection {
     }
 
     /// The text (and FIN) that was never sent, that the peer's window admits and that is worth a segment.
-    fn fresh(&self, rings: &Rings<'_>, most: u64) -> Option<Range<u64>> {
+    fn fresh(&self, rings: &Rings<'_>, most: u64, mss: u64) -> Option<Range<u64>> {
         let nxt = self.flight.nxt();
         let text_end = self.text_end(rings);
         if nxt > text_end {
@@ -403,8 +403,9 @@ impl Connection {
                 queued: Bytes(queued),
                 usable: Bytes(room.min(most)),
                 largest_window: Bytes(self.send.max_window.into()),
-                mss: self.flight.mss(),
-                nodelay: self.options.nodelay,
+                mss: Mss::clamped(mss as u16),
+                // A probe takes what Nagle holds back: it brings more than what was sent before (RFC 8985 §7.3).
+                nodelay: self.options.nodelay || self.flight.owes_probe(),
                 cork: self.options.cork,
                 // Nor does what is urgent wait for anything (`tcp_nagle_test` of Linux).
                 last: closes || self.options.urgent_sent() > self.flight.una(),
@@ -487,9 +488,14 @@ impl Connection {
         out
     }
 
+    /// How many ranges fit into a segment.
+    fn report_limit(&self) -> usize {
+        if self.stamps.is_on() { BLOCKS_MAX - 1 } else { BLOCKS_MAX }
+    }
+
     /// RFC 2018 §4: the ranges that arrived ahead, as many as fit (three beside timestamps).
     fn report_ranges(&mut self, options: &mut TcpOptions) {
-        let limit = if options.timestamps.is_some() { BLOCKS_MAX - 1 } else { BLOCKS_MAX };
+        let limit = self.report_limit();
         let space = self.receive.space;
         for block in self.receive.sack_blocks(limit).as_slice() {
             options.sack.push(space.seq(block.start), space.seq(block.end));
@@ -608,6 +614,17 @@ impl Connection {
         Some(range)
     }
 
+    /// The text of a full segment that leaves now: the report of what came ahead takes its part (RFC 6691). Else each segment
+    /// would be cut in two, a large piece and a tiny one.
+    fn text_beside_report(&self) -> u64 {
+        let mss = u64::from(self.flight.mss().bytes());
+        if !(self.send.sack && self.receive.has_report()) {
+            return mss;
+        }
+        let blocks = self.receive.report_len(self.report_limit()) as u64;
+        mss.saturating_sub(REPORT_HEAD + BLOCK_LEN * blocks).max(1)
+    }
+
     /// The text of a full segment with only the options that every segment carries.
     pub(crate) fn text_per_segment(&self) -> Mss {
         Mss::clamped(self.plain_segment_bytes())
@@ -625,6 +642,10 @@ impl Connection {
 /// The longest time between two window probes (RFC 9293 §3.8.6.1 asks for exponential growth; Linux and Solaris
 /// stop at the largest time-out, a minute).
 const PERSIST_MAX: core::time::Duration = core::time::Duration::from_secs(60);
+
+/// The SACK option with its padding: before the blocks, and each of them.
+const REPORT_HEAD: u64 = 4;
+const BLOCK_LEN: u64 = 8;
 
 /// The timestamps option with its padding.
 const TIMESTAMPS_LEN: u16 = 12;
