@@ -445,6 +445,9 @@ pub(crate) const fn word_of(error: SocketError) -> &'static str {
         SocketError::HostUnreachable | SocketError::NetworkUnreachable => "unreachable",
         SocketError::Aborted => "aborted",
         SocketError::MessageTooLong => "toolong",
+        SocketError::Prohibited => "forbidden",
+        SocketError::ProtocolUnreachable => "noprotocol",
+        SocketError::BadParameter => "badheader",
         _ => "failed",
     }
 }

@@ -214,6 +214,9 @@ fn word_of(error: Errno) -> String {
         Errno::CONNABORTED => "aborted",
         Errno::PIPE => "closed",
         Errno::MSGSIZE => "toolong",
+        Errno::ACCESS => "forbidden",
+        Errno::NOPROTOOPT => "noprotocol",
+        Errno::PROTO => "badheader",
         _ => return error.to_string(),
     }
     .into()
