@@ -184,6 +184,8 @@ fn failure_of(error: &TransportError) -> SocketError {
     match error.kind {
         ErrorKind::NetworkUnreachable => SocketError::NetworkUnreachable,
         ErrorKind::HostUnreachable | ErrorKind::TimeExceeded => SocketError::HostUnreachable,
+        // Over IPv6 that is a header which is not known.
+        ErrorKind::ProtocolUnreachable if error.dst.is_ipv6() => SocketError::BadParameter,
         ErrorKind::ProtocolUnreachable => SocketError::ProtocolUnreachable,
         ErrorKind::PortUnreachable => SocketError::Refused,
         ErrorKind::Prohibited if error.dst.is_ipv6() => SocketError::Prohibited,
