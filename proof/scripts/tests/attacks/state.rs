@@ -350,12 +350,14 @@ fn s12_a_window_of_a_gigabyte_is_no_overflow() {
          +0 write(c, 1000)\n\
          +0 > P. 1:1001(1000) ack 1\n\
          +.05 < . 1:1(0) ack 1001 win 65535\n\
-         +0 < P. 1:11(10) ack -1000000000 win 65535\n\
+         +0 < P. 1:11(10) ack 1 win 65535\n\
          +0 > . 1001:1001(0) ack 11\n\
-         +0 < P. 11:21(10) ack -1073730000 win 65535\n\
+         +0 < P. 11:21(10) ack -1000000000 win 65535\n\
          +0 > . 1001:1001(0) ack 11\n\
-         +0 drops(tcp_unacceptable) = 1\n\
-         +0 drops() = 1",
+         +1 < P. 11:21(10) ack -1073730000 win 65535\n\
+         +0 > . 1001:1001(0) ack 11\n\
+         +0 drops(tcp_unacceptable) = 2\n\
+         +0 drops() = 2",
     );
 }
 
