@@ -24,6 +24,11 @@ impl IpPrefix {
         Self { addr, len: if addr.is_ipv4() { 32 } else { 128 } }
     }
 
+    /// Reads `address/length`, both said, as an interface's address needs them.
+    pub fn of_interface(text: &str) -> Option<Self> {
+        text.parse().ok().filter(|_| text.contains('/'))
+    }
+
     /// The address, host bits included.
     pub const fn addr(self) -> IpAddr {
         self.addr
@@ -117,6 +122,8 @@ mod tests {
         assert!(p.contains(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 200))));
         assert!(!p.contains(IpAddr::V4(Ipv4Addr::new(10, 0, 1, 200))));
         assert_eq!("fd00::1".parse::<IpPrefix>().unwrap().prefix_len(), 128);
+        assert_eq!(IpPrefix::of_interface("fd00::1"), None);
+        assert_eq!(IpPrefix::of_interface("10.0.0.10/24"), Some(p));
         assert_eq!("10.0.0.1/33".parse::<IpPrefix>(), Err(ParsePrefixError::Length));
         assert_eq!("10.0.0.1/+8".parse::<IpPrefix>(), Err(ParsePrefixError::Length));
         assert_eq!("10.0.0/8".parse::<IpPrefix>(), Err(ParsePrefixError::Address));

@@ -178,7 +178,7 @@ impl Address {
         let cut = |text, word| str::strip_suffix(text, word).map_or((text, false), |before| (before, true));
         let (text, down) = cut(text, DOWN);
         let (prefix, deprecated) = cut(text, DEPRECATED);
-        match prefix.parse().ok().and_then(Self::new)? {
+        match IpPrefix::of_interface(prefix).and_then(Self::new)? {
             Self::Static(it) => Some(Self::Static(StaticAddress { deprecated, down, ..it })),
             Self::Addrconf(_) | Self::Dhcp(_) => None,
         }
@@ -292,19 +292,22 @@ mod tests {
 
     #[test]
     fn only_addresses_that_a_host_can_have() {
-        for good in ["10.0.0.10/24", "10.0.0.0/31", "10.0.0.255/32", "192.0.2.1", "fd00::10/64", "fe80::1/64"]
+        for good in
+            ["10.0.0.10/24", "10.0.0.0/31", "10.0.0.255/32", "192.0.2.1/32", "fd00::10/64", "fe80::1/64"]
         {
             assert!(Address::read(good).is_some(), "{good}");
         }
         let bad = [
             "10.0.0.0/24",
             "10.0.0.255/24",
-            "0.0.0.0",
+            "192.0.2.1",
+            "fd00::10",
+            "0.0.0.0/32",
             "0.1.2.3/8",
             "127.0.0.1/8",
             "224.0.0.1/4",
-            "255.255.255.255",
-            "::",
+            "255.255.255.255/32",
+            "::/128",
             "::1/128",
             "ff02::1/64",
             "10.0.0.1/0",

@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::limits::MODEL_TEXT_MAX;
+use crate::value::refusal;
 use crate::{FileError, Model};
 
 /// The faults of one file that are shown: more than anybody mends at once, and few enough to find the lines of.
@@ -66,7 +67,7 @@ impl Source<'_> {
         let message = error.message();
         let message = match message.strip_prefix("missing field ") {
             Some(field) => format!("{}: missing", field.trim_matches('`')),
-            None => message.to_owned(),
+            None => number_refused(message).unwrap_or_else(|| message.to_owned()),
         };
         if path.is_empty() {
             return self.fault(at.start, message);
@@ -75,6 +76,22 @@ impl Source<'_> {
         let joint = if error.message().starts_with("missing field ") { "." } else { ": " };
         self.fault(at.start, format!("{}{joint}{message}", path.join(".")))
     }
+}
+
+/// What serde says of something that is no number of its type, such as ``invalid value: integer `-1`, expected u32``, as value
+/// and what is allowed.
+fn number_refused(message: &str) -> Option<String> {
+    let rest = message.strip_prefix("invalid value: ").or_else(|| message.strip_prefix("invalid type: "))?;
+    let (what, wanted) = rest.rsplit_once(", expected ")?;
+    let most = match wanted {
+        "u16" => u16::MAX.into(),
+        "u32" => u32::MAX.into(),
+        "u64" => u64::MAX,
+        _ => return None,
+    };
+    // The value stands behind what kind of thing it is, in quotes if it is a text.
+    let value = what.find(['`', '"']).map_or(what, |at| what[at..].trim_matches('`'));
+    Some(refusal(value, &format!("a number from 0 to {most}")))
 }
 
 fn holds(outer: &Range<usize>, inner: &Range<usize>) -> bool {
@@ -147,7 +164,16 @@ mod tests {
             ("protection = \"mac\"", "vnic.a0.protection: \"mac\": protection is a list of mac-nospoof"),
             ("allowed_ips = [\"10.0.0\"]", "vnic.a0.allowed_ips: \"10.0.0\": an IP address"),
             ("maxbw = -5", "vnic.a0.maxbw: -5: a rate is a number"),
-            ("maxbw = true", "vnic.a0.maxbw: invalid type: boolean `true`, expected a rate is"),
+            ("maxbw = true", "vnic.a0.maxbw: true: a rate is a number"),
+            ("mtu = 1500.5", "vnic.a0.mtu: 1500.5: an mtu is a number"),
+            (
+                "memif = { role = \"server\", socket = \"/s\", id = -1 }",
+                "vnic.a0.memif.id: -1: a number from 0 to 4294967295",
+            ),
+            (
+                "memif = { role = \"server\", socket = \"/s\", id = \"x\" }",
+                "vnic.a0.memif.id: \"x\": a number from 0",
+            ),
             ("vlan = 4095", "vnic.a0.vlan: 4095: a VLAN identifier is a number from 1 to 4094"),
             ("mtu = 575", "vnic.a0.mtu: 575: an mtu is a number"),
             ("mac = \"1:0:0:0:0:0\"", "vnic.a0.mac: \"1:0:0:0:0:0\": auto, random, factory, factory/slot"),
@@ -155,7 +181,8 @@ mod tests {
             ("priority = \"urgent\"", "vnic.a0.priority: \"urgent\": a priority is low, medium or high"),
             ("colour = 1", "vnic.a0.colour: unknown field `colour`, expected one of `over`, `iptun`, `mac`"),
             ("tap = { ifname = \"../x\" }", "vnic.a0.tap.ifname: \"../x\": an interface name has"),
-            ("tap = { addresses = [\"x\"] }", "vnic.a0.tap.addresses: \"x\": an IP address"),
+            ("tap = { addresses = [\"x\"] }", "vnic.a0.tap.addresses: \"x\": an address with its prefix"),
+            ("tap = { addresses = [\"10.0.0.1\"] }", "vnic.a0.tap.addresses: \"10.0.0.1\": an address with"),
             ("tap = { addresses = [\"10.0.0.0/24\"] }", "vnic.a0.tap.addresses: \"10.0.0.0/24\": a unicast"),
         ];
         for (line, want) in table {

@@ -58,6 +58,14 @@ impl<T: TextValue> Visitor<'_> for ValueVisitor<T> {
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
         T::read(&number.to_string()).ok_or_else(|| E::custom(refusal(&number.to_string(), T::ALLOWED)))
     }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        T::read(&number.to_string()).ok_or_else(|| E::custom(refusal(&number.to_string(), T::ALLOWED)))
+    }
+
+    fn visit_bool<E: Error>(self, is: bool) -> Result<T, E> {
+        Err(E::custom(refusal(&is.to_string(), T::ALLOWED)))
+    }
 }
 
 /// `value: what is allowed`, the value cut so that a hostile file does not fill the screen.
@@ -278,7 +286,7 @@ impl TextValue for DsField {
 }
 
 impl TextValue for IpPrefix {
-    const ALLOWED: &'static str = "an IP address with a prefix length, such as 10.0.0.1/24 or fd00::1/64";
+    const ALLOWED: &'static str = "an IP address or prefix, such as 10.0.0.1 or fd00::/64";
 
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()

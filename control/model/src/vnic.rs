@@ -1,12 +1,12 @@
 //! A VNIC: a virtual NIC over a link or etherstub, with exactly one user.
 
 use firelane_units::{BitRate, IpPrefix, Mtu, Priority, Protections, VlanId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::fusing::{Fusing, is_same_zone};
 use crate::link::{high, is_high};
 use crate::polling::{self, Polling};
-use crate::value;
+use crate::value::{self, TextValue};
 use crate::{
     ClientId, Cpus, Guard, IfName, Iptun, LinkClass, LinkName, LinkRings, Mac, Memif, NamespaceName,
     NetstackName, Over, Rings, Switch,
@@ -24,9 +24,34 @@ pub struct Tap {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ifname: Option<IfName>,
     /// The addresses that Firelane gives the interface.
-    #[serde(default, with = "value::list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        serialize_with = "value::list::serialize",
+        deserialize_with = "station_list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
     pub addresses: Vec<IpPrefix>,
+}
+
+/// An address that an interface has: without its length nobody knows which network it is on.
+struct StationAddress(IpPrefix);
+
+impl TextValue for StationAddress {
+    const ALLOWED: &'static str = "an address with its prefix length, such as 10.0.0.1/24 or fd00::1/64";
+
+    fn read(text: &str) -> Option<Self> {
+        IpPrefix::of_interface(text).map(Self)
+    }
+
+    fn write(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+fn station_list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpPrefix>, D::Error> {
+    let all: Vec<StationAddress> = value::list::deserialize(from)?;
+    Ok(all.into_iter().map(|StationAddress(it)| it).collect())
 }
 
 /// Who sends and receives on a VNIC.
