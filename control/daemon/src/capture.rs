@@ -40,7 +40,7 @@ impl Running {
             firelane_api::CaptureOf::Link(name) => {
                 let vnic = works.vnics.get(name).map(|vnic| vnic.id);
                 let id = vnic.or_else(|| works.links.get(name).map(|link| link.id));
-                CaptureOf::Link(id.ok_or_else(|| ApiError::new(Status::LinkInvalid, "link", name, ""))?)
+                CaptureOf::Link(id.ok_or_else(|| ApiError::new(Status::NotFound, "link", name, ""))?)
             }
         };
         let capture = works.engine.capture(of, wanted.snap as usize).map_err(refused)?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use firelane::{probe_afxdp, probe_door};
 use firelane_api::{Finding, FindingState, LinkState};
 use firelane_model::Slice;
+use rustix::thread::CapabilitySet;
 
 use crate::text::plain;
 use crate::works::Works;
@@ -24,7 +25,7 @@ pub(crate) fn examine(works: &Works, lanes: usize, returned: &[String], problems
     findings.extend(returned.iter().map(|it| finding("cpus", FindingState::Note, it.clone())));
     findings.extend([
         slices(&works.engine.lane_slices()),
-        tap(),
+        tap(may_make_interfaces(), fs::File::options().read(true).write(true).open("/dev/net/tun").map(drop)),
         door(probe_door(), &works.doorless().collect::<Vec<_>>()),
         afxdp(),
         files(),
@@ -89,9 +90,19 @@ fn slices(of_lanes: &[Duration]) -> Finding {
     }
 }
 
-fn tap() -> Finding {
-    match fs::File::options().read(true).write(true).open("/dev/net/tun") {
-        Ok(_) => finding("tap", FindingState::Ok, "/dev/net/tun may be opened".to_owned()),
+fn may_make_interfaces() -> bool {
+    let held = rustix::thread::capabilities(None);
+    held.is_ok_and(|held| held.effective.contains(CapabilitySet::NET_ADMIN))
+}
+
+/// Whether VNICs get TAPs. Anybody may open the device; an interface takes the right to make one.
+fn tap(may_make: bool, opened: io::Result<()>) -> Finding {
+    match opened {
+        _ if !may_make => {
+            let detail = "this daemon has no CAP_NET_ADMIN: VNICs with tap cannot be made, neither as TAPs nor as veth pairs";
+            finding("tap", FindingState::Note, detail.to_owned())
+        }
+        Ok(()) => finding("tap", FindingState::Ok, "/dev/net/tun may be opened".to_owned()),
         Err(error) => {
             let detail =
                 format!("/dev/net/tun: {}; VNICs get veth pairs instead, which are slower", plain(&error));
@@ -151,6 +162,17 @@ fn files() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_daemon_that_may_make_no_interface_is_not_promised_taps() {
+        let refused = || Err(io::Error::from_raw_os_error(13));
+        assert_eq!(tap(true, Ok(())).state, FindingState::Ok);
+        assert!(tap(true, refused()).detail.contains("VNICs get veth pairs instead"));
+        for opened in [Ok(()), refused()] {
+            let Finding { state, detail, .. } = tap(false, opened);
+            assert!(state == FindingState::Note && detail.contains("CAP_NET_ADMIN"), "{detail}");
+        }
+    }
 
     #[test]
     fn a_door_that_cannot_be_hung_is_told_with_its_reason() {

@@ -282,12 +282,12 @@ fn address_of(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// The kernel's numbers of states (`net/tcp_states.h`).
+/// The kernel's numbers of states (`net/tcp_states.h`), in the words that `netstat` has for ours.
 fn state_word(protocol: &str, state: u8) -> &'static str {
     const WORDS: [&str; 12] = [
         "ESTABLISHED",
         "SYN_SENT",
-        "SYN_RECEIVED",
+        "SYN_RCVD",
         "FIN_WAIT_1",
         "FIN_WAIT_2",
         "TIME_WAIT",
@@ -296,7 +296,7 @@ fn state_word(protocol: &str, state: u8) -> &'static str {
         "LAST_ACK",
         "LISTEN",
         "CLOSING",
-        "SYN_RECEIVED",
+        "SYN_RCVD",
     ];
     match (protocol, state) {
         ("tcp", 1..=12) => WORDS[usize::from(state) - 1],
@@ -315,6 +315,7 @@ mod tests {
             "   0: 0100007F:1F90 0200000A:0050 01 00000000:00000000 00:00000000 00000000  0  0 4711 1 0 20";
         let (inode, it) = kernels_socket(line, "tcp").unwrap();
         assert_eq!((inode, it.state.as_str()), (4711, "ESTABLISHED"));
+        assert_eq!([3, 12].map(|state| state_word("tcp", state)), ["SYN_RCVD"; 2]);
         assert_eq!(it.local, Some("127.0.0.1:8080".parse().unwrap()));
         assert_eq!(it.remote, Some("10.0.0.2:80".parse().unwrap()));
         let line = "  9: 00000000000000000000000001000000:0016 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 7 1";

@@ -170,13 +170,11 @@ impl Kernel {
         let ifname = wanted.tap.ifname(wanted.link).to_owned();
         let name = wanted.tap.namespace.as_ref().map(|name| self.instance.namespace(name));
         if let Some(name) = &name {
-            let refused =
-                |error: io::Error| ApiError::new(status_of(&error), "namespace", name, error.to_string());
-            self.ensure_namespace(name).map_err(refused)?;
+            self.ensure_namespace(name).map_err(|error| refused("namespace", name, "", &error))?;
         }
         let namespace = name.as_deref().map(netns::path_of);
         let free = becomes_free(&ifname, namespace.as_deref());
-        if !free.map_err(|error| ApiError::new(Status::Io, "tap", &ifname, plain(&error)))? {
+        if !free.map_err(|error| refused("tap", &ifname, "", &error))? {
             return Err(ApiError::new(
                 Status::Exists,
                 "tap",
@@ -230,8 +228,7 @@ impl Kernel {
             }
             Err(error) => {
                 self.owned.forget_interface(&near);
-                let allowed = format!("{why}; nor can a veth pair be made: {}", plain(&error));
-                Err(ApiError::new(status_of(&error), "tap", ifname, allowed))
+                Err(refused("tap", &ifname, &format!("{why}; nor can a veth pair be made: "), &error))
             }
         }
     }
@@ -295,10 +292,36 @@ fn means_no_tun(error: &io::Error) -> bool {
     [Errno::ACCESS, Errno::PERM, Errno::NOENT, Errno::NODEV, Errno::NXIO].into_iter().any(|it| is(error, it))
 }
 
+/// Why the kernel made no interface or namespace, and what the daemon lacks if it may not.
+fn refused(field: &str, name: &str, before: &str, error: &io::Error) -> ApiError {
+    let status = status_of(error);
+    let rights = match status {
+        Status::Denied => "; interfaces are made with CAP_NET_ADMIN, namespaces with CAP_SYS_ADMIN",
+        _ => "",
+    };
+    ApiError::new(status, field, name, format!("{before}{}{rights}", plain(error)))
+}
+
 fn status_of(error: &io::Error) -> Status {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Status::Denied,
         io::ErrorKind::AlreadyExists => Status::Exists,
         _ => Status::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_make_interfaces_is_told_what_it_takes() {
+        let told = |number: Errno| refused("tap", "alice0", "", &number.into()).to_string();
+        assert_eq!(
+            told(Errno::PERM),
+            "permission denied (tap=alice0: Operation not permitted; interfaces are made with CAP_NET_ADMIN, namespaces \
+             with CAP_SYS_ADMIN)"
+        );
+        assert_eq!(told(Errno::NOSPC), "I/O error (tap=alice0: No space left on device)");
     }
 }

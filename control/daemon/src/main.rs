@@ -56,10 +56,12 @@ mod ways;
 mod wires;
 mod works;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 fn main() -> ExitCode {
     let args = match args::read() {
@@ -74,7 +76,13 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    log();
+    match log_filter(std::env::var_os(LOG)) {
+        Ok(filter) => log(filter),
+        Err(text) => {
+            eprintln!("firelaned: {text}");
+            return ExitCode::from(2);
+        }
+    }
     match daemon::run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(refusal) => {
@@ -84,9 +92,24 @@ fn main() -> ExitCode {
     }
 }
 
-/// Logs to standard error what `FIRELANE_LOG` asks for; steps and faults unless it says otherwise.
-fn log() {
-    let filter = EnvFilter::try_from_env("FIRELANE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+/// The variable that says what is logged.
+const LOG: &str = "FIRELANE_LOG";
+
+/// What `asked` asks for, a level or levels of modules (`firelaned::host=debug`); steps and faults unless it says anything.
+fn log_filter(asked: Option<OsString>) -> Result<EnvFilter, String> {
+    let Some(asked) = asked.filter(|asked| !asked.is_empty()) else { return Ok(EnvFilter::new("info")) };
+    let refused = || format!("{LOG}={}: error, warn, info or debug", asked.display());
+    let text = asked.to_str().ok_or_else(refused)?;
+    // A word alone would be a module's name, of which everything is logged, and nothing of the others.
+    let is_said = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
+    if !text.split(',').all(is_said) {
+        return Err(refused());
+    }
+    EnvFilter::try_new(text).map_err(|_| refused())
+}
+
+/// Logs to standard error.
+fn log(filter: EnvFilter) {
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -94,4 +117,23 @@ fn log() {
         .with_ansi(terminal)
         .log_internal_errors(false)
         .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_level_is_refused_and_not_silence() {
+        for (asked, means) in
+            [("", "info"), ("warn", "warn"), ("info,firelaned::host=debug", "firelaned::host=debug,info")]
+        {
+            assert_eq!(log_filter(Some(asked.into())).unwrap().to_string(), means, "{asked:?}");
+        }
+        assert_eq!(log_filter(None).unwrap().to_string(), "info");
+        for bad in ["loud", "info,loud", "firelaned=loud"] {
+            let want = format!("FIRELANE_LOG={bad}: error, warn, info or debug");
+            assert_eq!(log_filter(Some(bad.into())).unwrap_err(), want);
+        }
+    }
 }

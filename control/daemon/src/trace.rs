@@ -10,7 +10,7 @@ use firelane::{
     Engine, Headers, InventedPacket, L3, PacketOwner, Seen, Sight, Step, StepCount, Trace, TraceOf, Verdict,
 };
 use firelane_api::{ApiError, InventedFrame, SeenInfo, Status, StepInfo, TraceReport, TraceRequest};
-use firelane_model::Model;
+use firelane_model::{Model, Tap};
 use firelane_units::{Direction, FlowId, LinkId, MacAddr, NetstackId, Station};
 
 use crate::refusal::refused;
@@ -52,7 +52,7 @@ impl Running {
             }
             (None, None) => TraceOf::Invented,
         };
-        let invented = wanted.frame.as_ref().map(|frame| invent(works, frame)).transpose()?;
+        let invented = wanted.frame.as_ref().map(|frame| invent(works, model, frame)).transpose()?;
         let frames = if invented.is_some() { 1 } else { wanted.frames };
         let trace = works.engine.trace(of, frames).map_err(refused)?;
         if let Some((link, bytes)) = invented {
@@ -83,9 +83,19 @@ impl Running {
     }
 }
 
+/// The station that has `address`: a netstack's, or a VNIC's whose kernel interface got it from us.
+fn station_of(works: &Works, model: &Model, address: IpAddr) -> Option<MacAddr> {
+    let has = |tap: &Tap| tap.addresses.iter().any(|it| it.addr() == address);
+    let of_kernel = || {
+        let (name, _) = model.vnics.iter().find(|(_, vnic)| vnic.tap().is_some_and(has))?;
+        works.vnics.get(name).map(|vnic| vnic.mac)
+    };
+    works.engine.station_of(address).or_else(of_kernel)
+}
+
 /// The port that a made-up frame comes in by, and its bytes.
-fn invent(works: &Works, frame: &InventedFrame) -> Result<(LinkId, Vec<u8>), ApiError> {
-    let no_link = |name: &firelane_model::LinkName| ApiError::new(Status::LinkInvalid, "link", name, "");
+fn invent(works: &Works, model: &Model, frame: &InventedFrame) -> Result<(LinkId, Vec<u8>), ApiError> {
+    let no_link = |name: &firelane_model::LinkName| ApiError::new(Status::NotFound, "link", name, "");
     let vnic = works.vnics.get(&frame.link);
     let uplink = works.links.get(&frame.link).and_then(|link| link.uplink);
     let link = vnic.map(|vnic| vnic.id).or(uplink).ok_or_else(|| no_link(&frame.link))?;
@@ -96,7 +106,7 @@ fn invent(works: &Works, frame: &InventedFrame) -> Result<(LinkId, Vec<u8>), Api
     let packet: InventedPacket = frame.text.parse().map_err(|why| bad(format!("{why}")))?;
     let to = match &frame.to {
         Some(name) => works.vnics.get(name).ok_or_else(|| no_link(name))?.mac,
-        None => works.engine.station_of(packet.dst.ip()).ok_or_else(|| {
+        None => station_of(works, model, packet.dst.ip()).ok_or_else(|| {
             bad(format!("no VNIC has {}: say with -t which one it is sent to", packet.dst.ip()))
         })?,
     };
