@@ -22,6 +22,7 @@ use firelane_model::{AddrObjName, LinkName, MODEL_TEXT_MAX, Model, NetstackName,
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::chunks::{Body, Chunks};
 use crate::common::system_message;
 
 /// How long the daemon may take for one answer: an apply of a large file makes thousands of devices.
@@ -94,12 +95,11 @@ impl Client {
         ApiError::new(Status::NoDaemon, "socket", socket.display(), why)
     }
 
-    /// Asks for an answer that ends with its connection, and passes it on as it comes.
+    /// Asks for an answer without a length and passes it on as it comes. One that breaks off is a failure.
     fn stream(&self, target: &str, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
         let unreachable = |error: std::io::Error| self.unreachable(&error);
         let mut stream = self.connect(target)?;
-        // HTTP/1.0 knows no chunks: the body is what comes until the end.
-        let head = format!("GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).map_err(unreachable)?;
         let mut answer = Vec::new();
         let mut piece = vec![0; STREAM_PIECE];
@@ -114,20 +114,26 @@ impl Client {
                 (None, _) => {}
             }
         };
-        if !answer.starts_with(b"HTTP/1.0 200 ") && !answer.starts_with(b"HTTP/1.1 200 ") {
+        if !answer.starts_with(b"HTTP/1.1 200 ") {
             stream.take(ANSWER_MAX).read_to_end(&mut answer).map_err(unreachable)?;
             let (status, body) = split_answer(&answer)?;
             let unknown = || garbled(&format!("HTTP status {status}"));
             return Err(serde_json::from_slice(&body).unwrap_or_else(|_| unknown()));
         }
-        let mut goes_on = answer.len() == start || sink(&answer[start..]);
+        let mut chunks = Chunks::default();
+        let mut body = chunks.take(&answer[start..], sink);
         // Nothing may pass for days.
         stream.set_read_timeout(None).map_err(unreachable)?;
-        while goes_on {
+        while body == Body::Open {
             let count = stream.read(&mut piece).map_err(unreachable)?;
-            goes_on = count > 0 && sink(&piece[..count]);
+            if count == 0 {
+                let socket = self.socket.as_deref().unwrap_or(Path::new(""));
+                let why = "it has ended before its answer did";
+                return Err(ApiError::new(Status::NoDaemon, "socket", socket.display(), why));
+            }
+            body = chunks.take(&piece[..count], sink);
         }
-        Ok(())
+        if body == Body::Garbled { Err(garbled("a chunk is none")) } else { Ok(()) }
     }
 
     fn modify_wire(

@@ -10,6 +10,7 @@
 
 mod acctadm;
 mod capture;
+mod chunks;
 mod client;
 mod common;
 mod demo;

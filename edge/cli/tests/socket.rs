@@ -173,3 +173,28 @@ fn a_reader_that_goes_away_is_no_error() {
     let output = Command::new("bash").args(["-c", &script]).env("FIRELANE_SOCKET", &socket).output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
+
+/// Answers the next request with `answer` and closes.
+fn answer_once(socket: &Path, answer: &'static str) {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+}
+
+#[test]
+fn a_capture_that_breaks_off_with_its_daemon_is_a_failure() {
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n";
+    let whole: &'static str = format!("{head}0\r\n\r\n").leak();
+    let ended = "it has ended before its answer did";
+    for (name, answer, want, why) in [("whole", whole, 0, ""), ("broken", head, 75, ended)] {
+        let folder = Folder::new(name);
+        let socket = folder.0.join("api.sock");
+        answer_once(&socket, answer);
+        let (code, out, err) = run(Path::new(FIRELANE), &socket, &["capture", "-l", "web0"]);
+        assert_eq!((code, out.as_str()), (want, "abc"), "{name}: {err}");
+        assert!(err.contains(why) && err.lines().count() == usize::from(want != 0), "{name}: {err}");
+    }
+}
