@@ -272,3 +272,19 @@ fn finish(what: &str, result: peer::Result<()>) -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_makefile_names_every_benchmark() {
+        let makefile = include_str!("../../../Makefile");
+        let list = makefile.split("usage: make bench B=").nth(1).and_then(|rest| rest.split('"').next());
+        let mut named: Vec<_> = list.expect("it says how it is used").split('|').collect();
+        let mut known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
+        named.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(named, known);
+    }
+}
