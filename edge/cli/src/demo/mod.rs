@@ -57,6 +57,12 @@ fn perform(session: &mut Session<'_>, options: Options, place: &Place) -> Result
     let mut report = Report::new(options.json);
     report.say(session, &format!("{}\n", picture()))?;
     let host = Host::start(place, CONFIG, &[]).map_err(die)?;
+    // What is not there cannot be measured; a daemon that has the same namespaces is in the way of it.
+    let problems = host.problems().map_err(die)?;
+    if !problems.is_empty() {
+        let hint = "is another firelaned with these namespaces running?";
+        return Err(die(format!("the demo cannot begin ({hint}): {}", problems.join("; "))));
+    }
     checks::run(session, &host, &mut report)?;
     let all_well = report.finish(session, &host)?;
     if options.keep {

@@ -89,12 +89,9 @@ impl Report {
         if all_well {
             writeln!(session.out, "\ndemo: ok")?;
         } else {
+            writeln!(session.out)?;
             for row in self.rows.iter().filter(|row| !row.ok) {
-                writeln!(
-                    session.out,
-                    "\ndemo: failed: {}: wanted {}: {}",
-                    row.name, row.wanted, row.measured
-                )?;
+                writeln!(session.out, "demo: failed: {}: wanted {}: {}", row.name, row.wanted, row.measured)?;
             }
         }
         Ok(all_well)
