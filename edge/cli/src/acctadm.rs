@@ -10,7 +10,7 @@ use firelane_api::{AccountingChange, AccountingInfo, Change, ChangeRequest, Stat
 use firelane_model::Tracked;
 
 use crate::common::Call;
-use crate::getopt::{self, Opt, OptError, flag, value};
+use crate::getopt::{Opt, flag, value};
 use crate::session::{Failure, Session, die, die_status};
 
 const USAGE: &str = "acctadm [-DEjrstx] [-d resource_list] [-e resource_list] [-f filename] [net]";
@@ -30,14 +30,10 @@ const OPTIONS: &[Opt] = &[
 
 /// Runs `acctadm` with the words after its name.
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
-    if matches!(words, [word] if word == "-?" || word == "--help") {
-        return Ok(writeln!(session.out, "usage: {USAGE}")?);
-    }
-    let args = getopt::parse(OPTIONS, words).map_err(|error| match error {
-        OptError::Twice(_) => Failure::Text(format!("acctadm: {error}")),
-        _ => Failure::Text(format!("acctadm: {error}\nusage: {USAGE}")),
+    let call = Call::of(OPTIONS, USAGE, words).map_err(|failure| match failure {
+        Failure::Die(message) => Failure::Text(format!("acctadm: {message}")),
+        other => other,
     })?;
-    let call = Call { args, usage: USAGE };
     let has = |letter| call.args.has(letter);
     let changes = ['D', 'E', 'x', 'd', 'e', 'f'].into_iter().any(has);
     match call.optional_operand()? {

@@ -7,27 +7,28 @@ use std::path::PathBuf;
 use firelane_api::{CaptureOf, CaptureRequest};
 
 use crate::EXIT_USAGE;
-use crate::common::system_message;
+use crate::common::{number, system_message};
 use crate::own::Refused;
 use crate::session::{Session, die};
 
 /// What is captured, and where it goes.
 #[derive(clap::Args, Clone, Debug)]
+#[command(group = clap::ArgGroup::new("of").args(["link", "flow"]).required(true))]
 pub(crate) struct Options {
     /// A VNIC, or a link or etherstub with all that is over it
-    #[arg(short, long, required_unless_present = "flow")]
+    #[arg(short, long)]
     link: Option<String>,
     /// A flow instead of a link
-    #[arg(short, long, conflicts_with = "link")]
+    #[arg(short, long)]
     flow: Option<String>,
     /// The pcapng file; - is the standard output, for tcpdump -r - or wireshark -k -i -
     #[arg(short, long, default_value = "-")]
     write: PathBuf,
     /// End after so many frames
-    #[arg(short, long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_parser = |text: &str| number(text, 1..=u64::MAX))]
     count: Option<u64>,
     /// How many bytes of each frame are kept
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(64..=65_549))]
+    #[arg(short, long, value_parser = |text: &str| number::<u32>(text, 64..=65_549))]
     snaplen: Option<u32>,
 }
 

@@ -1,12 +1,16 @@
 //! What commands share: verbs and their usage, property lists, intervals, names, netstacks, files.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use firelane_api::{ApiError, PropChange, Status, Which};
 use firelane_model::NetstackName;
+use firelane_units::IpPrefix;
 
 use crate::getopt::{self, Args, Opt, OptError};
 use crate::session::{Failure, Session, die};
@@ -25,7 +29,17 @@ pub(crate) struct Call<'a> {
     pub(crate) usage: &'a str,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// Takes `words` apart by `options`.
+    pub(crate) fn of(options: &[Opt], usage: &'a str, words: &[String]) -> Result<Self, Failure> {
+        let args = getopt::parse(options, words).map_err(|error| match &error {
+            OptError::Unknown(option) if is_help(option) => Failure::Help(format!("usage: {usage}")),
+            OptError::Twice(_) => die(error.to_string()),
+            _ => die(format!("{error}\nusage: {usage}")),
+        })?;
+        Ok(Self { args, usage })
+    }
+
     /// The failure that shows how the subcommand is used.
     pub(crate) fn misused(&self) -> Failure {
         Failure::Text(format!("usage: {}", self.usage))
@@ -74,8 +88,8 @@ pub(crate) fn run_verb(
     words: &[String],
 ) -> Result<(), Failure> {
     let Some((name, rest)) = words.split_first() else { return Err(Failure::Text(usage(program, verbs))) };
-    if matches!(name.as_str(), "help" | "--help" | "-?") {
-        return Ok(writeln!(session.out, "{}", usage(program, verbs))?);
+    if name == "help" || is_help(name) {
+        return Err(Failure::Help(usage(program, verbs)));
     }
     let Some(verb) = verbs.iter().find(|verb| verb.names.contains(&name.as_str())) else {
         return Err(Failure::Die(format!("unknown subcommand '{name}'\n{}", usage(program, verbs))));
@@ -85,16 +99,32 @@ pub(crate) fn run_verb(
 
 /// Runs `verb` with the words after its name.
 pub(crate) fn call(session: &mut Session<'_>, verb: &Verb, words: &[String]) -> Result<(), Failure> {
-    let args = getopt::parse(verb.options, words).map_err(|error| match error {
-        OptError::Twice(_) => die(error.to_string()),
-        _ => die(format!("{error}\nusage: {}", verb.usage)),
-    })?;
-    (verb.run)(session, &Call { args, usage: verb.usage })
+    (verb.run)(session, &Call::of(verb.options, verb.usage, words)?)
+}
+
+/// Whether the word asks how a command is used. No command has an option of that name, while `-h` is one of some.
+fn is_help(word: &str) -> bool {
+    matches!(word, "--help" | "-?")
 }
 
 fn usage(program: &str, verbs: &[Verb]) -> String {
     let lines: String = verbs.iter().map(|verb| format!("\n    {}", verb.usage)).collect();
     format!("usage: {program} <subcommand> <args>...{lines}")
+}
+
+/// Reads the number that an option of clap's has for a value.
+pub(crate) fn number<T: FromStr + PartialOrd + fmt::Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    let read = text.parse().ok().filter(|number| range.contains(number));
+    read.ok_or_else(|| format!("a number from {} to {}", range.start(), range.end()))
+}
+
+/// Reads the address of an interface that an option of clap's has for a value.
+pub(crate) fn prefix(text: &str) -> Result<IpPrefix, String> {
+    let read = IpPrefix::of_interface(text);
+    read.ok_or_else(|| "an address with its prefix length, such as 10.7.0.1/24".to_owned())
 }
 
 /// Splits `name=value,...`; a value goes on over a comma if what follows has no equals sign. None if a
@@ -150,7 +180,9 @@ pub(crate) fn prop_failure(
         }
         _ => {
             let verb = if reset { "reset" } else { "set" };
-            format!("cannot {verb} {kind} property '{name}' on '{object}': {error}")
+            // What is refused may be the object and not one of its properties.
+            let which = if name.is_empty() { String::new() } else { format!(" '{name}'") };
+            format!("cannot {verb} {kind} property{which} on '{object}': {error}")
         }
     };
     session.warn(program, &message);

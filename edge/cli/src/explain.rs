@@ -4,11 +4,11 @@
 
 use firelane_api::{ProgramReport, SocketReport};
 
-use crate::ofmt::{Column, Form, Table, col};
-use crate::own::Refused;
+use crate::common::number;
+use crate::ofmt::{Column, Form, col};
+use crate::own::{Refused, table};
 use crate::session::Session;
 
-const PROGRAM: &str = "firelane";
 const FIELDS: &[Column] = &[
     col("FD", 5),
     col("PATH", 9),
@@ -33,6 +33,7 @@ const DEFAULT_FIELDS: &str = "fd,path,proto,state,local,remote,lane,flow,fused,s
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Options {
     /// The process, by its number
+    #[arg(value_parser = |text: &str| number(text, 1..=i32::MAX.cast_unsigned()))]
     pid: u32,
     #[command(flatten)]
     form: Form,
@@ -44,10 +45,10 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
     if options.form.json {
         return Ok(session.json("program", &report, false)?);
     }
+    let mut table = table(session, &options.form, FIELDS, DEFAULT_FIELDS)?;
     if !options.form.parsable {
         writeln!(session.out, "{}", headline(&report))?;
     }
-    let mut table = Table::open(session, PROGRAM, FIELDS, DEFAULT_FIELDS, options.form.style())?;
     for socket in &report.sockets {
         table.row(session, &row(socket))?;
     }

@@ -2,11 +2,9 @@
 
 use firelane_api::FpmInfo;
 
-use crate::ofmt::{Column, Form, Table, col};
-use crate::own::Refused;
+use crate::ofmt::{Column, Form, col};
+use crate::own::{Refused, table};
 use crate::session::{Session, die};
-
-const PROGRAM: &str = "firelane";
 
 /// What `show fpm` is asked.
 #[derive(clap::Args, Clone, Debug)]
@@ -56,7 +54,7 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
         return refused(session, &shown, &options.form);
     }
     let fields = "netstack,state,peer,sessions,messages,routes,stale,unresolved,refused";
-    let mut table = Table::open(session, PROGRAM, DAEMONS, fields, options.form.style())?;
+    let mut table = table(session, &options.form, DAEMONS, fields)?;
     for it in shown {
         let refused: u64 = it.refused.iter().map(|it| it.messages).sum();
         let row = [
@@ -85,7 +83,7 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
 
 /// The reasons for which anything was refused.
 fn refused(session: &mut Session<'_>, shown: &[FpmInfo], form: &Form) -> Result<(), Refused> {
-    let mut table = Table::open(session, PROGRAM, REFUSED, "netstack,reason,messages", form.style())?;
+    let mut table = table(session, form, REFUSED, "netstack,reason,messages")?;
     for it in shown {
         for refused in it.refused.iter().filter(|refused| refused.messages > 0) {
             let row = [it.netstack.to_string(), refused.reason.clone(), refused.messages.to_string()];

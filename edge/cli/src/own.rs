@@ -169,10 +169,10 @@ impl From<ApiError> for Refused {
 
 /// Runs `firelane` with the words after its name and gives the exit code.
 pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsString>) -> u8 {
-    let words = std::iter::once(OsString::from(PROGRAM)).chain(words);
-    let cli = match Cli::try_parse_from(words) {
+    let words: Vec<_> = std::iter::once(OsString::from(PROGRAM)).chain(words).collect();
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
-        Err(error) => return usage(session, &error),
+        Err(error) => return usage(session, &words, &error),
     };
     let result = match cli.verb {
         Verb::Check { file } => check(session, &file),
@@ -212,7 +212,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
 }
 
 /// Help and the version are asked for; everything else is bad input and takes one line.
-fn usage(session: &mut Session<'_>, error: &clap::Error) -> u8 {
+fn usage(session: &mut Session<'_>, words: &[OsString], error: &clap::Error) -> u8 {
     let text = error.render().to_string();
     let (output, text, code): (&mut dyn std::io::Write, _, _) = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => (session.out, text, 0),
@@ -220,15 +220,45 @@ fn usage(session: &mut Session<'_>, error: &clap::Error) -> u8 {
         _ => {
             let what =
                 text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-            let usage =
-                text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("firelane --help");
+            let mut lines = text.lines().map(str::trim);
+            let tips = lines.clone().filter_map(|line| line.strip_prefix("tip: "));
+            let close = tips.filter(|tip| tip.contains(" similar ")).map(|tip| format!("; {tip}"));
+            let close: String = close.collect();
+            let usage = lines.find_map(|line| line.strip_prefix("Usage: "));
+            // A value that is refused comes without the usage.
+            let usage = usage.map_or_else(|| usage_of(words), str::to_owned);
             let what = what.strip_prefix("error: ").unwrap_or(&what).to_owned();
-            (session.err, format!("{PROGRAM}: {what} (usage: {usage})\n"), EXIT_USAGE)
+            (session.err, format!("{PROGRAM}: {what}{close} (usage: {usage})\n"), EXIT_USAGE)
         }
     };
     // An output that is gone is no bad input.
     let _ = output.write_all(text.as_bytes());
     code
+}
+
+/// How the verb that `words` name is used.
+fn usage_of(words: &[OsString]) -> String {
+    let mut command = Cli::command();
+    command.build();
+    let mut verb = &mut command;
+    for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+        if verb.find_subcommand(word).is_none() {
+            break;
+        }
+        verb = verb.find_subcommand_mut(word).expect("it was found just now");
+    }
+    let text = verb.render_usage().to_string();
+    text.strip_prefix("Usage: ").unwrap_or(&text).to_owned()
+}
+
+/// A table of the `default` fields of `template`, or of those that `form` names: others are bad input.
+pub(crate) fn table<'a>(
+    session: &mut Session<'_>,
+    form: &'a Form,
+    template: &[Column],
+    default: &str,
+) -> Result<Table<'a>, Refused> {
+    Table::open(session, PROGRAM, template, default, form.style()).map_err(|it| Refused(it, EXIT_USAGE))
 }
 
 fn completion(session: &mut Session<'_>, shell: clap_complete::Shell) -> Result<(), Refused> {
@@ -369,7 +399,7 @@ fn drops(session: &mut Session<'_>, form: &Form) -> Result<(), Refused> {
     if form.json {
         return Ok(session.json("drops", &drops, false)?);
     }
-    let mut table = Table::open(session, PROGRAM, DROPS, "station,reason,frames", form.style())?;
+    let mut table = table(session, form, DROPS, "station,reason,frames")?;
     for drop in &drops {
         table.row(session, &[drop.station.clone(), drop.reason.clone(), drop.frames.to_string()])?;
     }

@@ -7,6 +7,8 @@ use firelane_api::{Api, ApiError, Status};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::common::system_message;
+
 /// The world of one command.
 pub struct Session<'a> {
     /// The daemon, or what stands for it.
@@ -28,6 +30,8 @@ pub(crate) enum Failure {
     Die(String),
     /// A text that stands for itself, such as a usage.
     Text(String),
+    /// How a command is used, which was asked for.
+    Help(String),
     /// Everything has been said.
     Said,
     /// The output could not be written.
@@ -62,13 +66,19 @@ impl From<ApiError> for Failure {
 impl Session<'_> {
     /// Says why a command ended, and gives its exit code: `failed` if it did.
     pub(crate) fn report(&mut self, program: &str, result: Result<(), Failure>, failed: u8) -> u8 {
+        let result = match result {
+            Err(Failure::Help(usage)) => writeln!(self.out, "{usage}").map_err(Failure::from),
+            other => other,
+        };
         // Nothing is left to be done when the error output itself is gone.
         let _ = match result {
             Ok(()) => return 0,
             Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => return 0,
-            Err(Failure::Output(error)) => writeln!(self.err, "{program}: cannot write: {error}"),
+            Err(Failure::Output(error)) => {
+                writeln!(self.err, "{program}: cannot write: {}", system_message(&error))
+            }
             Err(Failure::Die(message)) => writeln!(self.err, "{program}: {message}"),
-            Err(Failure::Text(text)) => writeln!(self.err, "{text}"),
+            Err(Failure::Text(text) | Failure::Help(text)) => writeln!(self.err, "{text}"),
             Err(Failure::Said) => Ok(()),
         };
         failed
@@ -104,5 +114,19 @@ impl<T: Serialize> Serialize for Document<'_, T> {
         map.serialize_entry("version", &DOCUMENT_VERSION)?;
         map.serialize_entry(self.name, self.value)?;
         map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::testing::capture;
+
+    #[test]
+    fn an_output_that_takes_nothing_is_told_in_the_systems_words() {
+        let full = || Err(Failure::Output(rustix::io::Errno::NOSPC.into()));
+        let said = "prog: cannot write: No space left on device\n".to_owned();
+        assert_eq!(capture(None, |_| full()), (String::new(), said));
+        assert_eq!(capture(None, |_| Err(Failure::Help("usage: prog".to_owned()))).0, "usage: prog\n");
     }
 }

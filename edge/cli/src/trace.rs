@@ -7,8 +7,9 @@ use std::net::IpAddr;
 use firelane_api::{InventedFrame, SeenInfo, StepInfo, TraceRequest};
 
 use crate::EXIT_USAGE;
-use crate::ofmt::{Column, Form, Table, col};
-use crate::own::Refused;
+use crate::common::number;
+use crate::ofmt::{Column, Form, col};
+use crate::own::{Refused, table};
 use crate::session::{Session, die};
 
 const PROGRAM: &str = "firelane";
@@ -31,10 +32,10 @@ pub(crate) struct Options {
     #[arg(short, long, requires = "link")]
     to: Option<String>,
     /// How many frames are followed
-    #[arg(short = 'n', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64), conflicts_with = "link")]
+    #[arg(short = 'n', long, default_value_t = 1, value_parser = |text: &str| number::<u32>(text, 1..=64), conflicts_with = "link")]
     frames: u32,
     /// For how many seconds, if fewer come
-    #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[arg(short, long, default_value_t = 5, value_parser = |text: &str| number::<u32>(text, 1..=60))]
     wait: u32,
     #[command(flatten)]
     form: Form,
@@ -44,7 +45,7 @@ pub(crate) struct Options {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct StepOptions {
     /// For how many seconds they are counted
-    #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[arg(short, long, default_value_t = 1, value_parser = |text: &str| number::<u32>(text, 1..=60))]
     interval: u32,
     #[command(flatten)]
     form: Form,
@@ -52,14 +53,17 @@ pub(crate) struct StepOptions {
 
 /// Follows frames and shows where they went.
 pub(crate) fn trace(session: &mut Session<'_>, options: &Options) -> Result<(), Refused> {
-    let report = session.api.trace(&request(options)?)?;
+    let wanted = request(options)?;
     if options.form.json {
+        let report = session.api.trace(&wanted)?;
         return Ok(session.json("trace", &report, false)?);
     }
+    // A frame is not made up for fields that there are not.
+    let mut table = table(session, &options.form, SEEN, "frame,lane,station,decision")?;
+    let report = session.api.trace(&wanted)?;
     if report.seen.is_empty() {
         return Err(die(format!("no such frame came within {} s", options.wait)).into());
     }
-    let mut table = Table::open(session, PROGRAM, SEEN, "frame,lane,station,decision", options.form.style())?;
     for SeenInfo { frame, lane, station, decision, reason } in report.seen {
         let reason = reason.unwrap_or_default();
         table.row(session, &[frame.to_string(), lane.to_string(), station, decision, reason])?;
@@ -84,7 +88,8 @@ fn request(options: &Options) -> Result<TraceRequest, Refused> {
     } else if let Ok(address) = text.parse::<IpAddr>() {
         wanted.address = Some(address);
     } else {
-        wanted.flow = Some(text.parse().map_err(|error| bad("flow", &text, &error))?);
+        wanted.flow =
+            Some(text.parse().map_err(|error| bad("neither an address nor a flow:", &text, &error))?);
     }
     Ok(wanted)
 }
@@ -92,12 +97,12 @@ fn request(options: &Options) -> Result<TraceRequest, Refused> {
 /// Shows what steps cost.
 pub(crate) fn steps(session: &mut Session<'_>, options: &StepOptions) -> Result<(), Refused> {
     let StepOptions { interval, form } = options;
-    let steps = session.api.steps(*interval)?;
     if form.json {
+        let steps = session.api.steps(*interval)?;
         return Ok(session.json("steps", &steps, false)?);
     }
-    let mut table =
-        Table::open(session, PROGRAM, STEPS, "step,direction,frames,cycles,perframe", form.style())?;
+    let mut table = table(session, form, STEPS, "step,direction,frames,cycles,perframe")?;
+    let steps = session.api.steps(*interval)?;
     for StepInfo { step, direction, frames, cycles } in steps {
         let per_frame = cycles.checked_div(frames).map(|each| each.to_string()).unwrap_or_default();
         table.row(session, &[step, direction, frames.to_string(), cycles.to_string(), per_frame])?;

@@ -188,7 +188,7 @@ fn mac(call: &Call<'_>) -> Result<Mac, ApiError> {
         (Some("factory"), None) => Ok(Mac::Factory(slot)),
         (None, None) => Ok(Mac::Auto),
         (Some("vrrp"), None) => {
-            Err(ApiError::new(Status::NotSupported, "-m", "vrrp", "auto, random or an address"))
+            Err(ApiError::new(Status::NotSupported, "-m", "vrrp", "auto, random, factory or an address"))
         }
         (Some(text), None) => {
             text.parse().map_err(|allowed: &str| ApiError::new(Status::MacInvalid, "-m", text, allowed))

@@ -15,7 +15,7 @@ use firelane_api::{ApiError, Change, ChangeRequest, FilterChange, RuleDirection,
 use firelane_model::{FileError, IpfFile, MODEL_TEXT_MAX};
 
 use crate::common::{Call, netstack, read_text};
-use crate::getopt::{self, Opt, OptError, flag, value, values};
+use crate::getopt::{Opt, flag, value, values};
 use crate::session::{Failure, Session, die, die_status};
 
 const USAGE: &str = "ipf [-nrtv] [-z netstack] [-F i|o|a] [-f file]...";
@@ -32,11 +32,7 @@ const OPTIONS: &[Opt] = &[
 
 /// The options' words taken apart.
 fn call_of(options: &[Opt], usage: &'static str, words: &[String]) -> Result<Call<'static>, Failure> {
-    let args = getopt::parse(options, words).map_err(|error| match error {
-        OptError::Twice(_) => die(error.to_string()),
-        _ => die(format!("{error}\nusage: {usage}")),
-    })?;
-    let call = Call { args, usage };
+    let call = Call::of(options, usage, words)?;
     if call.args.operands.is_empty() { Ok(call) } else { Err(call.misused()) }
 }
 

@@ -64,9 +64,6 @@ const COMMON: &str = "dotz";
 
 /// Runs `ippool` with the words after its name.
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
-    if matches!(words, [word] if word == "-?" || word == "--help") {
-        return Ok(writeln!(session.out, "usage: {USAGE}")?);
-    }
     let call = call_of(OPTIONS, USAGE, words)?;
     let act = act_of(&call)?;
     check_words(&call)?;

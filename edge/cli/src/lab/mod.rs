@@ -9,6 +9,7 @@ use firelane_model::{Model, Tunables};
 use firelane_units::{IpPrefix, Mtu};
 
 use crate::EXIT_USAGE;
+use crate::common::prefix;
 use crate::own::Refused;
 use crate::session::{Failure, Session, die};
 use crate::stage::host::{self, Host};
@@ -45,10 +46,6 @@ pub(crate) struct Options {
     /// End the laboratory and remove what it left behind
     #[arg(long)]
     clean: bool,
-}
-
-fn prefix(text: &str) -> Result<IpPrefix, String> {
-    text.parse().map_err(|_| "an address with its prefix length, such as 10.7.0.1/24".to_owned())
 }
 
 fn mtu(text: &str) -> Result<Mtu, String> {

@@ -26,7 +26,7 @@ use firelane_model::{FileError, LinkName, MODEL_TEXT_MAX, NetstackName, SocketFi
 use firelane_units::IpPrefix;
 
 use crate::EXIT_USAGE;
-use crate::common::{read_text, system_message};
+use crate::common::{prefix, read_text, system_message};
 use crate::own::Refused;
 use crate::session::{Failure, Session, die};
 use program::{Obstacle, Program};
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "address")]
     require: bool,
     /// Addresses of the network namespace's interface, if the program needs one, in place of free ones
-    #[arg(short, long, value_name = "ADDR/LEN", value_delimiter = ',')]
+    #[arg(short, long, value_name = "ADDR/LEN", value_delimiter = ',', value_parser = prefix)]
     address: Vec<IpPrefix>,
     /// Rules of ipf.conf about who may begin a connection with the program's listeners, and whose datagrams its sockets get
     #[arg(short, long, value_name = "FILE", conflicts_with = "address")]
@@ -67,7 +67,10 @@ pub(crate) struct Options {
 pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Refused> {
     let (name, args) = options.command.split_first().ok_or_else(|| Refused(die("no program"), EXIT_USAGE))?;
     let shown = name.to_string_lossy().into_owned();
-    let cannot = |text: String, code| Refused(die(format!("{shown}: {text}")), code);
+    let cannot = |text: String, code| {
+        let shown = if shown.is_empty() { "''" } else { &shown };
+        Refused(die(format!("{shown}: {text}")), code)
+    };
     let path = program::find(name).map_err(|it| cannot(it.text, it.code))?;
     let filter = match &options.filter {
         Some(file) => Some(read_filter(session, file)?),

@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
+use rustix::io::Errno;
 use rustix::process::{Resource, getegid, geteuid, getrlimit};
 
 use super::elf::{self, Elf};
@@ -93,7 +94,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, NotRun> {
 fn find_in(name: &OsStr, path: &OsStr) -> Result<PathBuf, NotRun> {
     let refused = |error: io::Error| NotRun { text: system_message(&error), code: code_of(&error) };
     if name.is_empty() {
-        return Err(refused(io::ErrorKind::NotFound.into()));
+        return Err(refused(Errno::NOENT.into()));
     }
     if name.as_bytes().contains(&b'/') {
         return runnable(Path::new(name)).map(|()| name.into()).map_err(refused);
@@ -113,7 +114,7 @@ fn find_in(name: &OsStr, path: &OsStr) -> Result<PathBuf, NotRun> {
 
 fn runnable(file: &Path) -> io::Result<()> {
     if !fs::metadata(file)?.is_file() {
-        return Err(io::ErrorKind::PermissionDenied.into());
+        return Err(Errno::ACCESS.into());
     }
     Ok(rustix::fs::access(file, Access::EXEC_OK)?)
 }
@@ -360,6 +361,9 @@ mod tests {
             (OsStr::new("data"), EXIT_NOT_RUN),
         ] {
             assert_eq!(find_in(name, &path).unwrap_err().code, code, "{name:?}");
+        }
+        for (name, text) in [("", "No such file or directory"), ("/", "Permission denied")] {
+            assert_eq!(find_in(OsStr::new(name), &path).unwrap_err().text, text, "{name:?}");
         }
     }
 }

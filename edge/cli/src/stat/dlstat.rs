@@ -6,7 +6,8 @@
 use firelane_api::{LaneReceived, LinkStats, RingStats, Status, Stopped, Which};
 use firelane_model::LinkClass;
 
-use super::{LinksBefore, Options, asks_history, dump, fused, history_call};
+use super::{LinksBefore, Options, asks_history, dump, fused};
+use crate::common::Call;
 use crate::ofmt::{Column, Table, UNKNOWN, col};
 use crate::session::{Failure, Session, die};
 use crate::usage;
@@ -88,7 +89,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         _ => (View::Total, words),
     };
     if view == View::Lanes && asks_history(words) {
-        return usage::links(session, PROGRAM, &history_call(words, USAGE)?);
+        return usage::links(session, PROGRAM, &Call::of(usage::HISTORY, USAGE, words)?);
     }
     let options = Options::parse(words, USAGE)?;
     if options.call.args.has('l') {

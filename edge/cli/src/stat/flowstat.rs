@@ -2,7 +2,8 @@
 
 use firelane_api::FlowStats;
 
-use super::{Before, Options, asks_history, dump, fused, history_call};
+use super::{Before, Options, asks_history, dump, fused};
+use crate::common::Call;
 use crate::ofmt::{Column, Table, col};
 use crate::session::{Failure, Session, die};
 use crate::usage;
@@ -29,7 +30,7 @@ const FLOW: &[Column] = &[
 /// Runs `flowstat` with the words after its name.
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
     if asks_history(words) {
-        return usage::flows(session, PROGRAM, &history_call(words, USAGE)?);
+        return usage::flows(session, PROGRAM, &Call::of(usage::HISTORY, USAGE, words)?);
     }
     let options = Options::parse(words, USAGE)?;
     if options.call.args.has('F') {

@@ -12,7 +12,7 @@ use firelane_api::{LaneReceived, LinkStats, RingStats, Traffic};
 use firelane_model::LinkName;
 
 use crate::common::Call;
-use crate::getopt::{self, Args, Opt, OptError, flag, value};
+use crate::getopt::{Opt, flag, value};
 use crate::ofmt::Style;
 use crate::session::{Failure, Session, die};
 use scale::Scale;
@@ -81,15 +81,6 @@ fn asks_history(words: &[String]) -> bool {
     words.iter().take_while(|word| *word != "--").any(is_asked)
 }
 
-/// Takes the options of `-h` apart.
-fn history_call<'a>(words: &[String], usage: &'a str) -> Result<Call<'a>, Failure> {
-    let args = getopt::parse(crate::usage::HISTORY, words).map_err(|error| match error {
-        OptError::Twice(_) => die(error.to_string()),
-        _ => die(format!("{error}\nusage: {usage}")),
-    })?;
-    Ok(Call { args, usage })
-}
-
 /// The options' meaning, checked as the original checks them.
 struct Options<'a> {
     call: Call<'a>,
@@ -98,11 +89,7 @@ struct Options<'a> {
 
 impl<'a> Options<'a> {
     fn parse(words: &[String], usage: &'a str) -> Result<Self, Failure> {
-        let args: Args = getopt::parse(OPTIONS, words).map_err(|error| match error {
-            OptError::Twice(_) => die(error.to_string()),
-            _ => die(format!("{error}\nusage: {usage}")),
-        })?;
-        let call = Call { args, usage };
+        let call = Call::of(OPTIONS, usage, words)?;
         let has = |letter| call.args.has(letter);
         if has('r') && has('t') {
             return Err(die("the option -t and -r are not compatible"));

@@ -5,7 +5,7 @@ use firelane_api::SocketInfo;
 use super::stamp::Stamp;
 use super::{JsonList, each_page};
 use crate::common::Call;
-use crate::getopt::{self, Opt, OptError, flag, value};
+use crate::getopt::{Opt, flag, value};
 use crate::ofmt::{Column, Style, Table, UNKNOWN, col};
 use crate::session::{Failure, Session, die};
 
@@ -56,15 +56,27 @@ const FIELDS: &[Column] = &[
     col("FUSEDINBYTES", 13),
     col("FUSEDOUTBYTES", 14),
 ];
+/// The states that `-F state=` may name: all of the original's.
+const STATES: &[&str] = &[
+    "CLOSED",
+    "IDLE",
+    "BOUND",
+    "LISTEN",
+    "SYN_SENT",
+    "SYN_RCVD",
+    "ESTABLISHED",
+    "CLOSE_WAIT",
+    "FIN_WAIT_1",
+    "CLOSING",
+    "LAST_ACK",
+    "FIN_WAIT_2",
+    "TIME_WAIT",
+];
 const DEFAULT_FIELDS: &str = "laddr,lport,raddr,rport,state";
 
 /// Runs `connstat` with the words after its name.
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
-    let args = getopt::parse(OPTIONS, words).map_err(|error| match error {
-        OptError::Twice(_) => die(error.to_string()),
-        _ => die(format!("{error}\nusage: {USAGE}")),
-    })?;
-    let call = Call { args, usage: USAGE };
+    let call = Call::of(OPTIONS, USAGE, words)?;
     if !call.args.operands.is_empty() {
         return Err(die(format!("unexpected operand '{}'\nusage: {USAGE}", call.args.operands[0])));
     }
@@ -134,9 +146,8 @@ impl Filter {
             let Some(name) = known.into_iter().find(|it| it.eq_ignore_ascii_case(name)) else {
                 return Err(die(format!("invalid filter field '{name}' ({})", known.join(", "))));
             };
-            if !is_fitting(name, value) {
-                return Err(die(format!("invalid filter value '{value}' for {name}")));
-            }
+            check(name, value)
+                .map_err(|allowed| die(format!("invalid filter value '{value}' for {name} ({allowed})")))?;
             wanted.push((name, value.to_ascii_uppercase()));
         }
         Ok(Self {
@@ -163,12 +174,14 @@ impl Filter {
     }
 }
 
-fn is_fitting(name: &str, value: &str) -> bool {
-    match name {
-        "laddr" | "raddr" => value.parse::<std::net::IpAddr>().is_ok(),
-        "lport" | "rport" => value.parse::<u16>().is_ok(),
-        _ => !value.is_empty(),
-    }
+/// Whether the field may have the value, or what it may have.
+fn check(name: &str, value: &str) -> Result<(), String> {
+    let (is_fitting, allowed) = match name {
+        "laddr" | "raddr" => (value.parse::<std::net::IpAddr>().is_ok(), "an IP address".to_owned()),
+        "lport" | "rport" => (value.parse::<u16>().is_ok(), "a port".to_owned()),
+        _ => (STATES.iter().any(|state| state.eq_ignore_ascii_case(value)), STATES.join(", ")),
+    };
+    if is_fitting { Ok(()) } else { Err(allowed) }
 }
 
 /// A connection's fields, in the order of [`FIELDS`]. Times are in milliseconds, round-trip times in microseconds, as in

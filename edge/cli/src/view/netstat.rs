@@ -12,7 +12,7 @@ use super::counters::{Shown, Watched};
 use super::stamp::Stamp;
 use super::{JsonList, counters, dhcp, each_page, memory, tables};
 use crate::common::Call;
-use crate::getopt::{self, Opt, OptError, flag, value};
+use crate::getopt::{Opt, flag, value};
 use crate::session::{Failure, Session, die};
 
 const USAGE: &str = "netstat [-anuv] [-f inet|inet6] [-P tcp|udp] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
@@ -48,11 +48,7 @@ const OPTIONS: &[Opt] = &[
 
 /// Runs `netstat` with the words after its name.
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
-    let args = getopt::parse(OPTIONS, words).map_err(|error| match error {
-        OptError::Twice(_) => die(error.to_string()),
-        _ => die(format!("{error}\nusage: {USAGE}")),
-    })?;
-    let call = Call { args, usage: USAGE };
+    let call = Call::of(OPTIONS, USAGE, words)?;
     let mut report = Report::of(&call)?;
     let mut repeat = Repeat::of(&call)?;
     // Without the sign that connstat has: the original's netstat writes the bare time.
