@@ -129,14 +129,26 @@ fn mistakes_are_one_line_and_capture_nothing() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start_as(&sandbox, CONFIG);
     for (args, code, said) in [
-        (&["capture", "-l", "nobody0", "-w", "-"][..], 2, "nobody0"),
+        (&["capture", "-l", "nobody0", "-w", "-"][..], 1, "nobody0"),
         (&["capture", "-f", "nothing"], 1, "nothing"),
         (&["capture", "-l", "alice0", "-w", "/nonexistent/file"], 1, "/nonexistent/file"),
-        (&["capture"], 2, "--link"),
-        (&["capture", "-l", "alice0", "-s", "3"], 2, "64..=65549"),
+        (&["capture"], 2, "--link <LINK>|--flow <FLOW>"),
+        (&["capture", "-l", "alice0", "-s", "3"], 2, "a number from 64 to 65549"),
+        (&["trace", "-l", "nobody0", "udp", "10.0.0.1:1", "10.0.0.2:2"], 1, "nobody0"),
+        (&["trace", "-l", "alice0", "udp", "10.0.0.1:1", "10.0.0.9:2"], 2, "no VNIC has 10.0.0.9"),
     ] {
         let refused = daemon.firelane(args);
         assert_eq!((refused.code(), refused.stdout.as_str()), (code, ""), "{args:?}: {}", refused.stderr);
         assert!(refused.stderr.contains(said) && refused.stderr.lines().count() == 1, "{}", refused.stderr);
     }
+}
+
+#[test]
+fn a_frame_for_an_address_that_a_tap_was_given_goes_to_its_vnic() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
+    let invented =
+        ["trace", "-p", "-o", "station,decision", "-l", "alice0", "udp", "10.0.0.1:9", "10.0.0.2:9"];
+    let text = daemon.firelane(&invented).expect_success();
+    assert!(text.contains("switch:to bob0") && text.contains("driver:to the device of bob0"), "{text}");
 }

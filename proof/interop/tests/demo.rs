@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use firelane_interop::{Sandbox, binary, search_path};
+use firelane_interop::{Daemon, Sandbox, binary, search_path};
 use serde_json::Value;
 
 /// A demo of its own: the number stands for a user, and so for a folder.
@@ -94,4 +94,20 @@ fn a_demo_that_runs_on_can_be_used_killed_and_cleaned() {
     let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     demo.clean();
+}
+
+#[test]
+fn a_demo_beside_a_daemon_with_its_namespaces_says_what_is_in_the_way() {
+    let demo = Demo::new(2);
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/two-tenants.toml");
+    let daemon = Daemon::start(&demo.sandbox, &example);
+    let output = demo.command(&[]).output().unwrap();
+    let (text, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), why.lines().count()), (Some(1), 1), "{text}{why}");
+    assert!(why.contains("another firelaned") && why.contains("tap=alice0"), "{why}");
+    assert!(!text.contains("FAILED"), "{text}");
+    assert!(!demo.folder().exists(), "it cleans up after itself");
+    // Whose namespaces they are has lost nothing.
+    demo.sandbox.run(Some("alice"), "ping", &["-c", "1", "10.0.0.2"]).expect_success();
+    daemon.terminate();
 }
