@@ -235,8 +235,14 @@ pub(crate) fn read_text(file: &Path, most: usize) -> Result<String, String> {
 
 /// The system's message without its ` (os error 2)`.
 pub(crate) fn system_message(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split_once(" (os error").map_or(text.as_str(), |(message, _)| message).to_owned()
+    plain(&error.to_string())
+}
+
+/// A message without any ` (os error 2)`, which says the same again to nobody.
+pub(crate) fn plain(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(')').map_or("", |(_, after)| after))
 }
 
 fn allowed(error: &ApiError) -> String {
@@ -268,6 +274,15 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_systems_numbers_are_left_out_wherever_they_stand() {
+        let not_found = std::io::Error::from_raw_os_error(2);
+        let said = plain(&format!("/a: {not_found}; /b: {not_found}: no (plot)"));
+        assert_eq!(said, "/a: No such file or directory; /b: No such file or directory: no (plot)");
+        assert_eq!(plain(&format!("{not_found}")), system_message(&not_found));
+        assert_eq!(plain("a rule (1)"), "a rule (1)");
+    }
 
     #[test]
     fn property_lists() {

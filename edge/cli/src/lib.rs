@@ -72,12 +72,13 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let client = Client::of_environment();
     let stdout = std::io::stdout();
-    let rows = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+    let height = || rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| usize::from(size.ws_row));
+    let rows = stdout.is_terminal().then(|| rows_of(height()));
     let mut session = Session {
         api: &client,
         out: &mut stdout.lock(),
         err: &mut std::io::stderr().lock(),
-        rows: rows.map(|size| usize::from(size.ws_row)).filter(|&rows| rows > 0),
+        rows,
         sleep: &mut |span: Duration| {
             std::thread::sleep(span);
             true
@@ -96,6 +97,11 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
     }
+}
+
+/// How many rows a screen has. A terminal that does not know, as serial ones do not, has one screen without end.
+const fn rows_of(height: usize) -> usize {
+    if height == 0 { usize::MAX } else { height }
 }
 
 /// Runs the command line `words`, the program's name first, and gives its exit code.
@@ -121,4 +127,28 @@ pub fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
 
 fn find(name: &str) -> Option<(&'static str, Command)> {
     COMMANDS.into_iter().find(|(command, _)| *command == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::testing::capture;
+    use crate::ofmt::{Style, Table, col};
+
+    #[test]
+    fn a_terminal_without_a_height_has_one_header_and_gets_no_pcapng() {
+        let rows = Some(rows_of(0));
+        let table = |session: &mut Session<'_>| {
+            let mut table = Table::open(session, "prog", &[col("LINK", 6)], "link", Style::default())?;
+            (0..100).try_for_each(|_| table.row(session, &["a0".to_owned()]))
+        };
+        assert_eq!(capture(rows, table).0.matches("LINK").count(), 1);
+        assert_eq!(rows_of(24), 24);
+        let words = ["capture", "-l", "a0"].map(OsString::from);
+        let (out, err) = capture(rows, |session| {
+            assert_eq!(own::run(session, words.into_iter()), EXIT_USAGE);
+            Ok(())
+        });
+        assert!(out.is_empty() && err.contains("a terminal cannot show pcapng"), "{out}{err}");
+    }
 }

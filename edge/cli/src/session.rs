@@ -7,7 +7,7 @@ use firelane_api::{Api, ApiError, Status};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::common::system_message;
+use crate::common::{plain, system_message};
 
 /// The world of one command.
 pub struct Session<'a> {
@@ -77,7 +77,7 @@ impl Session<'_> {
             Err(Failure::Output(error)) => {
                 writeln!(self.err, "{program}: cannot write: {}", system_message(&error))
             }
-            Err(Failure::Die(message)) => writeln!(self.err, "{program}: {message}"),
+            Err(Failure::Die(message)) => writeln!(self.err, "{program}: {}", plain(&message)),
             Err(Failure::Text(text) | Failure::Help(text)) => writeln!(self.err, "{text}"),
             Err(Failure::Said) => Ok(()),
         };
