@@ -245,6 +245,36 @@ fn r02_guesses_and_strays_leave_no_state() {
     target.world.check_conservation();
 }
 
+/// What is old earns an ending connection's acknowledgment as often as challenges go in a second, and its peer's FIN each time.
+#[test]
+fn a_connection_in_time_wait_does_not_answer_a_flood() {
+    let mut target = Target::new(1);
+    let listener = target.world.listen(1, 1, "10.0.0.1:80", 8);
+    let syn = target.syn((Ipv4Addr::new(192, 0, 2, 1), Port(5000)));
+    target.send(syn);
+    let answer = target.segments()[0];
+    let ack = third(&syn, &answer);
+    target.send(ack);
+    target.segments();
+    let server = listener.accept().expect("the handshake is over").stream;
+    target.world.command(&server, SocketCommand::Close);
+    assert!(target.segments()[0].flags.contains(TcpFlags::FIN));
+    let fin = Segment { ack: ack.ack.map(|ack| ack + 1), flags: TcpFlags::FIN | TcpFlags::ACK, ..ack };
+    target.send(fin);
+    assert_eq!((target.segments().len(), target.sum(|it| it.time_wait as u64)), (1, 1));
+    let mut answers = 0;
+    for _ in 0..8 {
+        (0..BATCH).for_each(|_| target.send(Segment { seq: fin.seq - 1000, flags: TcpFlags::ACK, ..fin }));
+        answers += target.segments().len();
+    }
+    assert!((500..1600).contains(&answers), "{answers} of {}", 8 * BATCH);
+    for _ in 0..3 {
+        target.send(fin);
+        assert_eq!(target.segments().len(), 1, "its acknowledgment was lost");
+    }
+    target.world.check_conservation();
+}
+
 /// R08: with the accept queue full, SYNs and last ACKs are dropped, not answered with a RST, and who tries again
 /// after the program has accepted is served.
 #[test]

@@ -384,7 +384,11 @@ impl<D> Inside<'_, D> {
         let least_iss = match waiting.unwrap_or(TimeWaitAnswer::Unknown) {
             TimeWaitAnswer::Unknown => None,
             TimeWaitAnswer::Drop(reason) => return Err(reason),
-            TimeWaitAnswer::Reply(reply) => return self.answer(local, remote, &reply),
+            // Two ends that are out of step would answer each other without end (RFC 5961 §7); a FIN waits for its acknowledgment.
+            TimeWaitAnswer::Reply(reply) => {
+                let is_due = seg.has(TcpFlags::FIN) || self.shard.challenges.allow(now);
+                return if is_due { self.answer(local, remote, &reply) } else { Ok(()) };
+            }
             TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
         };
         let link = self.shard.link_of_arrival(link, local.ip());
