@@ -112,14 +112,19 @@ impl Pauses {
         if load.requests > 0 {
             self.is_asked = Some(now + ASKED);
         }
-        let is_asked = self.is_asked.is_some_and(|until| now < until);
-        if is_asked || load.is_awaited || self.length == PAUSE {
+        if !self.are_long(now, load) {
             return PAUSE;
         }
-        // Half as long again as usual: then he is late.
-        let relied = self.between * 3 / 2;
-        let relies = is_relied_on && relied <= PAUSE_MAX.min(2 * self.chain);
-        if relies { self.length.max(relied) } else { self.length }
+        let most = PAUSE_MAX.min(2 * self.chain);
+        // He is waited for twice as long as usual: who is only late is soon there, and the worker would find him inside the lane.
+        let relies = is_relied_on && self.between * 3 / 2 <= most;
+        if relies { self.length.max(most.min(2 * self.between)) } else { self.length }
+    }
+
+    /// Whether pauses are longer than the shortest, after what has come since the last.
+    pub(crate) fn are_long(&self, now: Instant, load: Load) -> bool {
+        let is_asked = load.requests > 0 || self.is_asked.is_some_and(|until| now < until);
+        !is_asked && !load.is_awaited && self.length > PAUSE
     }
 
     /// So many frames and bytes have come, in a pause or not: a load at a beat pauses and listens by turns.
@@ -291,9 +296,10 @@ mod tests {
             }
             pause.as_micros()
         };
-        assert_eq!(comes_after(&[400]), 600);
-        assert_eq!(comes_after(&[1000]), 1500);
-        assert_eq!(comes_after(&[950, 50]), 1500, "he looks again when he has found something");
+        assert_eq!(comes_after(&[400]), 800);
+        assert_eq!(comes_after(&[1000]), 2000);
+        assert_eq!(comes_after(&[1200]), 2000, "that is the longest pause");
+        assert_eq!(comes_after(&[950, 50]), 2000, "he looks again when he has found something");
         assert_eq!(comes_after(&[1500]), 500, "he comes too late");
         assert_eq!(comes_after(&[100, 100, 100, 1500]), 500, "he has stayed away lately");
         assert_eq!(comes_after(&[100]), 500, "he looks all the time");

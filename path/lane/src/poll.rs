@@ -10,7 +10,8 @@
 //! We differ: a lane that runs to completion is faster than its devices and finds them empty under any load, where the
 //! original found what had arrived behind its back. So a lane that had [`LOADED_AT`] frames or more since it last slept is
 //! under load. It does not ask for notifications, but comes back after a pause, as long as each pause brings
-//! [`STAYS_LOADED_AT`] frames: one wake-up for many frames, and one for those who read them.
+//! [`STAYS_LOADED_AT`] frames: one wake-up for many frames, and one for those who read them. One pause that brings fewer may be the
+//! gap of a load that comes at a beat; two are its end.
 //!
 //! - P1. A pause is as long as a chain takes to come, between `PAUSE` and [`PAUSE_ALONE`](crate::PAUSE_ALONE), as long as nobody is
 //!   seen to wait (`pauses.rs`); `PAUSE` where requests come, or a connection's text waits for an acknowledgement.
@@ -179,6 +180,8 @@ pub struct PollPolicy {
     looks_again: bool,
     /// The end of the last pause, as long as the lane is under load.
     pause: Option<Instant>,
+    /// That pause followed one that brought no load.
+    is_gap: bool,
     pauses: Pauses,
     /// Frames that were polled since the last sleep or the last pause began, and what they were.
     polled: usize,
@@ -227,7 +230,7 @@ impl PollPolicy {
     fn when_empty(&mut self, now: Instant, are_many: bool, may_pause: impl FnOnce() -> bool) -> Rest {
         let under_way = self.pause.filter(|&until| now < until);
         let has_grace = self.grace.is_some_and(|until| now < until);
-        let might_pause = !has_grace && (under_way.is_some() || self.is_load());
+        let might_pause = !has_grace && (under_way.is_some() || self.is_load() || self.may_be_gap(now));
         if (might_pause || are_many) && may_pause() {
             if are_many {
                 self.looks_again = true;
@@ -245,8 +248,15 @@ impl PollPolicy {
         self.polled >= if self.is_loaded() { STAYS_LOADED_AT } else { LOADED_AT }
     }
 
+    /// Whether a pause that brought no load may be the gap of one: listening, each frame of the next beat would wake the lane until
+    /// they are a load again. Where somebody may wait, it is none.
+    fn may_be_gap(&self, now: Instant) -> bool {
+        self.is_loaded() && !self.is_gap && self.pauses.are_long(now, self.load)
+    }
+
     /// Begins a pause, whose end is answered. `is_relied_on`: a thread has just looked.
     fn pause_from(&mut self, now: Instant, is_relied_on: bool) -> Instant {
+        self.is_gap = !self.is_load();
         let length = self.pauses.begin(now, self.polled, self.load, is_relied_on);
         (self.polled, self.load) = (0, Load::default());
         *self.pause.insert(now + length)
@@ -398,6 +408,35 @@ mod tests {
             let fetched = Fetched { before_more: 0, polled, load };
             assert_eq!(policy.after_fetch(at(now), fetched, 0, || may_pause), rest, "at {now} us");
             assert_eq!(policy.is_loaded(), matches!(rest, Rest::Pause(_)));
+        }
+    }
+
+    #[test]
+    fn a_gap_of_one_pause_is_no_end_where_nobody_waits() {
+        let loads = [
+            Load::default(),
+            Load { requests: 1, ..Load::default() },
+            Load { is_awaited: true, ..Load::default() },
+        ];
+        for (load, forgives) in loads.into_iter().zip([true, false, false]) {
+            let (mut policy, mut now) = (PollPolicy::default(), Instant::ZERO);
+            let mut after = |polled, load| {
+                let fetched = Fetched { before_more: 0, polled, load };
+                let rest = policy.after_fetch(now, fetched, 0, || true);
+                let Rest::Pause(until) = rest else { return false };
+                now = until;
+                true
+            };
+            let few = STAYS_LOADED_AT - 1;
+            assert!((0..100).all(|_| after(LOADED_AT, Load { bytes: 12_000, ..Load::default() })));
+            assert_eq!(after(few, load), forgives, "{load:?}");
+            if forgives {
+                assert!(
+                    after(STAYS_LOADED_AT, load) && after(few, load),
+                    "it was one gap, and so is the next"
+                );
+                assert!(!after(few, load), "two are an end");
+            }
         }
     }
 
