@@ -15,9 +15,12 @@ use std::time::Duration;
 
 use firelane_lane::Wake;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
+
+use crate::sys;
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -34,12 +37,13 @@ const NOT_LISTENED: u32 = 0;
 const QUIET: u32 = 1;
 const CALLED: u32 = 2;
 
+const NO_EVENT: epoll::Event =
+    epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// Up to here a sleep is not to end a millisecond late: a limit lets frames pass every 100 us.
 const EXACT_MAX_NANOS: i64 = 20_000_000;
 
-/// Whether a sleep must end in time. epoll_wait(2) counts in whole milliseconds and rounds up; epoll_pwait2(2) does not, but
-/// is younger than kernels that are in use. poll(2) on the set itself counts in nanoseconds.
+/// Whether a sleep must end in time: epoll_wait(2) counts in whole milliseconds and rounds up.
 fn is_short(limit: &Timespec) -> bool {
     limit.tv_sec == 0 && (1..EXACT_MAX_NANOS).contains(&limit.tv_nsec)
 }
@@ -190,17 +194,10 @@ impl Bell {
     /// Whether there was anything within the limit.
     fn wait(&self, limit: Option<&Timespec>, is_deaf: bool) -> bool {
         let set = if is_deaf { &self.quiet } else { &self.set };
-        let limit = match limit {
-            Some(limit) if is_short(limit) => {
-                // How the wait ended is seen by what the set then holds.
-                let _ = poll(&mut [PollFd::new(set, PollFlags::IN)], Some(limit));
-                Some(&NOW)
-            }
-            limit => limit,
-        };
-        let mut events = [const { std::mem::MaybeUninit::uninit() }; 16];
+        let mut events = [NO_EVENT; 16];
         let room = events.len();
-        let Ok((events, _)) = epoll::wait(set, &mut events, limit) else { return false };
+        let Ok(count) = wait_in(set, limit, &mut events) else { return false };
+        let events = &events[..count];
         let has = |key| events.iter().any(|event| event.data.u64() == key);
         if has(BELL_KEY) {
             let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
@@ -220,6 +217,26 @@ impl Bell {
             let _ = rustix::io::write(self.eventfd.as_fd(), &1u64.to_ne_bytes());
         }
     }
+}
+
+/// Waits for what a set holds, in time. epoll_pwait2(2) is younger than kernels that are in use, and not everybody may call it;
+/// poll(2) on the set itself counts in nanoseconds, too, and then a second call says what the set holds.
+fn wait_in(
+    set: &OwnedFd,
+    limit: Option<&Timespec>,
+    events: &mut [epoll::Event],
+) -> rustix::io::Result<usize> {
+    let Some(short) = limit.filter(|limit| is_short(limit)) else { return epoll::wait(set, events, limit) };
+    match sys::epoll_wait(set.as_fd(), events, short) {
+        Err(Errno::NOSYS | Errno::PERM) => wait_by_poll(set, short, events),
+        ended => ended,
+    }
+}
+
+#[cold]
+fn wait_by_poll(set: &OwnedFd, short: &Timespec, events: &mut [epoll::Event]) -> rustix::io::Result<usize> {
+    let _ = poll(&mut [PollFd::new(set, PollFlags::IN)], Some(short));
+    epoll::wait(set, events, Some(&NOW))
 }
 
 fn timespec(limit: Duration) -> Timespec {
@@ -256,6 +273,16 @@ impl TaskWake for Bell {
 mod tests {
     use super::*;
     use std::time::Instant;
+
+    type Way = fn(&OwnedFd, &Timespec, &mut [epoll::Event]) -> rustix::io::Result<usize>;
+
+    fn wait_in_time(
+        set: &OwnedFd,
+        limit: &Timespec,
+        events: &mut [epoll::Event],
+    ) -> rustix::io::Result<usize> {
+        wait_in(set, Some(limit), events)
+    }
 
     #[test]
     fn a_ring_before_sleep_is_not_lost() {
@@ -304,6 +331,29 @@ mod tests {
         let _ = bell.take_heard();
         took(Duration::from_millis(19));
         assert_eq!(bell.take_heard(), Some(true));
+    }
+
+    #[test]
+    fn both_ways_to_wait_in_time_tell_the_same() {
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        for way in [wait_in_time as Way, wait_by_poll] {
+            let bell = Bell::new().unwrap();
+            let mut events = [NO_EVENT; 16];
+            let limit = timespec(Duration::from_micros(100));
+            let mut took = || {
+                let before = Instant::now();
+                assert_eq!(way(&bell.set, &limit, &mut events), Ok(0));
+                before.elapsed()
+            };
+            let soonest = (0..30).map(|_| took()).min().unwrap();
+            assert!((100..900).contains(&soonest.as_micros()), "{soonest:?}");
+            let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+            bell.watch(reader.as_fd()).unwrap();
+            rustix::io::write(&writer, b"x").unwrap();
+            let long = timespec(Duration::from_millis(19));
+            assert_eq!(way(&bell.set, &long, &mut events), Ok(1));
+            assert_eq!(events[0].data.u64(), DEVICE_KEY);
+        }
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! The CPU's cycle counter, and how long a thread may run at a time: the engine's only unsafe code.
+//! The CPU's cycle counter, how long a thread may run at a time, and a wait that ends in time: the engine's only unsafe code.
 //!
 //! The counter is given to lanes as a function (`watch.rs`); they read it around each step while somebody wants to know what steps
-//! cost. The slice is changed by `cpus.rs`.
+//! cost. The slice is changed by `cpus.rs`; `bell.rs` waits.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
 use std::time::Duration;
 
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::thread::Pid;
 
@@ -60,8 +63,12 @@ fn schedule(thread: Pid) -> Result<Schedule, Errno> {
 fn done(answer: libc::c_long) -> Result<(), Errno> {
     match answer {
         0 => Ok(()),
-        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+        _ => Err(last_error()),
     }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
 /// How long a thread of this process may run before others come to their turn; zero where the kernel has one slice for all.
@@ -78,6 +85,30 @@ pub(crate) fn set_slice(thread: Pid, slice: Duration) -> Result<(), Errno> {
     done(unsafe {
         libc::syscall(libc::SYS_sched_setattr, thread.as_raw_nonzero().get(), &raw const wanted, 0)
     })
+}
+
+/// epoll_pwait2(2), of Linux 5.11, whose limit counts in nanoseconds. How many of `events` it has filled.
+pub(crate) fn epoll_wait(
+    set: BorrowedFd<'_>,
+    events: &mut [epoll::Event],
+    limit: &Timespec,
+) -> Result<usize, Errno> {
+    let room = libc::c_int::try_from(events.len()).unwrap_or(libc::c_int::MAX);
+    let limit = libc::timespec { tv_sec: limit.tv_sec, tv_nsec: limit.tv_nsec };
+    let no_signals = ptr::null::<libc::sigset_t>();
+    // SAFETY: the kernel writes at most as many events as there is room for, each as `Event` has it, and reads a live limit.
+    let count = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            set.as_raw_fd(),
+            events.as_mut_ptr(),
+            room,
+            &raw const limit,
+            no_signals,
+            0,
+        )
+    };
+    usize::try_from(count).map_err(|_| last_error())
 }
 
 #[cfg(test)]
