@@ -5,7 +5,7 @@
 //! (packet(7), `PACKET_VNET_HDR`), so segments of up to 64 KiB cross whole. The interface must not be used
 //! by the kernel's own stack: it sees every frame too.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use firelane_frame::virtio::{self, Landing};
@@ -59,8 +59,8 @@ impl Driver for PacketSocket {
     ) -> usize {
         let Self { fd, landing, is_drained, .. } = self;
         *is_drained = false;
-        landing.receive(pools, budget, out, drops, |header, body| {
-            let read = rustix::io::readv(&*fd, &mut [IoSliceMut::new(header), IoSliceMut::new(body)]);
+        landing.receive(pools, budget, out, drops, |both| {
+            let read = rustix::io::read(&*fd, both);
             *is_drained = read == Err(Errno::AGAIN);
             read.ok()
         })

@@ -23,15 +23,15 @@ pub struct Landing(Option<Frame>);
 impl Landing {
     /// Reads up to `budget` frames to the end of `out` and returns how many.
     ///
-    /// `read` fills a header and a body and returns the length of both together, or `None` if the device has
-    /// nothing. A header that contradicts its frame costs the frame: [`DropReason::BadOffload`].
+    /// `read` fills a header and the body behind it, in one piece, which a system call takes sooner than two, and returns the
+    /// length of both together, or `None` if the device has nothing. A header that contradicts its frame costs the frame: [`DropReason::BadOffload`].
     pub fn receive(
         &mut self,
         pools: &mut Pools,
         budget: usize,
         out: &mut Chain,
         drops: &mut DropCounters,
-        mut read: impl FnMut(&mut [u8; HEADER_BYTES], &mut [u8]) -> Option<usize>,
+        mut read: impl FnMut(&mut [u8]) -> Option<usize>,
     ) -> usize {
         let (mut frames, mut octets) = (0, 0);
         for _ in 0..budget {
@@ -40,8 +40,13 @@ impl Landing {
             }
             let Some(mut frame) = self.0.take().or_else(|| pools.take(FRAME_BYTES_MAX)) else { break };
             frame.truncate(0);
+            frame.prepend(HEADER_BYTES);
+            frame.append(FRAME_BYTES_MAX);
+            let length = read(frame.as_mut_slice());
             let mut bytes = [0; HEADER_BYTES];
-            let Some(length) = read(&mut bytes, frame.append(FRAME_BYTES_MAX)) else {
+            bytes.copy_from_slice(&frame.as_slice()[..HEADER_BYTES]);
+            frame.trim_front(HEADER_BYTES);
+            let Some(length) = length else {
                 self.0 = Some(frame);
                 break;
             };
@@ -86,8 +91,10 @@ mod tests {
     /// Reads the given frames behind all-zero headers.
     fn receive(landing: &mut Landing, pools: &mut Pools, frames: &[usize]) -> (Chain, DropCounters) {
         let (mut out, mut drops, mut rest) = (Chain::new(), DropCounters::default(), frames.iter());
-        landing.receive(pools, 64, &mut out, &mut drops, |header, body| {
+        landing.receive(pools, 64, &mut out, &mut drops, |both| {
             let length = *rest.next()?;
+            let (header, body) = both.split_at_mut(HEADER_BYTES);
+            header.fill(0);
             header[1] = u8::from(length == 13) * 9;
             body[..length].fill(length as u8);
             Some(HEADER_BYTES + length)
