@@ -10,6 +10,8 @@ use crate::sys;
 
 /// How much is read from a file at a time.
 const CHUNK: usize = 32 << 10;
+/// So much is read though there is no room for it: the socket says what becomes of that.
+const PAGE: usize = 4096;
 
 /// Sends `len` bytes of a file, from `begin` on or, without one, from where the file stands, which then moves.
 pub(crate) fn send_file(socket: Held, from: c_int, begin: Option<u64>, len: usize) -> Result<usize, Errno> {
@@ -21,7 +23,7 @@ pub(crate) fn send_file(socket: Held, from: c_int, begin: Option<u64>, len: usiz
     let mut buffer = [0; CHUNK];
     let mut done = 0;
     while done < len {
-        let part = (len - done).min(CHUNK);
+        let part = (len - done).min(worth_reading(&socket));
         let read = rustix::io::pread(file, &mut buffer[..part], place + done as u64).map_err(not_a_file);
         let sent = match read {
             Ok(0) => break,
@@ -43,6 +45,11 @@ pub(crate) fn send_file(socket: Held, from: c_int, begin: Option<u64>, len: usiz
         rustix::fs::seek(file, rustix::fs::SeekFrom::Start(place + done as u64))?;
     }
     Ok(done)
+}
+
+/// What is read beyond a stream's room is read again later.
+fn worth_reading(socket: &Held) -> usize {
+    socket.stream().map_or(CHUNK, |stream| stream.end().room().clamp(PAGE, CHUNK))
 }
 
 /// What cannot be read at a place is not for `sendfile`.

@@ -189,6 +189,26 @@ def test_files():
         assert b.recv(10, socket.MSG_WAITALL) == data[:10]
 
 
+def test_sendfile_reads_no_more_than_there_is_room_for():
+    a, b = pair()
+    a.setblocking(False)
+
+    def read_so_far():
+        with open("/proc/self/io") as io:
+            return int(io.readline().split()[1])
+
+    in_vain = []
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(bytes(100_000)), file.flush()
+        while len(in_vain) < 5:
+            before = read_so_far()
+            try:
+                os.sendfile(a.fileno(), file.fileno(), 0, 100_000)
+            except BlockingIOError:
+                in_vain.append(read_so_far() - before)
+    assert max(in_vain) < 8192, in_vain
+
+
 def test_signals():
     a, b = pair()
     ticks = []
