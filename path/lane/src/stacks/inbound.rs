@@ -384,11 +384,7 @@ impl<D> Inside<'_, D> {
         let least_iss = match waiting.unwrap_or(TimeWaitAnswer::Unknown) {
             TimeWaitAnswer::Unknown => None,
             TimeWaitAnswer::Drop(reason) => return Err(reason),
-            // Two ends that are out of step would answer each other without end (RFC 5961 §7); a FIN waits for its acknowledgment.
-            TimeWaitAnswer::Reply(reply) => {
-                let is_due = seg.has(TcpFlags::FIN) || self.shard.challenges.allow(now);
-                return if is_due { self.answer(local, remote, &reply) } else { Ok(()) };
-            }
+            TimeWaitAnswer::Reply(reply) => return self.answer_old(seg, (local, remote), &reply),
             TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
         };
         let link = self.shard.link_of_arrival(link, local.ip());
@@ -423,6 +419,18 @@ impl<D> Inside<'_, D> {
             self.send_loose(local, remote, &reply);
         }
         Err(refused)
+    }
+
+    /// Answers for a connection in TIME-WAIT. Two ends that are out of step would do so without end (RFC 5961 §7); a FIN waits for its
+    /// acknowledgment.
+    fn answer_old(
+        &mut self,
+        seg: &SegmentIn<'_>,
+        (local, remote): (SocketAddr, SocketAddr),
+        reply: &SegmentOut,
+    ) -> Result<(), DropReason> {
+        let is_due = seg.has(TcpFlags::FIN) || self.shard.challenges.allow(self.common.now);
+        if is_due { self.answer(local, remote, reply) } else { Ok(()) }
     }
 
     fn answer(
