@@ -92,7 +92,7 @@ impl Wake for Call {
         if let Some(handing) = self.0.upgrade() {
             handing.queues.call(|queues| handing.hand_on(queues));
             // The lane tells who has connected next, and he may accept at once.
-            handing.queues.await_other();
+            handing.queues.await_other(|queues| handing.hand_on(queues));
         }
     }
 }
@@ -261,15 +261,20 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Waits until another thread that is at it, and has the caller's work to do, is done; not for one that gets no CPU.
-    fn await_other(&self) {
+    /// Waits until another thread that is at it, and has the caller's work to do, is done; not for one that gets no CPU. Who looks has it
+    /// for a moment, and does what another has left to him meanwhile.
+    fn await_other(&self, mut work: impl FnMut(&mut T)) {
         if IS_AT_IT.get() {
             return;
         }
         for look in 1..=LOOKS_MAX {
             let is_at_it = matches!(self.inner.try_lock(), Err(TryLockError::WouldBlock));
-            if !is_at_it && !self.is_called.load(Ordering::SeqCst) {
-                return;
+            fence(Ordering::SeqCst);
+            if !is_at_it {
+                self.work(&mut work);
+                if !self.is_called.load(Ordering::SeqCst) {
+                    return;
+                }
             }
             // It may wait for this thread's CPU.
             if look % LOOKS_PER_YIELD == 0 { thread::yield_now() } else { spin_loop() }
@@ -339,13 +344,14 @@ mod tests {
                     for nth in 1..=EACH {
                         put.store(nth, Ordering::SeqCst);
                         shared.call(take_all);
-                        shared.await_other();
+                        shared.await_other(take_all);
                         late.fetch_add(usize::from(taken.load(Ordering::SeqCst) < nth), Ordering::SeqCst);
                     }
                 });
             }
         });
         assert!(late.load(Ordering::SeqCst) < EACH / 100, "{late:?} of {EACH}");
+        assert!(!shared.is_called.load(Ordering::SeqCst), "nobody's work was left");
     }
 
     #[test]
