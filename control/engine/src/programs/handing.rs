@@ -90,9 +90,8 @@ impl Wake for Call {
     fn wake_by_ref(self: &Arc<Self>) {
         // The hub takes its listeners out before it ends, so nothing of theirs ends here.
         if let Some(handing) = self.0.upgrade() {
-            handing.queues.call(|queues| handing.hand_on(queues));
             // The lane tells who has connected next, and he may accept at once.
-            handing.queues.await_other(|queues| handing.hand_on(queues));
+            handing.queues.call_and_wait(|queues| handing.hand_on(queues));
         }
     }
 }
@@ -178,17 +177,14 @@ impl Queue {
     /// The next connection of which a message is to be sent. What has arrived before it waits in the words.
     fn next_to_send(&mut self, name: SocketId, handed: &Mutex<Vec<Arrival>>) -> Option<Arrived> {
         loop {
-            if let Some(unsent) = self.unsent.pop_front() {
-                return Some(unsent);
-            }
-            if let Some((feeder, words)) = self.words()
+            if self.unsent.is_empty()
+                && let Some((feeder, words)) = self.words()
                 && feeder.is_watched(words)
             {
-                let back = feeder.take_back(words);
-                self.unsent = back;
-                if !self.unsent.is_empty() {
-                    continue;
-                }
+                self.unsent = feeder.take_back(words);
+            }
+            if let Some(unsent) = self.unsent.pop_front() {
+                return Some(unsent);
             }
             let (arrival, arrived) = self.accept(name)?;
             // Before the program can know of it: what it asks about the connection finds it.
@@ -236,20 +232,38 @@ struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// There is work, which this thread or the one that is at it does. It may call again from within.
-    fn call(&self, work: impl FnMut(&mut T)) {
+    /// There is work, which this thread or the one that is at it does. It may call again from within. Whether it is done.
+    fn call(&self, work: impl FnMut(&mut T)) -> bool {
         self.is_called.store(true, Ordering::SeqCst);
         // Either this thread finds the other gone, or that one finds the call.
         fence(Ordering::SeqCst);
-        self.work(work);
+        self.work(work)
     }
 
-    fn work(&self, mut work: impl FnMut(&mut T)) {
-        while self.is_called.load(Ordering::SeqCst) {
+    /// The same for who goes on when it is done, whoever does it; not for work of a thread that gets no CPU.
+    fn call_and_wait(&self, mut work: impl FnMut(&mut T)) {
+        let mut is_done = self.call(&mut work);
+        for look in 1..=LOOKS_MAX {
+            if is_done || IS_AT_IT.get() {
+                return;
+            }
+            // The other may wait for this thread's CPU.
+            if look % LOOKS_PER_YIELD == 0 {
+                thread::yield_now()
+            } else {
+                spin_loop()
+            }
+            is_done = self.work(&mut work);
+        }
+    }
+
+    /// Does what is to be done; `false` if another is at it, who looks once more.
+    fn work(&self, mut work: impl FnMut(&mut T)) -> bool {
+        loop {
             let mut inner = match self.inner.try_lock() {
                 Ok(inner) => inner,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
+                Err(TryLockError::WouldBlock) => return false,
             };
             if self.is_called.swap(false, Ordering::SeqCst) {
                 IS_AT_IT.set(true);
@@ -258,26 +272,9 @@ impl<T> Shared<T> {
             }
             drop(inner);
             fence(Ordering::SeqCst);
-        }
-    }
-
-    /// Waits until another thread that is at it, and has the caller's work to do, is done; not for one that gets no CPU. Who looks has it
-    /// for a moment, and does what another has left to him meanwhile.
-    fn await_other(&self, mut work: impl FnMut(&mut T)) {
-        if IS_AT_IT.get() {
-            return;
-        }
-        for look in 1..=LOOKS_MAX {
-            let is_at_it = matches!(self.inner.try_lock(), Err(TryLockError::WouldBlock));
-            fence(Ordering::SeqCst);
-            if !is_at_it {
-                self.work(&mut work);
-                if !self.is_called.load(Ordering::SeqCst) {
-                    return;
-                }
+            if !self.is_called.load(Ordering::SeqCst) {
+                return true;
             }
-            // It may wait for this thread's CPU.
-            if look % LOOKS_PER_YIELD == 0 { thread::yield_now() } else { spin_loop() }
         }
     }
 
@@ -343,8 +340,7 @@ mod tests {
                 scope.spawn(|| {
                     for nth in 1..=EACH {
                         put.store(nth, Ordering::SeqCst);
-                        shared.call(take_all);
-                        shared.await_other(take_all);
+                        shared.call_and_wait(take_all);
                         late.fetch_add(usize::from(taken.load(Ordering::SeqCst) < nth), Ordering::SeqCst);
                     }
                 });

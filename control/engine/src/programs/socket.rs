@@ -3,6 +3,7 @@
 //! Owned by `hub.rs`. The program's descriptor is one end of a pair, ours the other: when it hangs up, the last
 //! reference anywhere is gone.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -285,7 +286,7 @@ impl Socket {
             owner: Arc::clone(&self.owner),
             ours,
             feeder,
-            unsent: std::collections::VecDeque::new(),
+            unsent: VecDeque::new(),
         }))
     }
 
