@@ -231,16 +231,20 @@ fn wakes(port: &Port, millis: u64) -> bool {
     rustix::event::poll(&mut fds, Some(&wait)).unwrap() > 0
 }
 
+/// The kernel asks for no routers and tells of no groups, as it would unasked.
+fn be_silent() {
+    for name in ["near", "far"] {
+        fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
+    }
+}
+
 /// While a lane polls and sends, nothing watches its sockets; what it does not wait for wakes nobody, and what it waits for does.
 #[test]
 fn who_sends_much_is_woken_when_it_sleeps_and_not_before() {
     if !veth("") {
         return;
     }
-    // It would ask for routers and tell of its groups, unasked.
-    for name in ["near", "far"] {
-        fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
-    }
+    be_silent();
     let Some(mut port) = try_open(Wish::Best) else { return };
     let socket = UdpSocket::bind("10.9.0.2:9").unwrap();
     for round in 0..3u8 {
@@ -279,9 +283,7 @@ fn who_gets_much_is_woken_when_it_sleeps_and_not_before() {
     if !veth("") {
         return;
     }
-    for name in ["near", "far"] {
-        fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
-    }
+    be_silent();
     let Some(mut port) = try_open(Wish::Best) else { return };
     let socket = UdpSocket::bind("10.9.0.2:9").unwrap();
     let come = |count: usize| {

@@ -2,13 +2,15 @@
 //!
 //! As root; otherwise each test says why it is skipped.
 
+mod common;
+
 use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant as Clock};
 
-use firelane_driver_tap::{TapConfig, TapQueue, open, probe_door};
+use firelane_driver_tap::{TapQueue, probe_door};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig, Weight};
-use firelane_units::{DropCounters, FlowId, Instant, MacAddr, Mtu};
+use firelane_units::{DropCounters, FlowId, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const FLOODED: FlowId = FlowId(7);
@@ -30,25 +32,7 @@ fn run(line: &str) {
 
 impl World {
     fn new() -> Option<Self> {
-        // SAFETY: the test's thread has opened nothing yet that depends on its old namespace.
-        if let Err(error) = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) } {
-            eprintln!("skipped: no network namespace of one's own: {error}");
-            return None;
-        }
-        let config = TapConfig {
-            queues: 1,
-            mtu: Mtu::ETHERNET,
-            mac: MacAddr([2, 8, 0x20, 0, 0, 1]),
-            addresses: ["10.0.0.1/24", "fd00::1/64"].map(|it| it.parse().unwrap()).to_vec(),
-            namespace: None,
-        };
-        let mut queues = match open("door0", &config) {
-            Ok(queues) => queues,
-            Err(error) => {
-                eprintln!("skipped: {error}");
-                return None;
-            }
-        };
+        let mut queues = common::taps("door0", 1, &["10.0.0.1/24", "fd00::1/64"])?;
         for neighbour in ["10.0.0.2", "fd00::2"] {
             run(&format!("ip neighbour add {neighbour} lladdr 02:08:20:00:00:02 dev door0 nud permanent"));
         }

@@ -2,28 +2,13 @@
 //!
 //! As root; otherwise the test says why it is skipped.
 
+mod common;
+
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use firelane_driver_tap::{TapConfig, TapQueue, open};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig, virtio};
-use firelane_units::{DropCounters, MacAddr, Mtu};
-
-fn tap() -> Option<TapQueue> {
-    // SAFETY: the test's thread has opened nothing yet that depends on its old namespace.
-    if let Err(error) = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) } {
-        eprintln!("skipped: no network namespace of one's own: {error}");
-        return None;
-    }
-    let config = TapConfig {
-        queues: 1,
-        mtu: Mtu::ETHERNET,
-        mac: MacAddr([2, 8, 0x20, 0, 0, 1]),
-        addresses: vec!["10.0.0.1/24".parse().unwrap()],
-        namespace: None,
-    };
-    open("sends0", &config).inspect_err(|error| eprintln!("skipped: {error}")).ok()?.pop()
-}
+use firelane_units::DropCounters;
 
 /// A datagram from 10.0.0.2:9 to 10.0.0.1:7 without UDP's checksum, which IPv4 does not ask for.
 fn datagram(text: &[u8]) -> Vec<u8> {
@@ -40,7 +25,7 @@ fn datagram(text: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_frame_is_sent_whole_with_room_before_it_and_without() {
-    let Some(mut queue) = tap() else { return };
+    let Some(mut queues) = common::taps("sends0", 1, &["10.0.0.1/24"]) else { return };
     let socket = UdpSocket::bind("10.0.0.1:7").expect("the TAP has the address");
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut pools = Pools::new(PoolsConfig { small_slots: 8, large_slots: 1 });
@@ -51,7 +36,7 @@ fn a_frame_is_sent_whole_with_room_before_it_and_without() {
         frame.extend_from_slice(&datagram(&text));
         let (mut chain, mut drops) = (Chain::new(), DropCounters::default());
         chain.push(frame);
-        queue.transmit(&mut chain, &mut drops);
+        queues[0].transmit(&mut chain, &mut drops);
         assert!(chain.is_empty() && drops == DropCounters::default(), "{headroom}: {drops:?}");
         let mut got = [0; 200];
         let count = socket.recv(&mut got).unwrap_or_else(|error| panic!("{headroom}: {error}"));

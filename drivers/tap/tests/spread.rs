@@ -2,30 +2,20 @@
 //!
 //! As root; otherwise the test says why it is skipped.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::UdpSocket;
 use std::process::Command;
 
-use firelane_driver_tap::{TapConfig, TapQueue, open};
+use firelane_driver_tap::TapQueue;
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
-use firelane_units::{DropCounters, MacAddr, Mtu};
+use firelane_units::DropCounters;
 
 const SENDERS: usize = 48;
 
 fn tap() -> Option<Vec<TapQueue>> {
-    // SAFETY: the test's thread has opened nothing yet that depends on its old namespace.
-    if let Err(error) = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) } {
-        eprintln!("skipped: no network namespace of one's own: {error}");
-        return None;
-    }
-    let config = TapConfig {
-        queues: 4,
-        mtu: Mtu::ETHERNET,
-        mac: MacAddr([2, 8, 0x20, 0, 0, 1]),
-        addresses: ["10.0.0.1/24", "fd00::1/64"].map(|it| it.parse().unwrap()).to_vec(),
-        namespace: None,
-    };
-    let queues = open("spread0", &config).inspect_err(|error| eprintln!("skipped: {error}")).ok()?;
+    let queues = common::taps("spread0", 4, &["10.0.0.1/24", "fd00::1/64"])?;
     for neighbour in ["10.0.0.2", "fd00::2"] {
         let words = ["neighbour", "add", neighbour, "lladdr", "02:08:20:00:00:02", "dev", "spread0"];
         let status = Command::new("ip").args(words).args(["nud", "permanent"]).status();

@@ -1,19 +1,19 @@
 //! Segments without text inside a netstack: without packets where nobody would see them, and else with.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use firelane_frame::{RingReader, byte_ring};
 use firelane_lane::{
-    CaptureTap, Captured, Control, FusionTuning, LaneMessage, NetstackConfig, NetstackCounters,
-    SocketCommand, StreamInfo, TcpCounters,
+    Control, FusionTuning, LaneMessage, NetstackConfig, NetstackCounters, SocketCommand, StreamInfo,
+    TcpCounters,
 };
 use firelane_socket::{Flags, SocketError, StreamEnd};
 use firelane_tcp::{TcpConfig, Willing};
-use firelane_units::{LinkId, Mtu, NetstackId};
+use firelane_units::{Mtu, NetstackId};
 use firelane_world::*;
 use proptest::prelude::*;
+
+use crate::fusion::{look_on, seen};
 
 const ONE: NetstackId = NetstackId(1);
 const REMOTES: [&str; 4] = ["127.0.0.1:80", "10.0.0.1:80", "[::1]:80", "[fd00::1]:80"];
@@ -44,25 +44,6 @@ fn connections(world: &World) -> usize {
 fn info(world: &World, end: &StreamEnd) -> StreamInfo {
     let (lane, conn) = (end.shared().lane(), end.shared().conn().expect("it is in a table"));
     world.lanes[lane.index()].stream_info(world.now, conn).expect("it is there")
-}
-
-/// Somebody looks on at a VNIC.
-fn look_on(world: &mut World, link: LinkId) -> Vec<RingReader> {
-    let (mut writers, readers): (Vec<_>, Vec<_>) = world.lanes.iter().map(|_| byte_ring(1 << 16)).unzip();
-    let lost = Arc::new(AtomicU64::new(0));
-    for lane in &mut world.lanes {
-        let writer = writers.pop().expect("one for each lane");
-        let tap =
-            CaptureTap { id: 3, link: Some(link), flows: vec![], snap: 96, writer, lost: Arc::clone(&lost) };
-        lane.on_message(world.now, LaneMessage::Control(Box::new(Control::AddTap(tap))));
-    }
-    world.run();
-    readers
-}
-
-fn seen(readers: &mut [RingReader]) -> usize {
-    let mut bytes = Vec::new();
-    readers.iter_mut().map(|reader| core::iter::from_fn(|| Captured::take(reader, &mut bytes)).count()).sum()
 }
 
 #[test]
@@ -118,17 +99,17 @@ fn who_looks_on_sees_the_handshake_and_the_end() {
     for lanes in [1, 4] {
         for remote in ["10.0.0.1:80", "[fd00::1]:80"] {
             let mut world = settled(lanes);
-            let mut readers = look_on(&mut world, LinkId(1));
+            let mut readers = look_on(&mut world, Some(1), &[]);
             let listener = world.listen(1, 1, anywhere(remote), 8);
             let client = world.connect(1, 0, remote);
             world.run();
             let server = listener.accept().unwrap().stream;
             // Each is seen as it is sent and as it is got.
-            assert_eq!(seen(&mut readers), 2 * 3, "{remote}");
+            assert_eq!(seen(&mut readers), [3, 3], "{remote}");
             world.command(&client, SocketCommand::Close);
             world.command(&server, SocketCommand::Close);
             world.run();
-            assert!(seen(&mut readers) >= 2 * 3, "{remote}");
+            assert!(seen(&mut readers).iter().sum::<usize>() >= 2 * 3, "{remote}");
             assert_eq!(connections(&world), 0);
         }
     }
@@ -194,7 +175,7 @@ fn both_ends(config: &TcpConfig, remote: &str, packets: bool) -> Vec<String> {
     let config = NetstackConfig { tcp: Arc::new(config.clone()), ..NetstackConfig::new(ONE) };
     world.all(|| Control::Tune(config.clone()));
     world.run();
-    let _readers = packets.then(|| look_on(&mut world, LinkId(2)));
+    let _readers = packets.then(|| look_on(&mut world, Some(2), &[]));
     let before = world.counters().originated;
     let listener = world.listen(1, 1, anywhere(remote), 8);
     let mut client = world.connect(1, 0, remote);

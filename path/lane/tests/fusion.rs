@@ -464,7 +464,7 @@ fn what_goes_to_a_loopback_address_is_no_vnics() {
 }
 
 /// Somebody begins to look on.
-fn look_on(world: &mut World, link: Option<u32>, flows: &[FlowId]) -> Vec<RingReader> {
+pub(crate) fn look_on(world: &mut World, link: Option<u32>, flows: &[FlowId]) -> Vec<RingReader> {
     let (mut writers, mut readers) = (Vec::new(), Vec::new());
     for _ in &world.lanes {
         let (writer, reader) = byte_ring(1 << 20);
@@ -483,7 +483,7 @@ fn look_on(world: &mut World, link: Option<u32>, flows: &[FlowId]) -> Vec<RingRe
 }
 
 /// How many frames he has seen, outward and inward.
-fn seen(readers: &mut [RingReader]) -> [usize; 2] {
+pub(crate) fn seen(readers: &mut [RingReader]) -> [usize; 2] {
     let (mut count, mut bytes) = ([0; 2], Vec::new());
     for reader in readers {
         while let Some(captured) = Captured::take(reader, &mut bytes) {
