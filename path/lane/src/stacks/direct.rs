@@ -163,12 +163,11 @@ impl<D> Inside<'_, D> {
         let (socket, listening) = self.shard.listener(local, remote)?;
         let options = &listening.options;
         let link = self.shard.link_of_arrival(LOOPBACK, local.ip());
-        let hears = !listening.is_gone()
-            && options.link.is_none_or(|bound| bound == link)
+        let takes = listening.hears(link)
             && options.least_hops[Family::of(remote.ip()).index()] == 0
             && options.defer == 0
             && !self.shard.half_open.wants_cookie(socket, &self.shard.config.tcp)
             && listening.slot.has_room();
-        hears.then_some(socket)
+        takes.then_some(socket)
     }
 }

@@ -15,7 +15,7 @@ use firelane_wire::{Ecn, IpProtocol, TcpFlags, TcpView};
 
 use super::Stacks;
 use super::conn::{Conn, Conns};
-use super::shard::{Listening, Shard};
+use super::shard::Shard;
 use crate::arrivals::Arrival;
 use crate::common::Common;
 use crate::message::Stage;
@@ -388,9 +388,7 @@ impl<D> Inside<'_, D> {
             TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
         };
         let link = self.shard.link_of_arrival(link, local.ip());
-        let hears =
-            |(_, it): (_, &Listening)| !it.is_gone() && it.options.link.is_none_or(|bound| bound == link);
-        let listening = self.shard.listener(local, remote).filter(|it| hears(*it));
+        let listening = self.shard.listener(local, remote).filter(|(_, it)| it.hears(link));
         let least_hops =
             listening.map_or(0, |(_, it)| it.options.least_hops[Family::of(remote.ip()).index()]);
         if hops < least_hops {

@@ -167,8 +167,7 @@ impl<D> Inside<'_, D> {
         }
         let failure = match error.kind {
             ErrorKind::TooBig { .. } if place.hears_of_mtu(error.dst) => SocketError::MessageTooLong,
-            ErrorKind::ParameterProblem => failure_of(error),
-            kind if is_hard(kind) => failure_of(error),
+            kind if kind == ErrorKind::ParameterProblem || is_hard(kind) => failure_of(error),
             _ => return,
         };
         // RFC 1122 §4.1.3.3; an unconnected socket could not know which peer is meant.

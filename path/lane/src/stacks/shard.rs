@@ -101,8 +101,13 @@ pub(crate) struct Listening {
 impl Listening {
     /// Its application has closed it, and it is nobody at once, not only when the lane is told: whoever connects then is refused.
     /// Where others share its address he is not: he asks again, and is theirs then.
-    pub(crate) fn is_gone(&self) -> bool {
+    fn is_gone(&self) -> bool {
         !self.shares && self.slot.is_closed()
+    }
+
+    /// Whether what has come by `link` is for it.
+    pub(crate) fn hears(&self, link: LinkId) -> bool {
+        !self.is_gone() && self.options.link.is_none_or(|bound| bound == link)
     }
 }
 
