@@ -6,14 +6,19 @@
 //! it would drop anyway.
 
 mod address;
+mod bpf;
+mod choosing;
+mod discipline;
 mod door;
 mod open;
 mod program;
 mod queue;
+mod rtnetlink;
 mod spread;
 mod sys;
 
+pub use choosing::Selector;
 pub use door::probe as probe_door;
 pub use open::{OpenError, TapConfig, open};
 pub use queue::TapQueue;
-pub use spread::Spreader;
+pub use spread::{Spread, Spreader};

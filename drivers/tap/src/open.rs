@@ -1,16 +1,17 @@
-//! Creating a TAP: the interface, its queues, its address and state, in any network namespace.
+//! Creating a TAP: the interface, its queues, its address and state, in any network namespace; and one more queue of it later.
 //!
-//! Called by the engine when a VNIC's user is a kernel interface. A TAP lives as long as its descriptors:
+//! Called by the engine when a VNIC's user is a kernel interface, and when a flow of one gets a queue of its own. A TAP lives as long as its descriptors:
 //! when the process dies, even by SIGKILL, the kernel removes the interface.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use firelane_units::{IpPrefix, MacAddr, Mtu};
 
 use crate::address;
+use crate::discipline;
 use crate::door::{self, Door};
 use crate::queue::TapQueue;
 use crate::sys::{self, IfName};
@@ -82,35 +83,53 @@ pub fn open(name: &str, config: &TapConfig) -> Result<Vec<TapQueue>, OpenError> 
     }
     match &config.namespace {
         None => create(name, ifname, config),
-        // Only a thread's own namespace can change, so the work is done by one that ends afterwards.
-        Some(path) => std::thread::scope(|scope| {
-            let work = scope.spawn(|| {
-                let file = File::open(path).map_err(|e| OpenError::Namespace(path.clone(), e))?;
-                let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-                rustix::thread::move_into_link_name_space(file.as_fd(), kind)
-                    .map_err(|e| OpenError::Namespace(path.clone(), e.into()))?;
-                create(name, ifname, config)
-            });
-            work.join().expect("the thread that makes a TAP does not panic")
-        }),
+        Some(path) => {
+            let file = File::open(path).map_err(|e| OpenError::Namespace(path.clone(), e))?;
+            let made = in_namespace(file.as_fd(), || create(name, ifname, config));
+            made.map_err(|e| OpenError::Namespace(path.clone(), e))?
+        }
     }
 }
 
+/// One more queue of the TAP that has this one, wherever that is now and whatever it is called.
+pub(crate) fn one_more(queue: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let open = || {
+        let queue = sys::open_queue(sys::name_of(queue)?)?;
+        set_offload(queue.as_fd()).map(|_| queue)
+    };
+    let (its, own) = (sys::namespace_of(queue)?, File::open("/proc/thread-self/ns/net")?);
+    let which = |it: BorrowedFd<'_>| rustix::fs::fstat(it).map(|it| (it.st_dev, it.st_ino));
+    // Who is there already needs no right to go there.
+    if which(its.as_fd())? == which(own.as_fd())? { open() } else { in_namespace(its.as_fd(), open)? }
+}
+
+/// Does some work in a network namespace. Only a thread's own namespace can change, so the work is done by one that ends afterwards.
+fn in_namespace<T: Send>(namespace: BorrowedFd<'_>, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+            rustix::thread::move_into_link_name_space(namespace, kind)?;
+            Ok(work())
+        });
+        worker.join().expect("the thread that makes a queue does not panic")
+    })
+}
+
+/// Lets a queue have all offloads that the kernel knows; whether that of datagrams is among them.
+fn set_offload(queue: BorrowedFd<'_>) -> io::Result<bool> {
+    if sys::set_offload(queue, sys::OFFLOAD_TCP | sys::OFFLOAD_UDP) {
+        return Ok(true);
+    }
+    if sys::set_offload(queue, sys::OFFLOAD_TCP) { Ok(false) } else { Err(io::Error::last_os_error()) }
+}
+
 fn create(name: &str, ifname: IfName, config: &TapConfig) -> Result<Vec<TapQueue>, OpenError> {
-    let multi_queue = config.queues > 1;
     let created = |e| OpenError::Create(name.to_owned(), e);
-    let fds: Vec<OwnedFd> = (0..config.queues)
-        .map(|_| sys::open_queue(ifname, multi_queue))
-        .collect::<io::Result<_>>()
-        .map_err(created)?;
+    let fds: Vec<OwnedFd> =
+        (0..config.queues).map(|_| sys::open_queue(ifname)).collect::<io::Result<_>>().map_err(created)?;
     let mut udp_segmentation = true;
     for fd in &fds {
-        if !sys::set_offload(fd.as_fd(), sys::OFFLOAD_TCP | sys::OFFLOAD_UDP) {
-            udp_segmentation = false;
-            if !sys::set_offload(fd.as_fd(), sys::OFFLOAD_TCP) {
-                return Err(OpenError::Configure("offload", io::Error::last_os_error()));
-            }
-        }
+        udp_segmentation &= set_offload(fd.as_fd()).map_err(|e| OpenError::Configure("offload", e))?;
     }
     configure(name, ifname, config)?;
     // Whoever may make a TAP may often not load programs; then every frame is read, and limits hold all the same.
@@ -130,9 +149,11 @@ fn configure(name: &str, ifname: IfName, config: &TapConfig) -> Result<(), OpenE
         // them by a second. Where the setting cannot be changed, the second is all that is lost.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0");
     }
-    sys::set_up(socket.as_fd(), ifname).map_err(failed("state"))?;
     let index =
         rustix::net::netdevice::name_to_index(&socket, name).map_err(|e| failed("index")(e.into()))?;
+    // A kernel that refuses needs more memory, and that is all.
+    let _ = discipline::take_away(index);
+    sys::set_up(socket.as_fd(), ifname).map_err(failed("state"))?;
     for prefix in &config.addresses {
         let family = if prefix.addr().is_ipv4() { "IPv4 address" } else { "IPv6 address" };
         address::add(index, *prefix).map_err(failed(family))?;

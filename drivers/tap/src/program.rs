@@ -1,8 +1,10 @@
-//! The program at a TAP's door: BPF instructions (RFC 9669, `linux/bpf.h`) that find a frame's conversation in the table of
+//! The program at a TAP's door: instructions that find a frame's conversation in the table of
 //! those that are shut out, count the frame there and drop it. Everything else passes.
 //!
 //! Used by `door.rs`, which writes the table and has the same idea of a conversation; a test lets both read the same frames.
 //! The kernel runs it where the sender gives the TAP a frame, on the sender's CPU.
+
+use crate::bpf::*;
 
 /// What a conversation is told by: the two addresses, then ports, version, protocol and class in one word.
 pub(crate) type Key = [u64; 5];
@@ -37,9 +39,6 @@ pub(crate) fn slot_of(key: &Key) -> usize {
     (key.iter().fold(0, mix) >> LINE_SHIFT) as usize % SLOTS
 }
 
-/// Of `struct __sk_buff`.
-const LEN: i16 = 0;
-const VLAN_PRESENT: i16 = 20;
 /// Up to the end of the ports behind IPv4's shortest header, and behind IPv6's.
 const V4_BYTES: i32 = 38;
 const V6_BYTES: i32 = 58;
@@ -54,117 +53,6 @@ enum Label {
     Pass,
 }
 
-/// Instructions as they are written, with jumps still open.
-#[derive(Default)]
-struct Code {
-    words: Vec<u64>,
-    jumps: Vec<(usize, Label)>,
-    labels: Vec<(Label, usize)>,
-}
-
-impl Code {
-    /// `struct bpf_insn`: opcode, two registers in a byte, offset, immediate.
-    fn put(&mut self, opcode: u8, [to, from]: [u8; 2], at: i16, value: i32) {
-        let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
-        let ([a0, a1], [v0, v1, v2, v3]) = (at.to_ne_bytes(), value.to_ne_bytes());
-        self.words.push(u64::from_ne_bytes([opcode, registers, a0, a1, v0, v1, v2, v3]));
-    }
-
-    /// `to = value`, of 64 bits.
-    fn set(&mut self, to: u8, kind: u8, low: i32, high: i32) {
-        self.put(0x18, [to, kind], 0, low);
-        self.put(0, [0, 0], 0, high);
-    }
-
-    /// `to = from`
-    fn copy(&mut self, to: u8, from: u8) {
-        self.put(0xbf, [to, from], 0, 0);
-    }
-
-    /// `to OP= value`, of 64 bits.
-    fn alu(&mut self, op: u8, to: u8, value: i32) {
-        self.put(op | 0x07, [to, 0], 0, value);
-    }
-
-    /// `to OP= from`
-    fn alu_with(&mut self, op: u8, to: u8, from: u8) {
-        self.put(op | 0x0f, [to, from], 0, 0);
-    }
-
-    /// `to = *(u32 *)(from + at)`
-    fn load_word(&mut self, to: u8, from: u8, at: i16) {
-        self.put(0x61, [to, from], at, 0);
-    }
-
-    /// `to = *(u64 *)(from + at)`
-    fn load(&mut self, to: u8, from: u8, at: i16) {
-        self.put(0x79, [to, from], at, 0);
-    }
-
-    /// `*(u64 *)(to + at) = from`
-    fn store(&mut self, to: u8, at: i16, from: u8) {
-        self.put(0x7b, [to, from], at, 0);
-    }
-
-    /// `lock *(u64 *)(to + at) += from`
-    fn add_to(&mut self, to: u8, at: i16, from: u8) {
-        self.put(0xdb, [to, from], at, 0);
-    }
-
-    /// `r0 =` the frame's number of this size at `at`, in this host's byte order. Registers 1 to 5 are lost.
-    fn read(&mut self, size: u8, at: i32) {
-        self.put(0x20 | size, [0, 0], 0, at);
-    }
-
-    /// `if a OP value goto label`
-    fn jump(&mut self, op: u8, a: u8, value: i32, label: Label) {
-        self.jumps.push((self.words.len(), label));
-        self.put(op | 0x05, [a, 0], 0, value);
-    }
-
-    /// `if a OP b goto label`
-    fn jump_with(&mut self, op: u8, [a, b]: [u8; 2], label: Label) {
-        self.jumps.push((self.words.len(), label));
-        self.put(op | 0x0d, [a, b], 0, 0);
-    }
-
-    fn label(&mut self, label: Label) {
-        self.labels.push((label, self.words.len()));
-    }
-
-    fn exit(&mut self, answer: i32) {
-        self.put(0xb7, [0, 0], 0, answer);
-        self.put(0x95, [0, 0], 0, 0);
-    }
-
-    fn finish(mut self) -> Vec<u64> {
-        for (from, label) in self.jumps {
-            let to = self.labels.iter().find(|(known, _)| *known == label).map_or(from, |&(_, to)| to);
-            let mut bytes = self.words[from].to_ne_bytes();
-            bytes[2..4].copy_from_slice(&((to as i64 - from as i64 - 1) as i16).to_ne_bytes());
-            self.words[from] = u64::from_ne_bytes(bytes);
-        }
-        self.words
-    }
-}
-
-const AND: u8 = 0x50;
-const OR: u8 = 0x40;
-const ADD: u8 = 0x00;
-const MULTIPLY: u8 = 0x20;
-const XOR: u8 = 0xa0;
-const LEFT: u8 = 0x60;
-const RIGHT: u8 = 0x70;
-const MODULO: u8 = 0x90;
-const EQUAL: u8 = 0x10;
-const NOT_EQUAL: u8 = 0x50;
-const ABOVE: u8 = 0x20;
-const ALWAYS: u8 = 0x00;
-const BELOW: u8 = 0xa0;
-const WORD: u8 = 0x00;
-const HALF: u8 = 0x08;
-const BYTE: u8 = 0x10;
-
 /// Where a word of the key lies on the stack, from the frame pointer.
 const fn spot(word: usize) -> i16 {
     -40 + 8 * word as i16
@@ -172,7 +60,7 @@ const fn spot(word: usize) -> i16 {
 
 /// The program over the map `table`, for frames up to `frame_max` bytes: larger ones stand for several segments.
 pub(crate) fn door(table: i32, frame_max: u32) -> Vec<u64> {
-    let mut code = Code::default();
+    let mut code = Code::new();
     // r6 is the frame and stays, as reading needs it; r9 the table.
     code.copy(6, 1);
     code.set(9, PSEUDO_MAP_VALUE, table, 0);
@@ -230,63 +118,8 @@ pub(crate) fn door(table: i32, frame_max: u32) -> Vec<u64> {
     code.finish()
 }
 
-/// The program that chooses among the first `rings` queues, by addresses and, where a packet has them, ports. What has
-/// no addresses comes by the first.
-pub(crate) fn spread(rings: u16) -> Vec<u64> {
-    let mut code = Code::default();
-    // r6 is the frame, r7 what its conversation is told by.
-    code.copy(6, 1);
-    code.put(0xb7, [7, 0], 0, 0);
-    code.read(HALF, 12);
-    code.jump(EQUAL, 0, 0x86dd, Label::V6);
-    code.jump(NOT_EQUAL, 0, 0x0800, Label::Pass);
-    mix_in(&mut code, [26, 30]);
-    // What is in fragments has no ports behind every header.
-    code.read(HALF, 20);
-    code.alu(AND, 0, 0x3fff);
-    code.jump(NOT_EQUAL, 0, 0, Label::Find);
-    code.read(BYTE, 14);
-    code.jump(NOT_EQUAL, 0, 0x45, Label::Find);
-    code.read(BYTE, 23);
-    ports_follow(&mut code);
-    mix_in(&mut code, [34]);
-    code.jump(ALWAYS, 0, 0, Label::Find);
-    code.label(Label::V6);
-    mix_in(&mut code, [22, 26, 30, 34, 38, 42, 46, 50]);
-    code.read(BYTE, 20);
-    ports_follow(&mut code);
-    mix_in(&mut code, [54]);
-    code.label(Label::Find);
-    code.set(1, 0, FACTOR as i32, (FACTOR >> 32) as i32);
-    code.alu_with(MULTIPLY, 7, 1);
-    code.alu(RIGHT, 7, 32);
-    code.alu(MODULO, 7, i32::from(rings));
-    code.copy(0, 7);
-    code.put(0x95, [0, 0], 0, 0);
-    code.label(Label::Pass);
-    code.exit(0);
-    code.finish()
-}
-
-/// `r7 ^=` the frame's words there.
-fn mix_in<const N: usize>(code: &mut Code, words: [i32; N]) {
-    for at in words {
-        code.read(WORD, at);
-        code.alu_with(XOR, 7, 0);
-    }
-}
-
-/// Goes on only if the protocol in r0 has ports: TCP's and UDP's are where they are looked for.
-fn ports_follow(code: &mut Code) {
-    code.copy(8, 0);
-    code.alu(XOR, 8, 6);
-    code.alu(XOR, 0, 17);
-    code.alu_with(MULTIPLY, 8, 0);
-    code.jump(NOT_EQUAL, 8, 0, Label::Find);
-}
-
 /// `r8 = r8 << 8 | protocol`, if that has ports and answers to loss, or may be a flood.
-fn take_protocol(code: &mut Code, at: i32) {
+fn take_protocol(code: &mut Code<Label>, at: i32) {
     code.read(BYTE, at);
     // TCP or UDP: 6 or 17, and no other number is either.
     code.copy(1, 0);
@@ -300,13 +133,13 @@ fn take_protocol(code: &mut Code, at: i32) {
 }
 
 /// `r8 = r8 << 8 | r0`
-fn take_class(code: &mut Code) {
+fn take_class(code: &mut Code<Label>) {
     code.alu(LEFT, 8, 8);
     code.alu_with(OR, 8, 0);
 }
 
 /// The key's last word: the ports above what r8 has.
-fn take_ports(code: &mut Code, at: i32) {
+fn take_ports(code: &mut Code<Label>, at: i32) {
     code.read(WORD, at);
     code.alu(LEFT, 0, 32);
     code.alu_with(OR, 8, 0);
@@ -314,7 +147,7 @@ fn take_ports(code: &mut Code, at: i32) {
 }
 
 /// As [`slot_of`], and then whether the line is that of the key on the stack.
-fn find_and_count(code: &mut Code) {
+fn find_and_count(code: &mut Code<Label>) {
     code.put(0xb7, [1, 0], 0, 0);
     code.set(2, 0, FACTOR as i32, (FACTOR >> 32) as i32);
     for word in 0..5 {

@@ -12,6 +12,7 @@ use firelane_units::{DropCounters, DropReason, FlowId, Instant, Mtu};
 use rustix::io::Errno;
 
 use crate::door::Door;
+use crate::open;
 use crate::spread::Spreader;
 
 /// One queue of a TAP interface.
@@ -52,7 +53,16 @@ impl TapQueue {
         Ok(Self { is_read: false, is_drained: true, ..same })
     }
 
-    /// What says by how many of the TAP's queues its frames come.
+    /// One more queue of the same TAP, which is its ring `ring`: the one after all that it has.
+    ///
+    /// # Errors
+    /// There is no descriptor left for it, the process may not go where the interface is, or the kernel has no more queues for it.
+    pub fn one_more(&self, ring: u16) -> std::io::Result<Self> {
+        let door = self.door.as_ref().map(Door::beside);
+        Ok(Self::new((open::one_more(self.fd.as_fd())?, ring), self.mtu, self.udp_segmentation, door))
+    }
+
+    /// What says by which of the TAP's queues its frames come.
     ///
     /// # Errors
     /// There is no descriptor left for it.

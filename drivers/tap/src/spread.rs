@@ -1,32 +1,39 @@
-//! By how many of a TAP's queues its frames come: all of them, dealt out by the kernel, or the first ones, dealt out by a
-//! program of ours.
+//! By which of a TAP's queues its frames come: by all of them, as the kernel deals them out, or as a program of ours does.
 //!
-//! Made by `queue.rs` for the engine, which asks for fewer rings while frames pass. The kernel swaps programs whole, so no frame is
-//! lost; one that is in a queue already stays there.
+//! Made by `queue.rs` for the engine, which asks for fewer rings or sets queues aside while frames pass. The kernel swaps programs
+//! whole, so no frame is lost; one that is in a queue already stays there.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::program;
+use crate::choosing::{self, Selector};
 use crate::sys;
 
 /// What tells a TAP by which of its queues frames are to come.
 #[derive(Debug)]
 pub struct Spreader(OwnedFd);
 
+/// By which queues the frames of a TAP come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spread<'a> {
+    /// By so many of the first ones, each conversation by one of them.
+    pub rings: u16,
+    /// Frames with a queue set aside for them: the first that matches decides, and one without a queue leaves them to the first ones.
+    pub aside: &'a [(Selector, Option<u16>)],
+}
+
 impl Spreader {
     pub(crate) const fn new(queue: OwnedFd) -> Self {
         Self(queue)
     }
 
-    /// Frames come by the first `rings` queues from now on, each conversation by one of them; without a number by all, as the
-    /// kernel likes.
+    /// Frames come like this from now on; by all queues, as the kernel likes, if nothing is said.
     ///
     /// # Errors
     /// The kernel knows no such programs, or this process may not load them.
-    pub fn spread(&self, rings: Option<u16>) -> io::Result<()> {
-        let Some(rings) = rings else { return sys::set_steering(self.0.as_fd(), None) };
-        let program = sys::load_program(&program::spread(rings.max(1)))?;
+    pub fn spread(&self, how: Option<Spread<'_>>) -> io::Result<()> {
+        let Some(Spread { rings, aside }) = how else { return sys::set_steering(self.0.as_fd(), None) };
+        let program = sys::load_program(&choosing::choose(rings, aside))?;
         sys::set_steering(self.0.as_fd(), Some(program.as_fd()))
     }
 }

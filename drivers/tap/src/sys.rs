@@ -13,6 +13,8 @@ use firelane_units::{MacAddr, Mtu};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
+const TUNGETIFF: libc::Ioctl = 0x8004_54d2;
+const TUNGETDEVNETNS: libc::Ioctl = 0x54e3;
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
 const TUNSETVNETHDRSZ: libc::Ioctl = 0x4004_54d8;
 const TUNSETSTEERINGEBPF: libc::Ioctl = 0x8004_54e0;
@@ -57,21 +59,34 @@ fn ioctl<T>(fd: BorrowedFd<'_>, code: libc::Ioctl, argument: &mut T) -> io::Resu
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Opens a queue of the TAP `name`, creating the interface if it does not exist.
-pub(crate) fn open_queue(name: IfName, multi_queue: bool) -> io::Result<OwnedFd> {
+/// Opens a queue of the TAP `name`, one of several, creating the interface if it does not exist.
+pub(crate) fn open_queue(name: IfName) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
-    let mut wanted = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-    if multi_queue {
-        wanted |= libc::IFF_MULTI_QUEUE;
-    }
+    let wanted = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
     let mut ifreq = request(name);
     ifreq.ifr_ifru.ifru_flags = wanted as libc::c_short;
     ioctl(fd.as_fd(), TUNSETIFF, &mut ifreq)?;
     let mut header_bytes = firelane_frame::virtio::HEADER_BYTES as libc::c_int;
     ioctl(fd.as_fd(), TUNSETVNETHDRSZ, &mut header_bytes)?;
     Ok(fd)
+}
+
+/// The name that the interface of a queue has now.
+pub(crate) fn name_of(queue: BorrowedFd<'_>) -> io::Result<IfName> {
+    let mut ifreq = request(IfName([0; libc::IFNAMSIZ]));
+    ioctl(queue, TUNGETIFF, &mut ifreq)?;
+    Ok(IfName(ifreq.ifr_name))
+}
+
+/// The network namespace in which the interface of a queue is now.
+pub(crate) fn namespace_of(queue: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: TUNGETDEVNETNS takes no argument and answers with a new descriptor (close-on-exec) that nobody else owns.
+    unsafe {
+        let raw = libc::ioctl(queue.as_raw_fd(), TUNGETDEVNETNS);
+        if raw < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(raw)) }
+    }
 }
 
 /// Tells the kernel which offloads this side takes; false if it does not know one of them.
