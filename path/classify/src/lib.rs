@@ -36,7 +36,7 @@ pub use flow_cache::{FlowCache, Foreseen};
 pub use flow_lanes::FlowLanes;
 pub use headers::{Fragment, Headers, L3};
 pub use listeners::{ListenTaken, Listeners, LocalAddr};
-pub use pins::FlowMatch;
+pub use pins::{FlowMatch, Rank};
 pub use ranges::RANGE_PAIRS_MAX;
 pub use rules::{FlowRules, MASK_SETS_MAX, RuleError};
 pub use steering::{STEERING_ENTRIES, Steering};

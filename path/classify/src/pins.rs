@@ -78,6 +78,15 @@ pub(crate) struct Pins {
     pub(crate) ranges: [PortRange; 2],
 }
 
+/// Where a rule stands among others (`rules.rs`): of those that match a packet the lowest decides. Rules that differ in values alone
+/// have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Rank {
+    pinned: Reverse<(u32, Mask)>,
+    widths: [u16; 2],
+    ranges: [PortRange; 2],
+}
+
 /// What a look-up must know of a packet before a set of rules can apply to it, one bit each.
 pub(crate) mod needs {
     pub(crate) const IP: u8 = 1;
@@ -96,6 +105,12 @@ impl FlowMatch {
     pub const fn tells_connections(&self) -> bool {
         let Self { dsfield, vlan, local_mac, remote_mac, .. } = self;
         dsfield.is_none() && vlan.is_none() && local_mac.is_none() && remote_mac.is_none()
+    }
+
+    /// Its place in the order in which rules are asked; none of a rule that cannot be.
+    pub fn rank(&self) -> Option<Rank> {
+        let Pins { mask, ranges, .. } = self.compile().ok()?;
+        Some(Rank { pinned: mask.order(), widths: ranges.map(PortRange::width), ranges })
     }
 
     /// Takes the rule apart: which bits it pins, to what, and the ranges of ports.
