@@ -234,6 +234,14 @@ pub struct RingTraffic {
     pub sent: PortTraffic,
 }
 
+impl RingTraffic {
+    /// Adds what it has carried in another lane.
+    pub fn merge(&mut self, other: &Self) {
+        self.fetched.merge(&other.fetched);
+        self.sent.merge(&other.sent);
+    }
+}
+
 /// A ring, whose it is, and what it has carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingCounters {
@@ -243,7 +251,7 @@ pub struct RingCounters {
     pub ring: u16,
     /// Whether the lane in which it is sends by it.
     pub sends: bool,
-    /// It is or was lent to this lane, and is in another one: what this one has sent by it is part of what it has carried.
+    /// It is or was lent to this lane, or has ended here: what it has carried here is a part of what it has carried, or all.
     pub is_lent: bool,
     /// What it has carried, in whatever lane.
     pub traffic: RingTraffic,

@@ -12,7 +12,7 @@ use firelane_units::{Direction, FlowId, Instant, LinkId};
 use crate::common::Common;
 use crate::links::Links;
 use crate::poll::{Fetched, Load, Polling};
-use crate::ports::Queue;
+use crate::ports::{Queue, Stay};
 
 /// The frames that one queue may bring per round: long enough to pay the round's costs, short enough that they
 /// are still in the cache when they leave.
@@ -52,10 +52,11 @@ impl<D: Driver> Links<D> {
         while nth < self.queues.places() {
             let place = nth;
             nth += 1;
+            let ends = self.stay_of(place) == Some(Stay::Ends);
             let is_polled = how.ignores_calls || self.is_polled(place);
-            if how.passes_empty && self.may_pass_over(place)
-                || !is_polled && !self.has_called(place, how.is_heard)
-            {
+            let is_silent = how.passes_empty && self.may_pass_over(place)
+                || !is_polled && !self.has_called(place, how.is_heard);
+            if is_silent && !ends {
                 continue;
             }
             self.load = Load::default();
@@ -70,8 +71,15 @@ impl<D: Driver> Links<D> {
                 }
                 between(self, common);
             }
+            if ends && frames == 0 && !self.left_frames(place) {
+                self.forget_queue(place);
+            }
         }
         fetched
+    }
+
+    fn stay_of(&self, place: usize) -> Option<Stay> {
+        self.queues.get(place).map(|queue| queue.stay)
     }
 
     fn is_polled(&self, place: usize) -> bool {
@@ -94,8 +102,12 @@ impl<D: Driver> Links<D> {
     }
 
     fn may_pass_over(&self, place: usize) -> bool {
-        let left_frames = |place| self.queues.get(place).is_some_and(|queue| queue.not_before.is_some());
-        self.is_drained(place) && !left_frames(place)
+        self.is_drained(place) && !self.left_frames(place)
+    }
+
+    /// Whether a limit kept frames in a queue when it was read last.
+    fn left_frames(&self, place: usize) -> bool {
+        self.queues.get(place).is_some_and(|queue| queue.not_before.is_some())
     }
 
     fn is_drained(&self, place: usize) -> bool {
@@ -105,7 +117,9 @@ impl<D: Driver> Links<D> {
     /// Fetches from one queue. A port of its own limit is fetched from frame by frame, and not at all while it is
     /// over the limit: what it may not send stays in its ring, where its sender sees it.
     fn fetch_from(&mut self, common: &mut Common<D>, place: usize, chain: &mut Chain) -> usize {
-        let Some(queue) = self.queues.get_mut(place).filter(|queue| !queue.is_leaving) else { return 0 };
+        let Some(queue) = self.queues.get_mut(place).filter(|queue| queue.stay != Stay::Leaves) else {
+            return 0;
+        };
         (queue.not_before, queue.has_more) = (None, false);
         let port = queue.port;
         let Some(flow) = self.own_limit(common, port) else {

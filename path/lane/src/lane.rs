@@ -229,6 +229,7 @@ impl<D: Driver> Lane<D> {
         match control {
             Control::AddQueue(port, driver) => links.give_one_more(port, driver),
             Control::GiveQueue(port, to) => links.give_queue(common, port, to),
+            Control::EndQueue(port, ring) => links.end_queue(port, ring),
             Control::GiveBack(port) => links.give_back(port),
             _ => Ok(()),
         }
@@ -270,9 +271,10 @@ impl<D: Driver> Lane<D> {
             Control::SetPolling(port, polling) => links.set_polling(port, polling),
             Control::SetOnlooker(port, looks_on) => links.set_onlooker(port, looks_on),
             Control::SendThrough(port, through) => links.send_through(common, port, through),
-            queue @ (Control::AddQueue(..) | Control::GiveQueue(..) | Control::GiveBack(_)) => {
-                self.deal_queue(queue)
-            }
+            queue @ (Control::AddQueue(..)
+            | Control::GiveQueue(..)
+            | Control::EndQueue(..)
+            | Control::GiveBack(_)) => self.deal_queue(queue),
             netstacks @ (Control::AddNetstack(_) | Control::RemoveNetstack(_) | Control::Steer(..)) => {
                 self.place_netstack(netstacks)
             }

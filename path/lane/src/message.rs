@@ -132,6 +132,9 @@ pub enum Control<D> {
     AddPort(PortConfig, Option<D>),
     /// One more queue of a port's driver is here.
     AddQueue(LinkId, D),
+    /// The ring of this number of a port's device ends, by which nothing more comes and this lane sends nothing: what is in it is
+    /// fetched first.
+    EndQueue(LinkId, u16),
     /// What was lent to this lane to send to a port's device by ends; it sends through another one by now.
     GiveBack(LinkId),
     /// A port ends.
@@ -214,6 +217,7 @@ impl<D> Control<D> {
             Self::RemoveLink(_) => "remove link",
             Self::AddPort(..) => "add port",
             Self::AddQueue(..) => "add queue",
+            Self::EndQueue(..) => "end queue",
             Self::GiveBack(_) => "give back",
             Self::RemovePort(_) => "remove port",
             Self::SetGuard(..) => "set guard",

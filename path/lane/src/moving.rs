@@ -7,6 +7,8 @@
 //! back behind what it has made of the frames before. When all are back, no frame of the queue is on its way to another
 //! lane's device, and the queue follows: the lane that takes it goes on with the next frame.
 //!
+//! *Ended.* A queue by which the device sends nothing more is read until it is empty, and is gone.
+//!
 //! *Lent.* A device that takes frames from several lanes at a time has the same queue once more in lanes that have none of its own,
 //! for what they send: it is read by nobody and moves nowhere.
 //!
@@ -25,7 +27,7 @@ use crate::counters::{RingCounters, RingTraffic};
 use crate::links::Links;
 use crate::message::{LaneMessage, PortUser, Stage};
 use crate::poll::Polling;
-use crate::ports::{Queue, TX_QUEUE_MAX};
+use crate::ports::{Queue, Stay, TX_QUEUE_MAX};
 
 /// A driver's queue on its way to another lane.
 pub struct MovingQueue<D> {
@@ -116,7 +118,7 @@ impl<D: Driver> Links<D> {
         common.outbox.later.extend(others.map(|lane| (lane, LaneMessage::Fence(fence))));
         port.leaving = Some(Leaving { to, place, fences: common.outbox.later.len() - before });
         if let Some(queue) = self.queues.get_mut(place) {
-            queue.is_leaving = true;
+            queue.stay = Stay::Leaves;
             queue.notify(false);
         }
         Ok(())
@@ -135,7 +137,7 @@ impl<D: Driver> Links<D> {
         }
         // It is told to call by the lane that gets it.
         (queue.notifies, queue.has_more, queue.not_before) = (false, false, None);
-        queue.is_leaving = false;
+        queue.stay = Stay::Stays;
         queue.driver.leave(false);
         queue.driver.notify(false);
         self.count_unpolled();
@@ -198,7 +200,8 @@ impl<D: Driver> Links<D> {
         through: LaneId,
     ) -> Result<(), Refusal> {
         self.changed();
-        let own = self.spare_queue(id, true).or_else(|| self.spare_queue(id, false));
+        // Who has one that is lent to it may have another to read alone.
+        let own = self.spare_queue(id, false).or_else(|| self.spare_queue(id, true));
         let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
         let PortUser::Driver { through: before } = port.user else { return Err("the port has no driver") };
         port.user = PortUser::Driver { through };
@@ -349,16 +352,34 @@ impl<D: Driver> Links<D> {
     /// What was lent to this lane for a port ends; nothing is sent by it any more.
     pub(crate) fn give_back(&mut self, id: LinkId) -> Result<(), Refusal> {
         let place = self.spare_queue(id, false).ok_or("nothing is lent, or it is sent by")?;
+        self.forget_queue(place);
+        Ok(())
+    }
+
+    /// A ring of a port's device ends when what is in it has been fetched.
+    pub(crate) fn end_queue(&mut self, id: LinkId, ring: u16) -> Result<(), Refusal> {
+        let sends = self.ports.get(id.index()).ok_or("no such port")?.queue;
+        let is_it =
+            |queue: &Queue<D>| queue.port == id && queue.driver.is_read() && queue.driver.ring() == ring;
+        let place = (0..self.queues.places()).find(|&it| self.queues.get(it).is_some_and(is_it));
+        let place = place.filter(|_| sends != place).ok_or("no such ring here, or it is sent by")?;
+        if let Some(queue) = self.queues.get_mut(place) {
+            queue.stay = Stay::Ends;
+        }
+        Ok(())
+    }
+
+    /// A queue is gone, by which nothing is sent; what it has carried stays known.
+    pub(crate) fn forget_queue(&mut self, place: usize) {
         self.changed();
-        if let Some((port, queue)) = self.ports.get_mut(id.index()).zip(self.queues.remove(place)) {
-            let ring = queue.driver.ring();
-            match port.given_back.iter_mut().find(|(known, _)| *known == ring) {
-                Some((_, traffic)) => traffic.sent.merge(&queue.traffic.sent),
-                None => port.given_back.push((ring, queue.traffic)),
-            }
+        let Some(queue) = self.queues.remove(place) else { return };
+        let Some(port) = self.ports.get_mut(queue.port.index()) else { return };
+        let ring = queue.driver.ring();
+        match port.given_back.iter_mut().find(|(known, _)| *known == ring) {
+            Some((_, traffic)) => traffic.merge(&queue.traffic),
+            None => port.given_back.push((ring, queue.traffic)),
         }
         self.count_unpolled();
-        Ok(())
     }
 
     /// How many queues of a port are here that are read.

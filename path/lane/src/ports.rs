@@ -33,7 +33,7 @@ pub(crate) struct Port {
     pub(crate) counters: PortCounters,
     /// What it had counted inward when another ring became the one by which this lane sends.
     pub(crate) settled: PortTraffic,
-    /// What this lane has sent by rings that were lent to it, and are not any more.
+    /// What rings have carried here that were lent to this lane, and are not any more, or that have ended.
     pub(crate) given_back: Vec<(u16, RingTraffic)>,
 }
 
@@ -88,12 +88,22 @@ pub(crate) struct Queue<D> {
     pub(crate) polling: Polling,
     /// One that is not polled had frames when it was asked to notify.
     pub(crate) has_more: bool,
-    /// Its lane fetches no more from it.
-    pub(crate) is_leaving: bool,
+    pub(crate) stay: Stay,
     /// What was fetched from it, and what was sent by it before its lane sent by it last.
     pub(crate) traffic: RingTraffic,
     /// The chain that was fetched last, by its number.
     chain: u32,
+}
+
+/// How long a queue is here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stay {
+    /// Until something else is said.
+    Stays,
+    /// It is on its way to another lane, and nothing more is fetched from it.
+    Leaves,
+    /// Until what is in it has been fetched.
+    Ends,
 }
 
 impl<D: Driver> Queue<D> {
@@ -109,7 +119,7 @@ impl<D: Driver> Queue<D> {
             not_before: None,
             polling: Polling::default(),
             has_more: false,
-            is_leaving: false,
+            stay: Stay::Stays,
             traffic: RingTraffic::default(),
             chain: 0,
         }
@@ -126,7 +136,7 @@ impl<D: Driver> Queue<D> {
     /// Turns notifications on or off; answers whether frames are waiting already. A device whose port is over its limit stays
     /// quiet: nobody would fetch.
     pub(crate) fn notify(&mut self, on: bool) -> bool {
-        let wanted = on && self.not_before.is_none() && !self.is_leaving;
+        let wanted = on && self.not_before.is_none() && self.stay == Stay::Stays;
         if on {
             self.driver.leave(!wanted);
         }

@@ -396,3 +396,42 @@ fn a_queue_goes_when_its_frames_are_past_in_every_lane() {
     assert_eq!((chaos.came[1][2], chaos.world.lanes[2].queues_of(LinkId(1)).0), (10, 1));
     chaos.world.check_conservation();
 }
+
+/// A device's second ring in a lane of its own, which sends through the other one.
+#[test]
+fn a_ring_that_ends_is_read_first_and_what_it_has_carried_stays_known() {
+    let mut world = World::new(2);
+    world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
+    for n in [1, 2] {
+        world.add_flow(plain_flow(FlowId(n), LinkId(n), None, None));
+    }
+    let user = PortUser::Driver { through: LaneId(0) };
+    let ((_alice, a), (mut bob, b)) = (wire(Capabilities::plain(MTU)), wire(Capabilities::plain(MTU)));
+    world.add_port(vnic(1, 0, 1, 1, user), vec![a.into()]);
+    world.add_port(vnic(2, 0, 2, 2, user), vec![b.into()]);
+    let (mut aside, near) = wire(Capabilities::plain(MTU));
+    let tell = |world: &mut World, lane: usize, control| {
+        let now = world.now;
+        world.lanes[lane].on_message(now, LaneMessage::Control(Box::new(control)));
+        while world.exchange() {}
+    };
+    tell(&mut world, 1, Control::AddQueue(LinkId(1), near.into()));
+    let mut pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 4 });
+    let mut chain: Chain = (0..300).map(|n| udp_frame(&mut pools, 1, 2, (n + 1, 53), 100)).collect();
+    aside.tx.push_chain(&mut chain);
+    tell(&mut world, 0, Control::EndQueue(LinkId(1), 0));
+    assert_eq!(world.mail.notices.len(), 1, "by that ring its lane sends: {:?}", world.mail.notices);
+    world.mail.notices.clear();
+    tell(&mut world, 1, Control::EndQueue(LinkId(1), 0));
+    world.run_for(Duration::from_micros(10));
+    let mut came = Chain::new();
+    bob.rx.pop_into(&mut came, usize::MAX);
+    assert_eq!(came.len(), 300);
+    let rings = world.lanes[1].snapshot().rings;
+    let fetched =
+        rings.iter().filter(|it| it.port == LinkId(1)).map(|it| (it.is_lent, it.traffic.fetched.packets));
+    assert_eq!(fetched.collect::<Vec<_>>(), [(true, 300)]);
+    assert_eq!([0, 1].map(|lane: usize| world.lanes[lane].queues_of(LinkId(1)).0), [1, 0]);
+    pools.put_all(&mut came);
+    world.check_conservation();
+}
