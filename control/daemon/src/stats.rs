@@ -125,10 +125,11 @@ fn rings(snapshot: &EngineSnapshot, works: &Works, name: &LinkName) -> Vec<RingS
     };
     let its = snapshot.rings.iter().filter(|(_, it)| it.port == port).copied();
     let (lent, mut own): (Vec<_>, Vec<_>) = its.partition(|(_, it)| it.is_lent);
-    // What a lane has sent by a ring that is lent to it is the ring's.
-    for (_, lent) in lent {
-        if let Some((_, ring)) = own.iter_mut().find(|(_, it)| it.ring == lent.ring) {
-            ring.traffic.sent.merge(&lent.traffic.sent);
+    // What a lane has sent by a ring that is lent to it is the ring's; one that has ended is where it was at last.
+    for (lane, lent) in lent {
+        match own.iter_mut().find(|(_, it)| it.ring == lent.ring) {
+            Some((_, ring)) => ring.traffic.merge(&lent.traffic),
+            None => own.push((lane, lent)),
         }
     }
     let mut rings: Vec<_> = own.iter().map(stats).collect();

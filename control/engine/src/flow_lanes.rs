@@ -3,7 +3,8 @@
 //! *Of a netstack's VNIC* the flow's connections and datagram sockets are in these lanes, from the next one on; what there is
 //! stays where it is and goes on. The flow has to name local ports: what programs begin themselves is in the lanes where they
 //! begin it. *Of a device* the frames of the flow go over to its lane where they are classified, which is one: there they are
-//! limited and switched. A limit above the flow keeps its lane, since one lane keeps it for all that are below.
+//! limited and switched; a TAP has a queue for them in that lane (`aside.rs`). A limit above the flow keeps its lane, since one lane
+//! keeps it for all that are below.
 
 use firelane_classify::FlowMatch;
 use firelane_lane::Control;
@@ -71,6 +72,9 @@ impl Inner {
 
     /// After a flow came or went: those that there are may have another say in which lane something begins.
     pub(crate) fn flows_changed(&self, registry: &mut Registry, owner: LinkId) -> Result<(), ChangeError> {
+        if registry.queues.get(&owner).is_some_and(|it| !it.aside.is_empty()) {
+            self.set_aside_of(registry, owner)?;
+        }
         let user = registry.user_of(owner).filter(|id| registry.netstacks.contains_key(id));
         user.map_or(Ok(()), |id| self.steer(registry, id))
     }

@@ -31,11 +31,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Lanes that serve nobody any more give back what was lent to them, and rest.
+    /// Lanes that serve nobody any more give back what was lent to them or set aside, and rest.
     pub(crate) fn take_back(&self, registry: &mut Registry) -> Result<(), ChangeError> {
         let lent = self.lend(registry);
+        let aside = self.set_aside(registry);
         self.rest_lanes(registry);
-        lent
+        lent.and(aside)
     }
 
     /// Lets these lanes and no others have one of the port's queues to send by, if its device can do that.

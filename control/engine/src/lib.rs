@@ -13,6 +13,7 @@
 //! - `queue.rs`: every kind of driver as one type.
 #![deny(unsafe_code)] // allowed in the leaf `sys`
 
+mod aside;
 mod bell;
 mod capture;
 mod chance;

@@ -19,7 +19,7 @@ use crate::queue::Queue;
 use crate::registry::Registry;
 
 /// How long a lane may take for one step of a move: it does so at its next turn, but its CPU may be busy.
-const STEP_MAX: Duration = Duration::from_secs(10);
+pub(crate) const STEP_MAX: Duration = Duration::from_secs(10);
 /// Between two looks at a lane.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
@@ -41,7 +41,8 @@ impl Engine {
                 (0..before.len()).map(|nth| own[nth % own.len()]).collect()
             }
         };
-        // What is lent moves nowhere, and lanes that get queues of their own need it no more.
+        // What is lent or set aside moves nowhere, and lanes that get queues of their own need it no more.
+        self.0.keep_aside(&mut registry, port, &[])?;
         self.0.lend_to(&mut registry, port, &[])?;
         let moved = self.0.move_queues(&mut registry, port, &wanted);
         if moved.is_err() {

@@ -8,10 +8,11 @@ use firelane_driver_afxdp::AfXdpQueue;
 use firelane_driver_memif::MemifQueue;
 use firelane_driver_memory::End;
 use firelane_driver_packet::PacketSocket;
-use firelane_driver_tap::TapQueue;
+use firelane_driver_tap::{Spread, TapQueue};
 use firelane_frame::{Capabilities, Chain, Driver, Pools, Weight};
 use firelane_units::{DropCounters, FlowId, Instant};
 
+use crate::registry::Choice;
 use crate::watched::Watched;
 
 /// A driver's queue, for one lane.
@@ -29,7 +30,7 @@ pub enum Queue {
     AfXdp(Box<AfXdpQueue>),
 }
 
-/// What tells a device by how many of its rings it is to send.
+/// What tells a device by which of its rings it is to send.
 #[derive(Debug)]
 pub(crate) enum Spreader {
     /// A TAP, by a program.
@@ -39,17 +40,17 @@ pub(crate) enum Spreader {
 }
 
 impl Spreader {
-    /// By the first `rings` from now on; without a number by all.
-    pub(crate) fn spread(&self, rings: Option<u16>) -> io::Result<()> {
+    /// As is said from now on; without a choice as the device likes. A NIC sets no queues aside.
+    pub(crate) fn spread(&self, choice: Option<&Choice>) -> io::Result<()> {
         match self {
-            Self::Tap(it) => it.spread(rings),
-            Self::AfXdp(it) => it.spread(rings),
+            Self::Tap(it) => it.spread(choice.map(|it| Spread { rings: it.rings, aside: &it.aside })),
+            Self::AfXdp(it) => it.spread(choice.map(|it| it.rings)),
         }
     }
 }
 
 impl Queue {
-    /// What tells the device by how many of its rings it is to send, if it can be told.
+    /// What tells the device by which of its rings it is to send, if it can be told.
     pub(crate) fn spreader(&self) -> Option<io::Result<Spreader>> {
         match self {
             Self::Tap(queue) => Some(queue.device().spreader().map(Spreader::Tap)),
@@ -62,6 +63,14 @@ impl Queue {
     pub(crate) fn for_sending(&self) -> Option<io::Result<Self>> {
         match self {
             Self::Tap(queue) => Some(queue.device().for_sending().map(Self::from)),
+            Self::Memory(_) | Self::Packet(_) | Self::Memif(_) | Self::AfXdp(_) => None,
+        }
+    }
+
+    /// One more queue of the same device, which is its ring `ring`, if it can have more than it was made with.
+    pub(crate) fn one_more(&self, ring: u16) -> Option<io::Result<Self>> {
+        match self {
+            Self::Tap(queue) => Some(queue.device().one_more(ring).map(Self::from)),
             Self::Memory(_) | Self::Packet(_) | Self::Memif(_) | Self::AfXdp(_) => None,
         }
     }

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use firelane_classify::{FlowMatch, FlowRules, RuleError, Steering};
+use firelane_driver_tap::Selector;
 use firelane_flow::FlowConfig;
 use firelane_ip::{Forwarding, IfRouting, Resolvers};
 use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
 
+use crate::aside::Aside;
 use crate::error::ChangeError;
 use crate::netstack_config::NetstackConfig;
 use crate::rings::Rings;
@@ -59,11 +61,25 @@ pub(crate) struct Queues {
     pub(crate) rings: Rings,
     /// Lanes without any that have one of them once more, to send by (`lent.rs`).
     pub(crate) lent: Vec<LaneId>,
+    /// The flows that have one more each for themselves, in the order of these (`aside.rs`).
+    pub(crate) aside: Vec<Aside>,
+    /// By which of them the device was told to send, if it does not do as it likes.
+    pub(crate) choice: Option<Choice>,
+}
+
+/// By which queues a device sends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Choice {
+    /// By so many of the first ones.
+    pub(crate) rings: u16,
+    /// What has another one, or comes by the first ones all the same: the first that matches decides.
+    pub(crate) aside: Vec<(Selector, Option<u16>)>,
 }
 
 impl Queues {
     pub(crate) fn dealt(lanes: Vec<LaneId>) -> Self {
-        Self { dealt: lanes.clone(), lanes, rings: Rings::default(), lent: Vec::new() }
+        let (rings, dealt) = (Rings::default(), lanes.clone());
+        Self { lanes, dealt, rings, lent: Vec::new(), aside: Vec::new(), choice: None }
     }
 }
 

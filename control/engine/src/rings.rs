@@ -10,7 +10,6 @@ use firelane_units::{LaneId, LinkId};
 
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
-use crate::queue::Queue;
 use crate::registry::{Queues, Registry};
 
 /// By how many rings frames are fetched and sent; without a number by as many as there are.
@@ -45,13 +44,14 @@ impl Engine {
     pub fn set_link_rings(&self, link: LinkId, rings: Rings) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
         let (port, queues) = registry.queues_of(link)?;
-        let all = queues.enough_for(rings)?;
-        // All of them is what the device does if nothing is said.
-        let few = |count: Option<u16>| count.filter(|&count| count < all);
-        if few(rings.fetched) != few(queues.rings.fetched) {
-            self.0.spread(port, queues, few(rings.fetched))?;
+        queues.enough_for(rings)?;
+        let before = std::mem::replace(&mut queues.rings, rings);
+        let chosen = self.0.choose(&mut registry, port);
+        let (_, queues) = registry.queues_of(link)?;
+        if chosen.is_err() {
+            queues.rings = before;
+            return chosen;
         }
-        queues.rings = rings;
         self.0.direct(port, queues)?;
         self.0.lend(&mut registry)
     }
@@ -68,12 +68,13 @@ impl Engine {
     pub fn link_rings(&self, link: LinkId) -> Vec<Ring> {
         let mut registry = self.0.registry();
         let Ok((port, queues)) = registry.queues_of(link) else { return Vec::new() };
-        let fetched = queues.rings.fetched.unwrap_or(u16::MAX);
+        let (fetched, all) = (queues.rings.fetched.unwrap_or(u16::MAX), queues.lanes.len());
         let mut rings = Vec::new();
         for lane in self.0.fabric.lane_ids() {
             let here = self.0.fabric.visit(lane, |_, it| it.rings_of(port)).unwrap_or_default();
             let ring = |(ring, sent)| Ring { ring, lane, fetched: ring < fetched, sent };
-            rings.extend(here.into_iter().map(ring));
+            // What is beyond them is set aside for flows.
+            rings.extend(here.into_iter().filter(|&(ring, _)| usize::from(ring) < all).map(ring));
         }
         rings.sort_by_key(|it| it.ring);
         rings
@@ -115,18 +116,6 @@ impl Queues {
 }
 
 impl Inner {
-    /// Tells a device by how many rings it is to send.
-    fn spread(&self, port: LinkId, queues: &Queues, rings: Option<u16>) -> Result<(), ChangeError> {
-        let spreader = |lane: &LaneId| {
-            let ask = |lane: &mut firelane_lane::Lane<Queue>| lane.driver_of(port).and_then(Queue::spreader);
-            self.fabric.visit(*lane, |_, lane| ask(lane)).flatten()
-        };
-        let all = queues.lanes.len() as u16;
-        let fixed = ChangeError::FixedRings { asked: rings.unwrap_or(all), all };
-        let spreader = queues.lanes.iter().find_map(spreader).ok_or(fixed)?;
-        spreader.and_then(|it| it.spread(rings)).map_err(ChangeError::Spread)
-    }
-
     /// Tells each lane where it sends frames for a port's device, and waits until all do.
     pub(crate) fn direct(&self, port: LinkId, queues: &Queues) -> Result<(), ChangeError> {
         let senders = queues.senders();

@@ -3,6 +3,7 @@
 
 mod accounting;
 mod addresses;
+mod aside;
 mod capture;
 mod datagrams;
 mod demo;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use firelane_interop::{COMPARES, Daemon, ECHOES, Sandbox};
+use firelane_interop::{Background, COMPARES, Daemon, ECHOES, Sandbox};
 use serde_json::Value;
 
 const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
@@ -52,13 +52,13 @@ fn connections_of_programs_go_on_while_their_links_get_more_rings_and_fewer() {
     let program = |namespace: &str, words: &[&str]| {
         let mut command = sandbox.command("ip");
         command.args(["netns", "exec", namespace]).args(words).stdout(Stdio::piped());
-        command.spawn().expect("ip is installed")
+        command
     };
-    let mut server = program("bob", &["python3", "-c", ECHOES]);
+    let _server = Background::start(&mut program("bob", &["python3", "-c", ECHOES]));
     while sandbox.run(Some("bob"), "ss", &["-ltnH", "sport", "=", "7"]).stdout.trim().is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let compares = program("alice", &["python3", "-c", COMPARES, "6", "8"]);
+    let compares = program("alice", &["python3", "-c", COMPARES, "6", "8"]).spawn().expect("ip is installed");
     let set = |link: &str, prop: &str| {
         daemon.firelane(&["dladm", "set-linkprop", "-t", "-p", prop, link]).expect_success();
     };
@@ -88,8 +88,8 @@ fn connections_of_programs_go_on_while_their_links_get_more_rings_and_fewer() {
     // One that is not used carries nothing more.
     set("bob0", "rxrings=1,txrings=1");
     let (_, before) = counted(&daemon, "bob0");
-    let quiet = program("alice", &["python3", "-c", COMPARES, "0.5", "8"]);
-    assert!(quiet.wait_with_output().expect("it ends").status.success());
+    let quiet = program("alice", &["python3", "-c", COMPARES, "0.5", "8"]).output();
+    assert!(quiet.expect("ip is installed").status.success());
     let (_, after) = counted(&daemon, "bob0");
     for field in ["ipackets", "opackets"] {
         let came = |nth: usize| after[nth][field].as_u64() > before[nth][field].as_u64();
@@ -99,8 +99,6 @@ fn connections_of_programs_go_on_while_their_links_get_more_rings_and_fewer() {
             "{field}: {before:?} {after:?}"
         );
     }
-    let _ = server.kill();
-    let _ = server.wait();
 }
 
 #[test]

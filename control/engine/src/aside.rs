@@ -1,0 +1,179 @@
+//! Queues set aside: a flow of a device that has a lane of its own gets the frames of its device straight into that lane.
+//!
+//! A TAP can have one queue more for each such flow, in the flow's lane, and a program that gives it the flow's frames
+//! (`drivers/tap/src/choosing.rs`). Who sends them wakes nobody else, and nobody else reads them. It is for what comes from the device alone:
+//! to the device the lane sends by what is lent to it (`lent.rs`). Brought up to date whenever flows, lanes or rings change. Where
+//! the system has no queue or program for it, or rules are too many to look through for each frame, the lanes that read the
+//! device hand the flow's frames over.
+
+use firelane_classify::FlowMatch;
+use firelane_driver_tap::Selector;
+use firelane_lane::{Control, Lane};
+use firelane_units::{Direction, FlowId, LaneId, LinkId};
+
+use crate::engine::Inner;
+use crate::error::ChangeError;
+use crate::own_lanes::STEP_MAX;
+use crate::queue::Queue;
+use crate::registry::{Choice, Queues, Registry};
+
+/// How many rules a frame may be compared with when a device chooses its queue: some ten instructions each.
+const RULES_MAX: usize = 64;
+/// A sender that has chosen a queue is done with it by then: that takes less than a microsecond, unless the machine stops under it.
+const GRACE: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// A flow with a queue of its own, and the lane that reads that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Aside {
+    flow: FlowId,
+    lane: LaneId,
+}
+
+impl Registry {
+    /// The flows of a port's device that are to have a queue of their own.
+    fn wanted_aside(&self, port: LinkId) -> Vec<Aside> {
+        let Some(queues) = self.queues.get(&port) else { return Vec::new() };
+        let its = self.flows.iter().filter(|(_, flow)| flow.owner == port && !queues.lanes.is_empty());
+        // A limit above a flow may be kept in another lane, which then gets its frames.
+        let own =
+            |flow: &crate::registry::Flow| flow.lanes.first().copied().filter(|&it| flow.home == Some(it));
+        its.filter_map(|(&flow, it)| Some(Aside { flow, lane: own(it)? }))
+            .filter(|it| !queues.lanes.contains(&it.lane))
+            .collect()
+    }
+
+    /// What the device of a port is to be told: by which queues frames come, if these flows have one of their own; nothing if it may do
+    /// as it likes.
+    fn choice(&self, port: LinkId, queues: &Queues, aside: &[Aside]) -> Option<Choice> {
+        let all = queues.lanes.len() as u16;
+        let few = queues.rings.fetched.filter(|&rings| rings < all);
+        if aside.is_empty() {
+            return few.map(|rings| Choice { rings, aside: Vec::new() });
+        }
+        let direction = if self.vnics.contains_key(&port) { Direction::Out } else { Direction::In };
+        let mut rules: Vec<_> = (self.flows.iter())
+            .filter(|(_, flow)| flow.owner == port)
+            .filter_map(|(&id, flow)| flow.rule.filter(FlowMatch::tells_connections).map(|rule| (rule, id)))
+            .collect();
+        rules.sort_by_key(|(rule, _)| rule.rank());
+        let ring = |id: FlowId| {
+            let nth = aside.iter().position(|it| it.flow == id)?;
+            Some(all + nth as u16)
+        };
+        let mut aside: Vec<_> =
+            rules.iter().map(|(rule, id)| (selector(rule, direction), ring(*id))).collect();
+        // What comes behind the last of them goes where the rest does.
+        aside.truncate(aside.iter().rposition(|(_, ring)| ring.is_some()).map_or(0, |last| last + 1));
+        Some(Choice { rings: few.unwrap_or(all), aside })
+    }
+}
+
+/// What frames from a device have in common that are of a flow, if they go in this direction.
+fn selector(rule: &FlowMatch, direction: Direction) -> Selector {
+    let protocol = rule.transport.map(|it| it.0);
+    let (local, remote) = ((rule.local_ip, rule.local_port), (rule.remote_ip, rule.remote_port));
+    let ((source, source_port), (destination, destination_port)) = match direction {
+        Direction::Out => (local, remote),
+        Direction::In => (remote, local),
+    };
+    Selector { source, destination, protocol, source_port, destination_port }
+}
+
+impl Inner {
+    /// Sets queues aside for the flows of all devices that are to have one, and for no others.
+    pub(crate) fn set_aside(&self, registry: &mut Registry) -> Result<(), ChangeError> {
+        let with_lanes = registry.flows.values().filter(|it| !it.lanes.is_empty()).map(|it| it.owner);
+        let before = registry.queues.iter().filter(|(_, it)| !it.aside.is_empty()).map(|(&port, _)| port);
+        let ports: std::collections::BTreeSet<_> = with_lanes.chain(before).collect();
+        ports.into_iter().try_for_each(|port| self.set_aside_of(registry, port))
+    }
+
+    /// The same for one device.
+    pub(crate) fn set_aside_of(&self, registry: &mut Registry, port: LinkId) -> Result<(), ChangeError> {
+        let wanted = registry.wanted_aside(port);
+        let too_many = |queues: &Queues| {
+            registry.choice(port, queues, &wanted).is_some_and(|it| it.aside.len() > RULES_MAX)
+        };
+        match registry.queues.get(&port).is_some_and(too_many) {
+            true => self.keep_aside(registry, port, &[]),
+            false => self.keep_aside(registry, port, &wanted),
+        }
+    }
+
+    /// Sets queues of a device aside for these flows and no others.
+    pub(crate) fn keep_aside(
+        &self,
+        registry: &mut Registry,
+        port: LinkId,
+        wanted: &[Aside],
+    ) -> Result<(), ChangeError> {
+        let Some(queues) = registry.queues.get(&port) else { return Ok(()) };
+        // The kernel numbers queues anew when one ends that is not the last.
+        let same = queues.aside.iter().zip(wanted).take_while(|(there, wanted)| there == wanted).count();
+        while let Some(queues) = registry.queues.get_mut(&port)
+            && queues.aside.len() > same
+            && let Some(ended) = queues.aside.pop()
+        {
+            let ring = (queues.lanes.len() + queues.aside.len()) as u16;
+            if let Err(error) = self.choose(registry, port) {
+                registry.queues.get_mut(&port).into_iter().for_each(|it| it.aside.push(ended));
+                return Err(error);
+            }
+            std::thread::sleep(GRACE);
+            self.end_queue(port, ended.lane, ring)?;
+        }
+        for &new in &wanted[same..] {
+            let Some(queues) = registry.queues.get_mut(&port) else { break };
+            queues.aside.push(new);
+            let ring = (queues.lanes.len() + queues.aside.len() - 1) as u16;
+            let reader = queues.lanes.first().copied();
+            let can_choose = self.choose(registry, port).is_ok();
+            if !can_choose || !reader.is_some_and(|reader| self.add_queue(port, reader, new.lane, ring)) {
+                registry.queues.get_mut(&port).and_then(|it| it.aside.pop());
+                break;
+            }
+        }
+        self.choose(registry, port)
+    }
+
+    /// Opens one more queue of a device in this lane; whether that could be done.
+    fn add_queue(&self, port: LinkId, reader: LaneId, lane: LaneId, ring: u16) -> bool {
+        let same = |lane: &mut Lane<Queue>| lane.driver_of(port).and_then(Queue::for_sending);
+        let Some(Some(Ok(same))) = self.fabric.visit(reader, |_, lane| same(lane)) else { return false };
+        let Some(Ok(mut queue)) = same.one_more(ring) else { return false };
+        self.fabric.watch(lane, &mut queue).is_ok() && self.tell(lane, Control::AddQueue(port, queue)).is_ok()
+    }
+
+    /// Ends a queue by which nothing more comes, and waits until what was in it has been read.
+    fn end_queue(&self, port: LinkId, lane: LaneId, ring: u16) -> Result<(), ChangeError> {
+        let is_there = |lane: &mut Lane<Queue>| lane.rings_of(port).iter().any(|&(it, _)| it == ring);
+        self.tell(lane, Control::EndQueue(port, ring))?;
+        let deadline = std::time::Instant::now() + STEP_MAX;
+        while self.fabric.visit(lane, |_, it| is_there(it)).ok_or(ChangeError::LaneFailed)? {
+            crate::own_lanes::wait_until(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Tells a port's device by which queues frames are to come, if that is something else than what it was told last.
+    pub(crate) fn choose(&self, registry: &mut Registry, port: LinkId) -> Result<(), ChangeError> {
+        let Some(queues) = registry.queues.get(&port) else { return Ok(()) };
+        let choice = registry.choice(port, queues, &queues.aside);
+        if choice == queues.choice {
+            return Ok(());
+        }
+        let spreader = |lane: &LaneId| {
+            let ask = |lane: &mut Lane<Queue>| lane.driver_of(port).and_then(Queue::spreader);
+            self.fabric.visit(*lane, |_, lane| ask(lane)).flatten()
+        };
+        let all = queues.lanes.len() as u16;
+        let asked = choice.as_ref().map_or(all, |it| it.rings);
+        let spreader =
+            queues.lanes.iter().find_map(spreader).ok_or(ChangeError::FixedRings { asked, all })?;
+        spreader.and_then(|it| it.spread(choice.as_ref())).map_err(ChangeError::Spread)?;
+        if let Some(queues) = registry.queues.get_mut(&port) {
+            queues.choice = choice;
+        }
+        Ok(())
+    }
+}
