@@ -18,7 +18,7 @@ use firelane_units::{BlockAnswer, Direction, FilterAction, FilterRule, Instant, 
 
 pub use packet::{Packet, Piece};
 pub use pools::{FOREVER, PoolChange};
-pub use rules::RuleCount;
+pub use rules::{OneWay, RuleCount};
 pub use states::{FORESEEN_MAX, FlowNames, STATES_MAX, Sought, StateCounts, StateRef, Whole};
 
 use frags::Frags;
@@ -204,6 +204,11 @@ impl Filter {
         let ruling = self.rule(packet, Some(&other.pools), now);
         self.repeat(packet.direction, packet.bytes, ruling);
         ruling
+    }
+
+    /// Whether a packet that goes this way, by a link that `may_carry` it, could meet a rule now or when pools change.
+    pub fn may_meet(&self, way: &OneWay, may_carry: impl Fn(LinkId) -> bool) -> bool {
+        self.rules.may_meet(way, may_carry)
     }
 
     /// A packet of a flow of which [`Ruling::is_for_all`] was said hears the same once more.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use core::net::IpAddr;
 use core::num::NonZeroU32;
 use firelane_units::{
     Direction, FilterAction, FilterAddresses, FilterEnd, FilterMatch, FilterProtocol, FilterRule, GroupCall,
@@ -24,14 +25,14 @@ pub(crate) struct PoolsInSight<'a> {
 }
 
 impl PoolsInSight<'_> {
-    fn contains(self, pool: u32, address: core::net::IpAddr, now: Instant) -> bool {
+    fn contains(self, pool: u32, address: IpAddr, now: Instant) -> bool {
         match self.beyond {
             Some(beyond) if !self.own.has(pool) => beyond.contains(pool, address, now),
             _ => self.own.contains(pool, address, now),
         }
     }
 
-    fn group(self, map: u32, address: core::net::IpAddr, now: Instant) -> Option<NonZeroU32> {
+    fn group(self, map: u32, address: IpAddr, now: Instant) -> Option<NonZeroU32> {
         match self.beyond {
             Some(beyond) if !self.own.has(map) => beyond.group(map, address, now),
             _ => self.own.group(map, address, now),
@@ -65,6 +66,19 @@ struct Rule {
     rule: FilterRule<LinkId>,
     /// The group that a match goes on with.
     group: Option<u32>,
+}
+
+/// The packets that one end of a conversation sends the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OneWay {
+    /// In to the netstack, or out of it.
+    pub direction: Direction,
+    /// The protocol above IP.
+    pub protocol: IpProtocol,
+    /// Who sends them.
+    pub from: (IpAddr, Port),
+    /// Who gets them.
+    pub to: (IpAddr, Port),
 }
 
 /// What a search has found.
@@ -149,6 +163,26 @@ impl Rules {
             count.packets += u64::from(gates);
             count.bytes += u64::from(bytes) * u64::from(gates);
         }
+    }
+
+    /// Whether a packet that goes this way, by a link that `may_carry` it, could meet a rule. Pools change, so any address may be
+    /// in one; a group's rules are met behind one that is in none, and `skip` only takes away.
+    pub(crate) fn may_meet(&self, way: &OneWay, may_carry: impl Fn(LinkId) -> bool) -> bool {
+        let may_be_end = |end: &FilterEnd, (address, port): (IpAddr, Port)| {
+            let may_be_there = match end.addresses {
+                FilterAddresses::Any => !end.negated,
+                FilterAddresses::Prefix(prefix) => prefix.contains(address) != end.negated,
+                FilterAddresses::Pool(_) => true,
+            };
+            may_be_there && end.ports.contains(port)
+        };
+        self.main[way.direction.index()].iter().map(|&nth| &self.rules[nth as usize].rule).any(|rule| {
+            !matches!(rule.action, FilterAction::Skip(_))
+                && is_protocol(rule.matching.protocol, way.protocol)
+                && rule.link.is_none_or(&may_carry)
+                && may_be_end(&rule.matching.from, way.from)
+                && may_be_end(&rule.matching.to, way.to)
+        })
     }
 
     /// Searches for what becomes of a packet.
@@ -276,18 +310,13 @@ impl Search<'_> {
     fn is_of_flow(&self, rule: &FilterRule<LinkId>) -> bool {
         let Looked { packet, ports, .. } = self.looked;
         let FilterMatch { protocol, from, to, .. } = &rule.matching;
-        let is_protocol = match *protocol {
-            FilterProtocol::Any => true,
-            FilterProtocol::TcpUdp => matches!(packet.protocol, IpProtocol::TCP | IpProtocol::UDP),
-            FilterProtocol::Number(number) => packet.protocol.0 == number,
-        };
-        is_protocol
+        is_protocol(*protocol, packet.protocol)
             && rule.link.is_none_or(|link| link == packet.link)
             && self.is_end(from, packet.src, ports.map(|(from, _)| from))
             && self.is_end(to, packet.dst, ports.map(|(_, to)| to))
     }
 
-    fn is_end(&self, end: &FilterEnd, address: core::net::IpAddr, port: Option<Port>) -> bool {
+    fn is_end(&self, end: &FilterEnd, address: IpAddr, port: Option<Port>) -> bool {
         let is_there = match end.addresses {
             FilterAddresses::Any => true,
             FilterAddresses::Prefix(prefix) => prefix.contains(address),
@@ -326,6 +355,14 @@ impl Search<'_> {
             PacketTrait::OutOfWindow => *is_out_of_window,
             PacketTrait::Multicast => packet.is_for_many(),
         }
+    }
+}
+
+fn is_protocol(wanted: FilterProtocol, protocol: IpProtocol) -> bool {
+    match wanted {
+        FilterProtocol::Any => true,
+        FilterProtocol::TcpUdp => matches!(protocol, IpProtocol::TCP | IpProtocol::UDP),
+        FilterProtocol::Number(number) => protocol.0 == number,
     }
 }
 

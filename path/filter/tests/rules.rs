@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use firelane_filter::{FOREVER, Filter, FilterConfig, PoolChange, Verdict};
+use firelane_filter::{FOREVER, Filter, FilterConfig, OneWay, PoolChange, Verdict};
 use firelane_units::{
     BlockAnswer, FilterAction, FilterAddresses, FilterEnd, FilterPorts, FilterProtocol, FilterRule,
     GroupCall, Instant, IpPrefix, LinkId, MapKey, PacketTrait, Port, TcpFlagsMatch,
@@ -195,6 +195,54 @@ proptest! {
             let packet = syn(&format!("10.{a}.{b}.{c}:1"), "192.0.2.7:80");
             prop_assert_eq!(ask(&mut called, IN, &packet), ask(&mut plain, IN, &packet), "10.{}.{}.{}", a, b, c);
         }
+    }
+}
+
+fn any_rule() -> impl Strategy<Value = FilterRule<LinkId>> {
+    let action = prop_oneof![Just(PASS), Just(BLOCK), Just(FilterAction::Count), Just(FilterAction::Skip(2))];
+    let asked = (any::<(bool, bool)>(), 0..3_u8, 0..3_u8, prop::option::of(1..3_u32), 79..82_u16);
+    (action, asked, prop::option::of(1..3_u32)).prop_map(
+        |(action, ((is_in, negated), addresses, protocol, link, port), group)| {
+            rule(if is_in { IN } else { OUT }, action).with(|it| {
+                it.link = link.map(LinkId);
+                it.group = group.and_then(NonZeroU32::new);
+                it.head = NonZeroU32::new(1).filter(|_| port == 79 && group.is_none());
+                it.matching.protocol = FilterProtocol::Number([6, 17, 6][usize::from(protocol)]);
+                let addresses = match addresses {
+                    0 => FilterAddresses::Any,
+                    1 => FilterAddresses::Prefix("10.0.0.0/24".parse().unwrap()),
+                    _ => FilterAddresses::Pool(7),
+                };
+                it.matching.from = FilterEnd { negated, addresses, ports: FilterPorts::Any };
+                it.matching.to.ports =
+                    if protocol == 2 { FilterPorts::Any } else { FilterPorts::Equal(Port(port)) };
+            })
+        },
+    )
+}
+
+proptest! {
+    /// Where it is said that no rule is met, none is, whatever is in pools.
+    #[test]
+    fn who_may_meet_no_rule_meets_none(
+        rules in prop::collection::vec(any_rule(), 0..4),
+        pooled in prop::option::of(prop::bool::ANY),
+        (is_in, source, port, link) in (any::<bool>(), 0..2_u8, 79..82_u16, 1..3_u32),
+    ) {
+        let mut filter = filter(rules);
+        let (direction, link) = (if is_in { IN } else { OUT }, LinkId(link));
+        let (from, to) = (format!("10.0.{source}.1:1000"), format!("192.0.2.7:{port}"));
+        let end = |text: &str| text.parse::<core::net::SocketAddr>().map(|it| (it.ip(), Port(it.port()))).unwrap();
+        let way = OneWay { direction, protocol: TCP, from: end(&from), to: end(&to) };
+        let may_meet = filter.may_meet(&way, |other| other == link);
+        let network = |is_all| if is_all { "0.0.0.0/0" } else { "10.0.0.0/24" }.parse().unwrap();
+        filter.change_pools(&Vec::from_iter(pooled.map(|is_all| PoolChange {
+            pool: 7, network: network(is_all), until: Some(FOREVER), is_exception: false, group: None,
+        })));
+        let ruling = ask_at(&mut filter, direction, link, &syn(&from, &to), 0);
+        let has_met = ruling.rule.is_some() || filter.counts().rules.iter().any(|it| it.packets > 0);
+        prop_assert!(may_meet || !has_met);
+        prop_assert_eq!(filter.may_meet(&way, |other| other == link), may_meet, "pools change nothing");
     }
 }
 

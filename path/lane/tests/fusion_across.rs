@@ -1,5 +1,6 @@
 //! TCP Fusion between two netstacks whose VNICs are on one switch (`fusion=on` at both).
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use firelane_ip::DadConfig;
 use firelane_lane::*;
 use firelane_socket::{Flags, ListenerEnd, ReadError, SocketError, StreamEnd};
 use firelane_units::{
-    BitRate, Direction, FilterAction, FilterRule, FlowId, IpPrefix, LaneId, LinkId, Mtu, NetstackId, Priority,
+    BitRate, Direction, FilterAction, FilterAddresses, FilterMatch, FilterPorts, FilterProtocol, FilterRule,
+    FlowId, IpPrefix, LaneId, LinkId, Mtu, NetstackId, Port, Priority,
 };
 use firelane_world::*;
 use proptest::prelude::*;
@@ -201,6 +203,49 @@ fn who_filters_packets_sees_them() {
         let none = Arc::from(Vec::new());
         pair.change(|| Control::SetFilter(netstack, Arc::clone(&none)));
         assert!(pair.are_fused());
+    }
+}
+
+#[test]
+fn rules_that_meet_no_packet_of_a_connection_leave_it_fused() {
+    let rule = |way, change: fn(&mut FilterMatch)| {
+        let mut rule = FilterRule::new(way, FilterAction::Pass);
+        rule.matching.protocol = FilterProtocol::Number(6);
+        change(&mut rule.matching);
+        rule
+    };
+    let with = |change: fn(&mut FilterMatch)| rule(Direction::In, change);
+    let on = |link| FilterRule { link: Some(LinkId(link)), ..with(|_| {}) };
+    let in_group = FilterRule { group: NonZeroU32::new(9), ..with(|_| {}) };
+    // Netstack 2 has the port that is listened at.
+    let table = [
+        (with(|it| it.protocol = FilterProtocol::Number(17)), true),
+        (with(|it| it.to.ports = FilterPorts::Equal(Port(81))), true),
+        (with(|it| it.to.ports = FilterPorts::Equal(Port(80))), false),
+        (rule(Direction::Out, |it| it.from.ports = FilterPorts::Equal(Port(81))), true),
+        (rule(Direction::Out, |it| it.from.ports = FilterPorts::Equal(Port(80))), false),
+        (
+            with(|it| it.from.addresses = FilterAddresses::Prefix("10.0.0.0/32".parse().expect("a prefix"))),
+            true,
+        ),
+        (
+            with(|it| it.from.addresses = FilterAddresses::Prefix("10.0.0.0/24".parse().expect("a prefix"))),
+            false,
+        ),
+        // What is in a pool changes.
+        (with(|it| it.from.addresses = FilterAddresses::Pool(7)), false),
+        (on(1), false),
+        (on(2), false),
+        (on(3), true),
+        (in_group, true),
+    ];
+    let mut pair = pair(1, "10.0.0.2:80", &BOTH);
+    for (rule, stays) in table {
+        let filter = Arc::from(vec![rule.clone()]);
+        pair.change(|| Control::SetFilter(NetstackId(2), Arc::clone(&filter)));
+        assert_eq!(pair.are_fused(), stays, "{rule:?}");
+        assert_eq!(pair.why(), [(!stays).then_some(Unfused::Filtered); 2]);
+        assert_eq!(pair.carries(50_000), !stays, "{rule:?}");
     }
 }
 

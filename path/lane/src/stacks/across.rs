@@ -2,10 +2,11 @@
 //!
 //! They are of one netstack, or of two whose VNICs are on one switch (`fusion=on`). What goes from the one to the other is
 //! what the VNIC with its address sends, and what the one with the other's address gets: flows count it, limits and properties
-//! of both have a say. Connections of two netstacks are fused only if their segments would pass nobody else: no router, no filter, no
-//! translation. `fusion.rs` does the fusing.
+//! of both have a say. Connections of two netstacks are fused only if their segments would pass nobody else: no router, no
+//! rule of a filter, no translation. `fusion.rs` does the fusing.
 
 use firelane_classify::Tuple;
+use firelane_filter::OneWay;
 use firelane_flow::Limits;
 use firelane_units::{ConnId, Direction, FlowId, LinkId, NetstackId};
 
@@ -140,7 +141,8 @@ impl Stacks {
         if is_within || forbidden.is_some() {
             return forbidden;
         }
-        if own.gate.is_on() || peers.gate.is_on() {
+        let is_translated = own.gate.has_nat() || peers.gate.has_nat();
+        if is_translated || ways.iter().any(|(ends, tuple)| self.meets_rules(links, *ends, tuple)) {
             return Some(Unfused::Filtered);
         }
         self.unfused_across(links, &ways)
@@ -159,6 +161,22 @@ impl Stacks {
             let flow = links.flow_at(link, tuple, direction);
             let forbids = flow.and_then(|flow| links.unfusing_at(flow));
             forbids.or_else(|| common.taps.want((link, over), flow).then_some(Unfused::Captured))
+        })
+    }
+
+    /// Whether what goes from the tuple's local end to its remote one would meet a rule of either netstack's filter. Which VNIC of a
+    /// netstack that has several on the switch carries it is a matter of routes and neighbours, so it may be any of them.
+    fn meets_rules<D>(&self, links: &Links<D>, ends: Ends, tuple: &Tuple) -> bool {
+        self.way_between(ends, tuple).any(|(link, direction)| {
+            let way = OneWay {
+                direction,
+                protocol: tuple.protocol(),
+                from: (tuple.local(), tuple.local_port()),
+                to: (tuple.remote(), tuple.remote_port()),
+            };
+            let netstack = ends[usize::from(direction == Direction::In)];
+            let gate = self.shards.get(netstack.index()).map(|shard| &shard.gate);
+            gate.is_some_and(|gate| gate.filter_ref().may_meet(&way, |other| links.share_switch(link, other)))
         })
     }
 
