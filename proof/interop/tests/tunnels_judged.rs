@@ -189,6 +189,31 @@ impl<'a> Net<'a> {
     }
 }
 
+/// The outer network is a VLAN of an uplink, whose device the judge has.
+#[test]
+fn in_a_vlan_of_an_uplink() {
+    let table = [
+        ("ipip", "type = \"ipv4\"", V4, 14),
+        ("ip6", "type = \"ipv6\"", V6, 12),
+        ("gre", GRE, V4, 15),
+        ("gre6", "type = \"gre\"", V6, 12),
+    ];
+    for (kind, words, ends, least) in table {
+        let sandbox = Sandbox::new();
+        let text = CONFIG
+            .replace("[etherstub.wan0]", "[link.wan0]\nkind = \"tap\"\nifname = \"judge0\"")
+            .replace("[vnic.judge0]\nover = \"wan0\"\ntap = { namespace = \"judge\" }\n", "")
+            .replace("[vnic.awan0]", "[vnic.awan0]\nvlan = 7");
+        let net =
+            Net::of(&sandbox, &text.replace("KIND", words).replace("THERE", ends[1]).replace("HERE", ends[0]));
+        sandbox.run(None, "ip", &["link", "set", "judge0", "addrgenmode", "none", "up"]).expect_success();
+        let words = ["JUDGE_VLAN=7", "/usr/bin/python3", &script("judge.py"), "exchange", kind];
+        let said = sandbox.run(None, "env", &words).expect_success();
+        assert!(said.lines().filter(|line| line.starts_with("ok: ")).count() >= least, "{said}");
+        assert!(net.dropped("tunnel_stranger") >= 2, "{said}");
+    }
+}
+
 #[test]
 fn ipv4_and_ipv6_in_ipv4() {
     let sandbox = Sandbox::new();

@@ -3,17 +3,20 @@
     judge.py exchange KIND      echoes and datagrams through the tunnel, with what they must be like outside and inside
     judge.py error KIND CODE    answers each echo that comes out of the tunnel with an error of ICMP's about the outer packet
 
-It has no address of the kernel's: it answers for 192.0.2.2 and fd99::2 itself."""
+It has no address of the kernel's: it answers for 192.0.2.2 and fd99::2 itself. With JUDGE_VLAN in the environment all that it sends
+and gets is in that VLAN."""
 
+import os
 import sys
 import time
 
 from scapy.all import (
-    ARP, GRE, ICMP, IP, UDP, Ether, ICMPv6DestUnreach, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6ND_NS,
+    ARP, GRE, ICMP, Dot1Q, IP, UDP, Ether, ICMPv6DestUnreach, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6ND_NS,
     ICMPv6NDOptDstLLAddr, ICMPv6NDOptSrcLLAddr, ICMPv6PacketTooBig, IPv6, IPv6ExtHdrDestOpt, Raw, conf, get_if_hwaddr,
 )
 
 LINK = "judge0"
+VLAN = int(os.environ.get("JUDGE_VLAN", 0))
 OURS = {4: "192.0.2.2", 6: "fd99::2"}
 ROUTER = {4: "192.0.2.1", 6: "fd99::1"}
 # The tunnel's other end, hosts behind both, by the version inside.
@@ -34,11 +37,33 @@ HOPS = 64
 NOT_ECT, ECT1, ECT0, CE = 0, 1, 2, 3
 
 
+class Tagged:
+    """A socket whose frames are all in one VLAN, outside of which nobody has anything to say."""
+
+    def __init__(self, inner, mac):
+        self.inner, self.mac = inner, mac
+
+    def send(self, frame):
+        self.inner.send(Ether(dst=frame.dst, src=frame.src) / Dot1Q(vlan=VLAN) / frame.payload)
+
+    def select(self, _, left):
+        return self.inner.select([self.inner], left)
+
+    def recv(self, size):
+        came = self.inner.recv(size)
+        if came is None or came.src == self.mac:
+            return None
+        if Dot1Q not in came or came[Dot1Q].vlan != VLAN:
+            raise SystemExit(f"FAIL: not in VLAN {VLAN}: {came.summary()}")
+        return Ether(bytes(Ether(dst=came.dst, src=came.src) / came[Dot1Q].payload))
+
+
 class Judge:
     def __init__(self, kind):
         self.outer, self.versions, self.gre = KINDS[kind]
         self.mac = get_if_hwaddr(LINK)
-        self.socket = conf.L2socket(iface=LINK)
+        socket = conf.L2socket(iface=LINK)
+        self.socket = Tagged(socket, self.mac) if VLAN else socket
         self.sequence = 0
         self.router = None
         self.router = self.find_router()
