@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use firelane_model::{
     AddrObjName, Address, FactorySlot, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE,
-    NetstackName, Over, Transport, Vnic, VnicUser,
+    Netstack, NetstackName, Over, Transport, Vnic, VnicUser,
 };
 
 use firelane_units::VlanId;
@@ -363,14 +363,21 @@ pub(crate) fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackN
 
 pub(crate) fn delete_if(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
     let vnic = model.vnics.get_mut(name).ok_or(Status::NoIf)?;
-    let VnicUser::Netstack(netstack) = &vnic.user else { return Err(Status::NoIf.into()) };
-    if let Some(netstack) = model.netstacks.get_mut(netstack) {
+    let VnicUser::Netstack(of) = &vnic.user else { return Err(Status::NoIf.into()) };
+    let of = of.clone();
+    vnic.user = VnicUser::Nobody;
+    if let Some(netstack) = model.netstacks.get_mut(&of) {
         netstack.addresses.retain(|addrobj, _| addrobj.interface() != name.as_str());
         netstack.interfaces.remove(name);
         netstack.interfaces.values_mut().for_each(|it| it.forget_sources(|source| source == name));
         netstack.interfaces.retain(|_, it| !it.is_default());
     }
-    vnic.user = VnicUser::Nobody;
+    // `create_if` makes a netstack that is not there, so who takes that back leaves nothing behind.
+    let is_used = model.vnics.values().any(|vnic| vnic.netstack() == Some(&of))
+        || model.services.values().any(|service| service.netstack == of);
+    if !is_used && model.netstacks.get(&of) == Some(&Netstack::default()) {
+        model.netstacks.remove(&of);
+    }
     Ok(())
 }
 

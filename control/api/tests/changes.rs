@@ -131,6 +131,34 @@ fn interfaces_and_addresses() {
 }
 
 #[test]
+fn a_netstack_that_an_interface_made_goes_with_it_unless_something_is_said_of_it() {
+    let stub = two_tenants();
+    let two: [fn(&Stub); 2] = [
+        |_| {},
+        |stub| {
+            let forwarding = json!({"props": {"ipv4.forwarding": "on"}});
+            assert_eq!(refusal(stub, "PATCH /v1/netstacks/lab/props", &forwarding), "");
+        },
+    ];
+    for (stays, say) in [(false, two[0]), (true, two[1])] {
+        for (name, over) in [("lab0", "vswitch1"), ("lab1", "vswitch1")] {
+            let vnic = json!({"name": name, "vnic": {"over": over}});
+            refusal(&stub, "POST /v1/vnics", &vnic);
+            assert_eq!(refusal(&stub, "POST /v1/ifs", &json!({"name": name, "netstack": "lab"})), "");
+        }
+        say(&stub);
+        let is_there = || stub.store().active.netstacks.contains_key("lab");
+        assert_eq!(refusal(&stub, "DELETE /v1/ifs/lab0", &Value::Null), "");
+        assert!(is_there(), "another interface is its");
+        assert_eq!(refusal(&stub, "DELETE /v1/ifs/lab1", &Value::Null), "");
+        assert_eq!(is_there(), stays);
+    }
+    // A service waits for an interface.
+    assert_eq!(refusal(&stub, "DELETE /v1/ifs/web0", &Value::Null), "");
+    assert!(stub.store().active.netstacks.contains_key("web"));
+}
+
+#[test]
 fn what_is_temporary_is_not_in_the_next_start() {
     let stub = two_tenants();
     let table = [
