@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use firelane::{AddressOrigin, Configured, Notice, Resolvers};
 use firelane_api::{AddressState, ConfiguredAddress, ResolverInfo};
-use firelane_model::{AddrObjName, Address};
+use firelane_model::{AddrObjName, Address, Model};
 use firelane_plan::{Action, Step};
 use firelane_units::{IpPrefix, LaneId, LinkId};
 
@@ -55,8 +55,8 @@ impl Addresses {
         }
     }
 
-    /// Notes what the lanes of `works` report.
-    pub(crate) fn note(&mut self, notices: Vec<(LaneId, Notice)>, works: &Works) {
+    /// Notes what the lanes of `works` report, who carry `model` out.
+    pub(crate) fn note(&mut self, notices: Vec<(LaneId, Notice)>, works: &Works, model: &Model) {
         for (lane, notice) in notices {
             let (link, prefix, state) = match notice {
                 Notice::AddressReady(_, link, prefix) => (link, prefix, AddressState::Ok),
@@ -82,9 +82,10 @@ impl Addresses {
                     continue;
                 }
                 Notice::Filtered(netstack, packet, verdict) => {
-                    let text = filter::told(&packet, verdict, &works.vnics);
-                    let name = works.netstacks.iter().find(|(_, id)| **id == netstack);
-                    tracing::info!("filter of {}: {text}", name.map_or("", |(name, _)| name.as_str()));
+                    let name = works.netstacks.iter().find(|(_, id)| **id == netstack).map(|(name, _)| name);
+                    let rules = name.and_then(|name| model.netstacks.get(name)).map(|it| &it.filter[..]);
+                    let text = filter::told(&packet, verdict, &works.vnics, rules.unwrap_or_default());
+                    tracing::info!("filter of {}: {text}", name.map_or("", |name| name.as_str()));
                     continue;
                 }
                 Notice::Refused { what, why } => {

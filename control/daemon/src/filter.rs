@@ -132,8 +132,13 @@ fn state_info(it: &StateCounts) -> StateInfo {
     StateInfo { active, added, expired, evicted, full, rule_full, hits, out_of_window }
 }
 
-/// A packet that somebody asked to be told of, in a line. Rules are numbered from 1, as the file has them.
-pub(crate) fn told(packet: &FilteredPacket, verdict: Verdict, vnics: &BTreeMap<LinkName, Upper>) -> String {
+/// A packet that somebody asked to be told of, in a line, with its begin in hexadecimal digits where the rule wants the body.
+pub(crate) fn told(
+    packet: &FilteredPacket,
+    verdict: Verdict,
+    vnics: &BTreeMap<LinkName, Upper>,
+    rules: &[IpfRule],
+) -> String {
     let FilteredPacket { direction, link, rule, ref bytes, .. } = *packet;
     let name = vnics.iter().find(|(_, it)| it.id == link).map_or("?", |(name, _)| name.as_str());
     let (word, way) = match (verdict, direction) {
@@ -143,8 +148,26 @@ pub(crate) fn told(packet: &FilteredPacket, verdict: Verdict, vnics: &BTreeMap<L
         (_, Direction::Out) => ("block", "out"),
     };
     let what = Packet::read_cut(direction, link, bytes).map_or_else(String::new, |it| summary(&it));
-    let rule = rule.map_or_else(String::new, |rule| format!(" (rule {})", rule + 1));
-    format!("{word} {way} on {name}: {what}{rule}")
+    let rule = rule.and_then(|nth| usize::try_from(nth).ok()).filter(|&nth| nth < rules.len());
+    let by = rule.map_or_else(String::new, |nth| format!(" ({})", called(rules, nth)));
+    let wants_body = rule.is_some_and(|nth| rules[nth].rule().log.is_some_and(|log| log.body));
+    let body = if wants_body { format!(" {}", hexadecimal(bytes)) } else { String::new() };
+    format!("{word} {way} on {name}: {what}{by}{body}")
+}
+
+/// What `ipfstat -n` calls a rule: by its number in its direction and group.
+fn called(rules: &[IpfRule], nth: usize) -> String {
+    let of = |it: &IpfRule| (it.rule().direction, it.rule().group);
+    let list = of(&rules[nth]);
+    let number = rules[..=nth].iter().filter(|it| of(it) == list).count();
+    match list.1 {
+        Some(group) => format!("rule @{number} of group {group}"),
+        None => format!("rule @{number}"),
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn summary(packet: &Packet<'_>) -> String {
@@ -270,6 +293,7 @@ mod tests {
         // The first bytes of a datagram of 1,400.
         let mut bytes = vec![0x45, 0, 5, 0x78, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 192, 0, 2, 7];
         bytes.extend([0x0f, 0xa0, 0, 53, 5, 0x64, 0, 0]);
+        let rules = &model().netstacks["web"].filter;
         let packet = |direction, rule| FilteredPacket {
             direction,
             link: LinkId(5),
@@ -278,11 +302,22 @@ mod tests {
             bytes: bytes.clone(),
         };
         assert_eq!(
-            told(&packet(Direction::In, Some(1)), Verdict::NoRoom, &vnics),
-            "block in on web0: udp 10.0.0.1:4000 > 192.0.2.7:53, 1400 bytes (rule 2)"
+            told(&packet(Direction::In, Some(1)), Verdict::NoRoom, &vnics, rules),
+            "block in on web0: udp 10.0.0.1:4000 > 192.0.2.7:53, 1400 bytes (rule @1 of group 1)"
         );
-        let out = told(&packet(Direction::Out, None), Verdict::Pass, &BTreeMap::new());
-        assert_eq!(out, "pass out on ?: udp 10.0.0.1:4000 > 192.0.2.7:53, 1400 bytes");
+        let third = told(&packet(Direction::In, Some(2)), Verdict::NoRoom, &vnics, rules);
+        assert!(third.ends_with(" (rule @2)"), "{third}");
+        for rule in [None, Some(9)] {
+            let out = told(&packet(Direction::Out, rule), Verdict::Pass, &BTreeMap::new(), rules);
+            assert_eq!(out, "pass out on ?: udp 10.0.0.1:4000 > 192.0.2.7:53, 1400 bytes");
+        }
+        let whole: IpfRule = "block in log body on web0 all".parse().unwrap();
+        let with_body = told(&packet(Direction::In, Some(0)), Verdict::NoRoom, &vnics, &[whole]);
+        assert!(
+            with_body
+                .ends_with("1400 bytes (rule @1) 4500057800000000401100000a000001c00002070fa0003505640000"),
+            "{with_body}"
+        );
     }
 
     #[test]

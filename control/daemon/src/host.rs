@@ -287,6 +287,10 @@ impl Inner {
         self.works.carry_out(step, &self.store.active)?;
         tracing::info!("{step}");
         self.addresses.follow(step);
+        if let Action::SetFilter(..) = step.action {
+            // What has been told until now is told by the numbers of the rules that decided.
+            self.note_addresses();
+        }
         apply_to_model(&mut self.store.active, step);
         if let Action::CreateVnic(..) | Action::DeleteVnic(_) | Action::SetVnic(..) = step.action {
             self.works.note_interfaces(&self.store.active);
@@ -390,7 +394,7 @@ impl Inner {
     }
 
     fn note_addresses(&mut self) {
-        self.addresses.note(self.works.engine.notices(), &self.works);
+        self.addresses.note(self.works.engine.notices(), &self.works, &self.store.active);
     }
 
     fn problems(&self, lanes_given: bool, lanes_alive: usize) -> Vec<String> {

@@ -204,8 +204,10 @@ fn in_a_vlan_of_an_uplink() {
             .replace("[etherstub.wan0]", "[link.wan0]\nkind = \"tap\"\nifname = \"judge0\"")
             .replace("[vnic.judge0]\nover = \"wan0\"\ntap = { namespace = \"judge\" }\n", "")
             .replace("[vnic.awan0]", "[vnic.awan0]\nvlan = 7");
-        let net =
-            Net::of(&sandbox, &text.replace("KIND", words).replace("THERE", ends[1]).replace("HERE", ends[0]));
+        let net = Net::of(
+            &sandbox,
+            &text.replace("KIND", words).replace("THERE", ends[1]).replace("HERE", ends[0]),
+        );
         sandbox.run(None, "ip", &["link", "set", "judge0", "addrgenmode", "none", "up"]).expect_success();
         let words = ["JUDGE_VLAN=7", "/usr/bin/python3", &script("judge.py"), "exchange", kind];
         let said = sandbox.run(None, "env", &words).expect_success();
