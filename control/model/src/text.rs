@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::limits::MODEL_TEXT_MAX;
 use crate::value::refusal;
@@ -16,17 +16,19 @@ use crate::{FileError, Model};
 /// The faults of one file that are shown: more than anybody mends at once, and few enough to find the lines of.
 const FAULTS_SHOWN_MAX: usize = 100;
 
+/// The wrong fields of one file that are shown: after each the whole file is read once more.
+const WRONG_FIELDS_MAX: usize = 20;
+
 impl Model {
     /// Reads the TOML `text` of the file called `file`, and validates it. Errs with every fault that could be
-    /// found: one if the text is no TOML or a field is wrong, the first hundred if the model contradicts itself.
+    /// found: one if the text is no TOML, the first twenty if fields are wrong, the first hundred if the model contradicts itself.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
         let source = Source { file, text };
         if text.len() > MODEL_TEXT_MAX {
             return Err(vec![source.fault(0, format!("the file has more than {MODEL_TEXT_MAX} bytes"))]);
         }
         let document = DeTable::parse(text).map_err(|error| vec![source.syntax(&error)])?;
-        let reader = toml::de::Deserializer::from(document.clone());
-        let model = Self::deserialize(reader).map_err(|error| vec![source.refusal(&document, &error)])?;
+        let model = read(&document).map_err(|error| source.refusals(&document, error))?;
         let faults: Vec<_> = model
             .validate()
             .into_iter()
@@ -40,6 +42,10 @@ impl Model {
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("every noun is a table, a text or a number")
     }
+}
+
+fn read(document: &Spanned<DeTable<'_>>) -> Result<Model, toml::de::Error> {
+    Model::deserialize(toml::de::Deserializer::from(document.clone()))
 }
 
 struct Source<'a> {
@@ -57,6 +63,30 @@ impl Source<'_> {
 
     fn syntax(&self, error: &toml::de::Error) -> FileError {
         self.fault(error.span().map_or(0, |span| span.start), format!("not TOML: {}", error.message()))
+    }
+
+    /// What serde refuses first, and then what it refuses without that. What is missing because it was taken out is no fault.
+    fn refusals(&self, document: &Spanned<DeTable<'_>>, mut error: toml::de::Error) -> Vec<FileError> {
+        let (mut faults, mut rest) = (Vec::new(), document.clone());
+        let mut gone: Vec<Vec<String>> = Vec::new();
+        for _ in 0..WRONG_FIELDS_MAX {
+            let mut path = Vec::new();
+            path_to(rest.get_ref(), &error.span().unwrap_or(0..0), &mut path);
+            let is_around = |other: &Vec<String>| other.len() > path.len() && other.starts_with(&path);
+            if !gone.iter().any(is_around) {
+                faults.push(self.refusal(&rest, &error));
+            }
+            gone.push(path);
+            if !error.span().is_some_and(|at| take_out(rest.get_mut(), &at)) {
+                break;
+            }
+            match read(&rest) {
+                Ok(_) => break,
+                Err(next) => error = next,
+            }
+        }
+        faults.sort_by_key(|fault| fault.line);
+        faults
     }
 
     /// serde's message with the path of the field before it.
@@ -119,6 +149,32 @@ fn path_to(table: &DeTable<'_>, at: &Range<usize>, path: &mut Vec<String>) -> bo
         path.pop();
     }
     false
+}
+
+/// Takes out the field whose key's text is `at`, or the innermost value around it; whether there was one.
+fn take_out<'a>(table: &mut DeTable<'a>, at: &Range<usize>) -> bool {
+    let found = table.iter().find(|(key, _)| holds(&key.span(), at));
+    let found = found.map(|(key, _)| key.get_ref().to_string());
+    if let Some(name) = found {
+        return table.remove(name.as_str()).is_some();
+    }
+    let is_within = |value: &mut DeValue<'a>| match value {
+        DeValue::Table(inner) => take_out(inner, at),
+        DeValue::Array(items) => {
+            let count = items.len();
+            let others =
+                core::mem::replace(items, DeArray::new()).into_iter().filter(|item| !holds(&item.span(), at));
+            *items = others.collect();
+            items.len() < count
+        }
+        _ => false,
+    };
+    if table.iter_mut().any(|(_, value)| is_within(value.get_mut())) {
+        return true;
+    }
+    let found = table.iter().find(|(_, value)| holds(&value.span(), at));
+    let found = found.map(|(key, _)| key.get_ref().to_string());
+    found.is_some_and(|name| table.remove(name.as_str()).is_some())
 }
 
 /// Where the field with that path begins, or the nearest table around it.
@@ -232,6 +288,31 @@ mod tests {
             assert!(faults.iter().any(|fault| fault == want), "{want}\n{faults:#?}");
         }
         assert_eq!(faults.len(), want.len(), "{faults:#?}");
+    }
+
+    #[test]
+    fn wrong_fields_are_found_together_with_their_lines() {
+        let text = "[etherstub.sw0]\nmtu = \"x\"\n[vnic.a0]\nover = 7\nvlan = 9999\nmaxbw = \"5Q\"\n[vnic.b0]\ncolour = 3\n\
+                    [link.n0]\nkind = \"tap\"\n[netstack.web]\nfilter = [\"block in quic all\",\n\"pass in all\",\n\"pass by all\"]\n\
+                    routes = [{ destination = \"nowhere\" }]\n";
+        let faults = Model::from_toml("f.toml", text).unwrap_err();
+        let found: Vec<_> =
+            faults.iter().map(|it| (it.line, it.message.split(": ").next().unwrap_or(""))).collect();
+        let want = [
+            (2, "etherstub.sw0.mtu"),
+            (4, "vnic.a0.over"),
+            (5, "vnic.a0.vlan"),
+            (6, "vnic.a0.maxbw"),
+            // What it is over is missing, too; but that may be what the wrong one was to be.
+            (8, "vnic.b0.colour"),
+            (9, "link.n0"),
+            (12, "netstack.web.filter"),
+            (14, "netstack.web.filter"),
+            (15, "netstack.web.routes.destination"),
+        ];
+        assert_eq!(found, want, "{faults:#?}");
+        let many = (0..50).map(|n| format!("y{n} = 1\n")).collect::<String>();
+        assert_eq!(Model::from_toml("f.toml", &many).unwrap_err().len(), WRONG_FIELDS_MAX);
     }
 
     #[test]
