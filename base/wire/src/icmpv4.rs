@@ -1,8 +1,10 @@
 //! ICMP for IPv4 (RFC 792, RFC 1122 §3.2.2, RFC 1191).
 //!
 //! `path/ip` answers echoes, sends errors, and hands received errors to the transport with the packet they
-//! quote. Messages that a host ignores today (source quench, redirect, timestamp, address mask, ...) are
+//! quote; redirects are sent and not obeyed. Messages that a host ignores today (source quench, timestamp, address mask, ...) are
 //! the error [`Icmpv4Error::Kind`].
+
+use core::net::Ipv4Addr;
 
 use crate::bytes::{be16, be32, fixed, put};
 use crate::{QuoteError, Quoted, Sum, TimeExceeded, update16};
@@ -24,6 +26,7 @@ pub const QUOTE_MAX: usize = 576 - 20 - Icmpv4View::HEADER_LEN;
 
 const ECHO_REPLY: u8 = 0;
 const UNREACHABLE: u8 = 3;
+const REDIRECT: u8 = 5;
 const ECHO_REQUEST: u8 = 8;
 const TIME_EXCEEDED: u8 = 11;
 const PARAMETER_PROBLEM: u8 = 12;
@@ -173,6 +176,15 @@ pub enum Icmpv4Repr<'a> {
         /// The packet, as far as it is quoted.
         quoted: &'a [u8],
     },
+    /// "Send this over another first hop."
+    Redirect {
+        /// 0 and 2: its network; 1 and 3: its host. RFC 1812 §4.3.3.2 lets nobody send those of networks.
+        code: u8,
+        /// The better first hop; the packet's destination if that is on the link.
+        gateway: Ipv4Addr,
+        /// The packet, as far as it is quoted.
+        quoted: &'a [u8],
+    },
     /// A header field cannot be processed.
     ParameterProblem {
         /// 0: the pointer shows the field; 1: an option is missing; 2: bad length.
@@ -202,7 +214,12 @@ impl<'a> Icmpv4Repr<'a> {
             (PARAMETER_PROBLEM, 0..=2) => {
                 Ok(Self::ParameterProblem { code, pointer: (parameter >> 24) as u8, quoted: payload })
             }
-            (ECHO_REQUEST | ECHO_REPLY | UNREACHABLE | PARAMETER_PROBLEM, _) => Err(Icmpv4Error::Code),
+            (REDIRECT, 0..=3) => {
+                Ok(Self::Redirect { code, gateway: Ipv4Addr::from_bits(parameter), quoted: payload })
+            }
+            (ECHO_REQUEST | ECHO_REPLY | UNREACHABLE | REDIRECT | PARAMETER_PROBLEM, _) => {
+                Err(Icmpv4Error::Code)
+            }
             _ => Err(Icmpv4Error::Kind),
         }
     }
@@ -213,6 +230,7 @@ impl<'a> Icmpv4Repr<'a> {
             Self::EchoRequest { .. } | Self::EchoReply { .. } => None,
             Self::Unreachable { quoted, .. }
             | Self::TimeExceeded { quoted, .. }
+            | Self::Redirect { quoted, .. }
             | Self::ParameterProblem { quoted, .. } => Some(Quoted::parse_v4(quoted)),
         }
     }
@@ -235,6 +253,7 @@ impl<'a> Icmpv4Repr<'a> {
                 (UNREACHABLE, reason.code(), parameter, quoted)
             }
             Self::TimeExceeded { reason, quoted } => (TIME_EXCEEDED, reason.code(), 0, quoted),
+            Self::Redirect { code, gateway, quoted } => (REDIRECT, code, gateway.to_bits(), quoted),
             Self::ParameterProblem { code, pointer, quoted } => {
                 (PARAMETER_PROBLEM, code, u32::from(pointer) << 24, quoted)
             }
@@ -297,7 +316,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_emitted_is_read_back(which in 0u8..5, code: u8, parameter: u32,
+        fn what_is_emitted_is_read_back(which in 0u8..6, code: u8, parameter: u32,
                                         payload in proptest::collection::vec(any::<u8>(), 0..120)) {
             let (identifier, sequence) = ((parameter >> 16) as u16, parameter as u16);
             let payload = &payload[..];
@@ -309,6 +328,9 @@ mod tests {
                 },
                 3 => Icmpv4Repr::TimeExceeded {
                     reason: TimeExceeded::from_code(code % 2).unwrap(), quoted: payload,
+                },
+                4 => Icmpv4Repr::Redirect {
+                    code: code % 4, gateway: Ipv4Addr::from_bits(parameter), quoted: payload,
                 },
                 _ => Icmpv4Repr::ParameterProblem { code: code % 3, pointer: sequence as u8, quoted: payload },
             };
@@ -362,7 +384,7 @@ mod tests {
             (11, 2, Icmpv4Error::Code),
             (12, 3, Icmpv4Error::Code),
             (4, 0, Icmpv4Error::Kind),
-            (5, 1, Icmpv4Error::Kind),
+            (5, 4, Icmpv4Error::Code),
             (13, 0, Icmpv4Error::Kind),
             (255, 0, Icmpv4Error::Kind),
         ] {

@@ -67,7 +67,12 @@ pub(crate) fn netstack(tunables: &Tunables) -> NetstackConfig {
     NetstackConfig {
         tcp: tcp(tunables),
         dad: DadConfig::FAST,
-        forwarding: Forwarding { v4: is_on(Prop::Forwarding4), v6: is_on(Prop::Forwarding6) },
+        forwarding: Forwarding {
+            v4: is_on(Prop::Forwarding4),
+            v6: is_on(Prop::Forwarding6),
+            redirects_v4: is_on(Prop::SendRedirects4),
+            redirects_v6: is_on(Prop::SendRedirects6),
+        },
         hops: HopLimits { v4: octet(Prop::Ttl), v6: octet(Prop::HopLimit) },
         tcp_ports: port(Prop::TcpSmallestPort)..=port(Prop::TcpLargestPort),
         udp_ports: port(Prop::UdpSmallestPort)..=port(Prop::UdpLargestPort),

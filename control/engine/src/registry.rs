@@ -164,7 +164,7 @@ impl Netstack {
     /// Whether it passes on packets for others, by any of its interfaces.
     pub(crate) fn forwards(&self) -> bool {
         let by_interface = |it: &IfRouting| it.forwards_v4 == Some(true) || it.forwards_v6 == Some(true);
-        let Forwarding { v4, v6 } = self.config.forwarding;
+        let Forwarding { v4, v6, .. } = self.config.forwarding;
         v4 || v6 || self.routing.values().any(by_interface)
     }
 

@@ -289,7 +289,7 @@ fn a_routers_flow_has_lanes_if_it_names_an_address() {
     world.engine.set_flow_cpus(any, &[usable()[0]]).unwrap();
     let first = world.connect(7);
     world.wait_for(&[1, 1]);
-    let forwarding = Forwarding { v4: true, v6: false };
+    let forwarding = Forwarding { v6: false, ..Forwarding::ON };
     world.engine.tune(*id, &NetstackConfig { forwarding, ..NetstackConfig::default() }).unwrap();
     let second = world.connect(7);
     world.wait_for(&[3, 1]);

@@ -167,10 +167,14 @@ properties! {
     Forwarding4 = Ipv4 "forwarding", SWITCH, W("off");
     /// The time to live of packets.
     Ttl = Ipv4 "ttl", Number(1, 255), N(64);
+    /// Who sends what goes back to his own link is told of the shorter way.
+    SendRedirects4 = Ipv4 "_send_redirects", SWITCH, W("off");
     /// Packets for others are forwarded.
     Forwarding6 = Ipv6 "forwarding", SWITCH, W("off");
     /// The hop limit of packets.
     HopLimit = Ipv6 "hoplimit", Number(1, 255), N(64);
+    /// Who sends what goes back to his own link is told of the shorter way.
+    SendRedirects6 = Ipv6 "_send_redirects", SWITCH, W("off");
     /// Which congestion control new connections use.
     CongestionControl = Tcp "congestion_control", Words(&["cubic", "newreno", "dctcp", "bbr"]), W("cubic");
     /// Explicit congestion notification.
@@ -473,7 +477,7 @@ mod tests {
             assert_eq!(kind(prop, text), wanted, "{prop} {text:?}");
         }
         let unknown = Prop::find(Protocol::Ipv4, "tttl").unwrap_err().into_field();
-        assert_eq!(unknown.allowed, "ipv4 has forwarding, ttl");
+        assert_eq!(unknown.allowed, "ipv4 has forwarding, ttl, _send_redirects");
         let none = Prop::find(Protocol::Ip, "tttl").unwrap_err().into_field();
         assert_eq!(none.allowed, "ip has no properties here");
     }

@@ -343,7 +343,10 @@ mod tests {
                 "udp = { extra_priv_ports = [2049, 40000] }",
                 "netstack.web.tunables.udp.extra_priv_ports: \"40000\": none of 32768-65535, of which local ports are chosen",
             ),
-            ("ipv4 = { tttl = 9 }", "netstack.web.tunables.ipv4: \"tttl\": ipv4 has forwarding, ttl"),
+            (
+                "ipv4 = { tttl = 9 }",
+                "netstack.web.tunables.ipv4: \"tttl\": ipv4 has forwarding, ttl, _send_redirects",
+            ),
             ("sctp = {}", "netstack.web.tunables: sctp: a protocol is ip, ipv4, ipv6, icmp, tcp or udp"),
             (
                 "tcp = { send_buf = 1000000000 }",

@@ -54,13 +54,17 @@ pub struct Forwarding {
     pub v4: bool,
     /// IPv6's.
     pub v6: bool,
+    /// Whether who sends what goes back to his own link is told of the shorter way, in IPv4.
+    pub redirects_v4: bool,
+    /// The same in IPv6.
+    pub redirects_v6: bool,
 }
 
 impl Forwarding {
     /// A host's.
-    pub const OFF: Self = Self { v4: false, v6: false };
+    pub const OFF: Self = Self { v4: false, v6: false, redirects_v4: false, redirects_v6: false };
     /// A router's.
-    pub const ON: Self = Self { v4: true, v6: true };
+    pub const ON: Self = Self { v4: true, v6: true, ..Self::OFF };
 }
 
 impl From<bool> for Forwarding {

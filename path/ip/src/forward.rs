@@ -22,6 +22,7 @@ use crate::stack::Ip;
 
 /// What forwarding needs to know of a packet.
 struct Transit {
+    came_by: LinkId,
     src: IpAddr,
     dst: IpAddr,
     hops: u8,
@@ -49,6 +50,7 @@ impl Ip {
                 return Input::Drop(frame, DropReason::NotForUs);
             }
             Ok(view) => Transit {
+                came_by: link,
                 src: view.src().into(),
                 dst: view.dst().into(),
                 hops: view.ttl(),
@@ -83,6 +85,7 @@ impl Ip {
             return Input::Drop(frame, error.into());
         }
         let transit = Transit {
+            came_by: link,
             src: view.src().into(),
             dst: view.dst().into(),
             hops: view.hop_limit(),
@@ -111,6 +114,9 @@ impl Ip {
                 return Input::Drop(frame, reason);
             }
         };
+        if hop.link == transit.came_by {
+            self.redirect(now, &frame, l3_offset, (transit.src, transit.dst), &hop, pools);
+        }
         let adjacency = Adjacency::of(&hop, self.interfaces.mtu(hop.link, transit.dst), self.generation);
         strip(&mut frame, l3_offset);
         let packet = frame.as_mut_slice();

@@ -3,7 +3,7 @@
 //! Owns the rules by which no error is sent, for both versions, and the messages. A packet that cannot be
 //! sent an error about is dropped in silence by whoever asked.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_frame::Pools;
 use firelane_units::{Instant, Mtu};
@@ -36,6 +36,8 @@ pub(crate) enum IcmpError {
     TooBig(Mtu),
     /// Its time was up.
     TimeExceeded(TimeExceeded),
+    /// Nothing: the packet goes on, and this neighbour of its sender's would have been a shorter way.
+    Redirect(Ipv4Addr),
     /// An IPv6 header that cannot be processed: code and pointer, and whether a group is no excuse.
     Problem { code: u8, pointer: u16, even_to_groups: bool },
 }
@@ -93,6 +95,7 @@ impl Ip {
                 unreachable(Icmpv4Unreachable::FragmentationNeeded { mtu: mtu.bytes() })
             }
             IcmpError::TimeExceeded(reason) => Icmpv4Repr::TimeExceeded { reason, quoted },
+            IcmpError::Redirect(gateway) => Icmpv4Repr::Redirect { code: REDIRECT_HOST, gateway, quoted },
             IcmpError::Problem { code, pointer, .. } => {
                 Icmpv4Repr::ParameterProblem { code, pointer: pointer as u8, quoted }
             }
@@ -127,6 +130,8 @@ impl Ip {
             IcmpError::Refused { code, .. } => unreachable(refusal_v6(code)),
             IcmpError::TooBig(mtu) => Icmpv6Repr::PacketTooBig { mtu: u32::from(mtu.bytes()), quoted },
             IcmpError::TimeExceeded(reason) => Icmpv6Repr::TimeExceeded { reason, quoted },
+            // That is a message of neighbour discovery (`redirect.rs`).
+            IcmpError::Redirect(_) => return,
             IcmpError::Problem { code, pointer, .. } => problem(code, pointer),
         };
         let ours = Name::of(error, dst.into());
@@ -212,7 +217,7 @@ const fn refusal_v6(code: u8) -> Icmpv6Unreachable {
 }
 
 /// Whether a packet is an ICMPv6 error or a redirect (RFC 4443 §2.4 (e)), or may be one.
-fn is_icmpv6_error(packet: &[u8], view: &Ipv6View<'_>) -> bool {
+pub(crate) fn is_icmpv6_error(packet: &[u8], view: &Ipv6View<'_>) -> bool {
     match Quoted::parse_v6(packet) {
         Ok(quoted) => {
             let kind = quoted.transport()[0];
@@ -223,5 +228,7 @@ fn is_icmpv6_error(packet: &[u8], view: &Ipv6View<'_>) -> bool {
     }
 }
 
+/// RFC 1812 §4.3.3.2: redirects are for a host alone.
+const REDIRECT_HOST: u8 = 1;
 /// The type of neighbour discovery's redirect.
 const REDIRECT: u8 = 137;

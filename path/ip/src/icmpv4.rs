@@ -63,6 +63,8 @@ impl Ip {
             Icmpv4Repr::EchoReply { .. } => return Ok(Next::Deliver),
             Icmpv4Repr::Unreachable { reason, quoted } => (unreachable_kind(reason, quoted), quoted),
             Icmpv4Repr::TimeExceeded { quoted, .. } => (ErrorKind::TimeExceeded, quoted),
+            // C05: what a netstack is sent over is the operator's to say.
+            Icmpv4Repr::Redirect { .. } => return Err(DropReason::BadIcmp),
             Icmpv4Repr::ParameterProblem { quoted, .. } => (ErrorKind::ParameterProblem, quoted),
         };
         self.on_quoted(now, Quoted::parse_v4(quoted), kind, delivered, pools).map(|()| Next::Done)

@@ -57,6 +57,7 @@ mod ra;
 mod random;
 mod reassembly;
 mod recent_ways;
+mod redirect;
 mod refused;
 mod resolve;
 mod resolvers;

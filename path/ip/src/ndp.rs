@@ -25,11 +25,11 @@ const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 /// From whom, to whom, on the link and by address.
 #[derive(Clone, Copy)]
-struct Course {
-    link: LinkId,
-    dst_mac: MacAddr,
-    src: Ipv6Addr,
-    dst: Ipv6Addr,
+pub(crate) struct Course {
+    pub(crate) link: LinkId,
+    pub(crate) dst_mac: MacAddr,
+    pub(crate) src: Ipv6Addr,
+    pub(crate) dst: Ipv6Addr,
 }
 
 impl Ip {
@@ -204,7 +204,7 @@ impl Ip {
         self.send_ndp(course, &NdpRepr { message, options: &[NdpOption::TargetLinkLayer(mac)] }, pools);
     }
 
-    fn send_ndp(&mut self, course: Course, message: &NdpRepr<'_>, pools: &mut Pools) {
+    pub(crate) fn send_ndp(&mut self, course: Course, message: &NdpRepr<'_>, pools: &mut Pools) {
         let Course { link, dst_mac, src, dst } = course;
         let Some(src_mac) = self.interfaces.mac(link) else { return };
         let len = message.emitted_len();

@@ -7,13 +7,13 @@ use core::time::Duration;
 use common::{Station, exchange, ip, mac};
 use firelane_frame::{Checksum, Pools, PoolsConfig, SegmentKind, Segmentation};
 use firelane_ip::{
-    AddressError, DadConfig, IfConfig, Ip, IpConfig, IpEvent, LOOPBACK, Route, RouteError, RouteKind,
-    RouteTableError, Sent, Upper,
+    AddressError, DadConfig, Forwarding, IfConfig, Ip, IpConfig, IpEvent, LOOPBACK, Route, RouteError,
+    RouteKind, RouteTableError, Sent, Upper,
 };
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, MacAddr, Mtu};
 use firelane_wire::{
-    Ecn, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, Sum, TcpFlags, TcpRepr,
-    tcp,
+    Ecn, EtherType, EthernetRepr, Icmpv4Repr, Icmpv4View, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View,
+    NdpEnvelope, NdpMessage, NdpView, Sum, TcpFlags, TcpRepr, icmpv4, tcp,
 };
 use proptest::prelude::*;
 
@@ -298,6 +298,78 @@ fn a_packet_for_another_goes_on_with_one_hop_less() {
         router.ip.set_forwarding(false);
         assert_eq!(route(&mut router, &bytes).0, "drop");
         assert_eq!(router.drops, [DropReason::NotForUs]);
+    }
+}
+
+#[test]
+fn who_sends_what_goes_back_to_his_link_is_told_of_the_shorter_way_if_the_operator_wants_it() {
+    let with_redirects = Forwarding { redirects_v4: true, redirects_v6: true, ..Forwarding::ON };
+    // Whither, by which next hop, and whether that can be named.
+    let table = [
+        ("10.2.0.5", "10.2.0.5", true),
+        ("192.0.2.1", "10.2.0.77", true),
+        // The sender is in another network than this one.
+        ("192.0.3.1", "10.9.0.77", false),
+        ("10.0.0.9", "10.0.0.9", false),
+        ("fd02::5", "fd02::5", true),
+        ("2001:db8::1", "fe80::77", true),
+        // Another router is known by its link-local address.
+        ("2001:db9::1", "fd02::77", false),
+        ("fd00::9", "fd00::9", false),
+    ];
+    for ((dst, hop, can_be_named), is_on) in table.into_iter().flat_map(|case| [(case, true), (case, false)])
+    {
+        let mut router = router(1500);
+        for address in ["fe80::1/64", "10.9.0.1/24"] {
+            router.ip.add_address(NOW, B, prefix(address)).unwrap();
+        }
+        let ways = [
+            ("192.0.2.0/24", "10.2.0.77"),
+            ("192.0.3.0/24", "10.9.0.77"),
+            ("2001:db8::/32", "fe80::77"),
+            ("2001:db9::/32", "fd02::77"),
+        ];
+        for (network, gateway) in ways {
+            router.ip.add_route(prefix(network), Some(ip(gateway)), Some(B)).unwrap();
+        }
+        let peer = if ip(hop) == ip(dst) { dst } else { hop };
+        let _ = router.send(NOW, peer, &[0; 8], Upper::udp());
+        router.ip.on_neighbour_learned(NOW, B, ip(hop), mac(7));
+        router.ip.on_timer(NOW, &mut router.pools);
+        while router.ip.poll_output().is_some() {}
+        router.ip.set_forwarding(if is_on { with_redirects } else { Forwarding::ON });
+        let bytes = packet(dst, 1300, 64, true);
+        let (result, mut out) = route(&mut router, &bytes);
+        assert_eq!(result, "forwarded", "{dst}");
+        let told = usize::from(is_on && can_be_named);
+        assert_eq!(out.len(), 1 + told, "{dst} {is_on}");
+        let sent = out.pop().unwrap().1;
+        assert_eq!(sent[14 + if ip(dst).is_ipv4() { 8 } else { 7 }], 63, "{dst}: it goes on");
+        let Some((link, message)) = out.pop() else { continue };
+        assert_eq!((link, &message[..6]), (B, &mac(9).0[..]));
+        if let std::net::IpAddr::V4(gateway) = ip(hop) {
+            let view = Ipv4View::parse(&message[14..]).unwrap();
+            assert_eq!((view.src(), view.dst()), ("10.2.0.1".parse().unwrap(), "10.2.0.9".parse().unwrap()));
+            let quoted = &bytes[14..14 + icmpv4::QUOTE_MAX];
+            let want = Icmpv4Repr::Redirect { code: 1, gateway, quoted };
+            let said = Icmpv4View::parse(view.payload()).unwrap();
+            assert!(said.is_checksum_valid());
+            assert_eq!(Icmpv4Repr::parse(&said), Ok(want));
+        } else {
+            let view = Ipv6View::parse(&message[14..]).unwrap();
+            assert_eq!(
+                (view.src(), view.dst(), view.hop_limit()),
+                ("fe80::1".parse().unwrap(), "fd02::9".parse().unwrap(), 255)
+            );
+            assert!(message.len() <= 14 + 1280);
+            let envelope = NdpEnvelope { src: view.src(), dst: view.dst(), hop_limit: 255 };
+            let said = NdpView::parse(&envelope, view.payload()).unwrap();
+            let (std::net::IpAddr::V6(target), std::net::IpAddr::V6(destination)) = (ip(hop), ip(dst)) else {
+                unreachable!()
+            };
+            assert_eq!(said.message(), NdpMessage::Redirect { target, destination });
+            assert_eq!(said.options().target_mac(), Some(mac(7)));
+        }
     }
 }
 

@@ -41,6 +41,7 @@ impl Fault {
             }),
             Icmpv4Repr::TimeExceeded { .. } => Some(Self::HostUnreachable),
             Icmpv4Repr::ParameterProblem { .. }
+            | Icmpv4Repr::Redirect { .. }
             | Icmpv4Repr::EchoRequest { .. }
             | Icmpv4Repr::EchoReply { .. } => None,
         }

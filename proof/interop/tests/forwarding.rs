@@ -31,6 +31,7 @@ routes = [
 [netstack.router.addresses]
 "r0/v4" = "10.1.0.1/24"
 "r0/v6" = "fd01::1/64"
+"r0/ll" = "fe80::1/64"
 "r1/v4" = "10.2.0.1/24"
 "r1/v6" = "fd02::1/64"
 [netstack.router.interfaces.r1]
@@ -118,6 +119,31 @@ fn icmp_says_why_a_packet_did_not_arrive() {
     // What may be cut is cut, and put together by bob, who answers as long.
     net.ping(&["-c", "1", "-W", "5", "-M", "dont", "-s", "1400", "10.2.0.2"]).expect_success();
     assert!(net.dropped("ip_hops_exceeded") >= 2 && net.dropped("ip_prohibited") >= 2);
+}
+
+#[test]
+fn who_goes_round_by_the_router_hears_of_the_shorter_way_if_that_is_on() {
+    let sandbox = Sandbox::new();
+    let net = Net::start(&sandbox);
+    let carol = ["10.1.0.77", "fd01::77"];
+    for (family, to, gateway) in [("-4", carol[0], "10.1.0.1"), ("-6", carol[1], "fe80::1")] {
+        sandbox
+            .run(Some("alice"), "ip", &[family, "route", "add", to, "via", gateway, "dev", "alice0"])
+            .expect_success();
+    }
+    let redirect = "Redirect Host(New nexthop: 10.1.0.77)";
+    let ask = |to| net.told(&["-c", "1", "-W", "1", to]);
+    assert!(!ask(carol[0]).contains("Redirect"));
+    for protocol in ["ipv4", "ipv6"] {
+        net.daemon.firelane(&["ipadm", "set-prop", "-p", "_send_redirects=on", protocol]).expect_success();
+    }
+    let told = ask(carol[0]);
+    assert!(told.contains(redirect), "{told}");
+    // Of IPv6 the kernel tells nobody, and follows.
+    let route = || sandbox.run(Some("alice"), "ip", &["-6", "route", "get", carol[1]]).expect_success();
+    assert!(route().contains("via fe80::1"), "{}", route());
+    ask(carol[1]);
+    assert!(!route().contains("via fe80::1"), "{}", route());
 }
 
 #[test]

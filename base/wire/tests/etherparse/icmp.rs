@@ -49,6 +49,10 @@ fn named_v4(ours: Option<Icmpv4Repr<'_>>) -> Option<Icmpv4Type> {
             TimeExceeded::InTransit => TimeExceededCode::TtlExceededInTransit,
             TimeExceeded::InReassembly => TimeExceededCode::FragmentReassemblyTimeExceeded,
         }),
+        Icmpv4Repr::Redirect { code, gateway, .. } => Icmpv4Type::Redirect(theirs::icmpv4::RedirectHeader {
+            code: theirs::icmpv4::RedirectCode::from_u8(code)?,
+            gateway_internet_address: gateway.octets(),
+        }),
         Icmpv4Repr::ParameterProblem { code, pointer, .. } => Icmpv4Type::ParameterProblem(match code {
             0 => ParameterProblemHeader::PointerIndicatesError(pointer),
             1 => ParameterProblemHeader::MissingRequiredOption,
@@ -64,7 +68,7 @@ proptest! {
         let repr = ours.ok().and_then(|view| Icmpv4Repr::parse(&view).ok());
         let theirs = theirs::Icmpv4Slice::from_slice(&bytes).ok();
         let handled = theirs.as_ref().map(|slice| slice.icmp_type()).filter(|kind| {
-            !matches!(kind, Icmpv4Type::Unknown { .. } | Icmpv4Type::Redirect(_)
+            !matches!(kind, Icmpv4Type::Unknown { .. }
                 | Icmpv4Type::TimestampRequest(_) | Icmpv4Type::TimestampReply(_))
         });
         prop_assert_eq!(named_v4(repr), handled);
