@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use firelane_frame::ring_state::{ATTACHED, EPOCH, HELD, room_in, size_in};
 use firelane_frame::{RingSide, RingWords};
+use rustix::io::Errno;
 
 use crate::joint::{Beside, Lie, Readable};
 use crate::layout::{Block, Inbox, margin, request, status};
 use crate::owner::{Busy, Holder, Inside, bury};
 use crate::readiness::Readiness;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::Mapping;
 use crate::wait::{Sleep, Spin, Woken};
 
@@ -502,10 +503,21 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// Waits until one of `events`, or an error or hang-up, is there: looks again for a while and then sleeps, for at most
     /// `limit` and [`crate::SLICE`].
     pub fn wait(&self, events: u32, limit: Duration, spin: &mut Spin) -> Woken {
+        self.wait_by(events, limit, spin, crate::wait::sleep_on)
+    }
+
+    /// The same, asleep in a call of `sleep_on` ([`crate::Sleep::until_by`]).
+    pub fn wait_by(
+        &self,
+        events: u32,
+        limit: Duration,
+        spin: &mut Spin,
+        sleep_on: impl FnOnce(&AtomicU32, u32, Duration) -> Result<(), Errno>,
+    ) -> Woken {
         let wanted = events | Readiness::ERROR | Readiness::HANGUP;
         // Who waits for a stream that gets a joint meanwhile must wait there.
         let is_ready = || self.readiness_of(events).has(wanted) || self.lacks().is_some();
-        if spin.until(is_ready) { Woken::Ready } else { self.sleep().until(limit, is_ready) }
+        if spin.until(is_ready) { Woken::Ready } else { self.sleep().until_by(limit, is_ready, sleep_on) }
     }
 }
 

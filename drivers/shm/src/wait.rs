@@ -158,20 +158,35 @@ pub struct Sleep {
 
 impl Sleep {
     /// Sleeps until `is_ready`, for at most `limit` and [`SLICE`].
-    pub fn until(&self, limit: Duration, mut is_ready: impl FnMut() -> bool) -> Woken {
+    pub fn until(&self, limit: Duration, is_ready: impl FnMut() -> bool) -> Woken {
+        self.until_by(limit, is_ready, sleep_on)
+    }
+
+    /// The same, asleep in a call of `sleep_on`, which does as the function of this name here.
+    pub fn until_by(
+        &self,
+        limit: Duration,
+        mut is_ready: impl FnMut() -> bool,
+        sleep_on: impl FnOnce(&AtomicU32, u32, Duration) -> Result<(), Errno>,
+    ) -> Woken {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let woken = self.sleep_counted(limit.min(SLICE), &mut is_ready);
+        let woken = self.sleep_counted(limit.min(SLICE), &mut is_ready, sleep_on);
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
         woken
     }
 
-    fn sleep_counted(&self, limit: Duration, is_ready: &mut impl FnMut() -> bool) -> Woken {
+    fn sleep_counted(
+        &self,
+        limit: Duration,
+        is_ready: &mut impl FnMut() -> bool,
+        sleep_on: impl FnOnce(&AtomicU32, u32, Duration) -> Result<(), Errno>,
+    ) -> Woken {
         let seen = self.futex.load(Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if is_ready() {
             return Woken::Ready;
         }
-        match futex_wait(&self.futex, seen, limit) {
+        match sleep_on(&self.futex, seen, limit) {
             Err(Errno::INTR) => Woken::Interrupted,
             Err(Errno::TIMEDOUT) => Woken::TimeOut,
             // Woken, or the word had changed: who waited looks, and may wait again.
@@ -203,14 +218,28 @@ impl Block {
         self.sleep.until(limit, is_ready)
     }
 
+    /// The same, asleep in a call of `sleep_on` ([`Sleep::until_by`]).
+    pub fn sleep_by(
+        &self,
+        limit: Duration,
+        is_ready: impl FnMut() -> bool,
+        sleep_on: impl FnOnce(&AtomicU32, u32, Duration) -> Result<(), Errno>,
+    ) -> Woken {
+        self.sleep.until_by(limit, is_ready, sleep_on)
+    }
+
     /// Wakes whoever sleeps on the block.
     pub fn wake(&self) {
         self.sleep.wake();
     }
 }
 
+/// Sleeps on a word while it has the value that was seen, until it is woken or `limit` is over.
+///
+/// # Errors
+/// TIMEDOUT, AGAIN if it has another value, INTR if a signal came.
 #[cfg(not(loom))]
-fn futex_wait(word: &AtomicU32, seen: u32, limit: Duration) -> Result<(), Errno> {
+pub(crate) fn sleep_on(word: &AtomicU32, seen: u32, limit: Duration) -> Result<(), Errno> {
     let limit =
         futex::Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
     // Not private: the other end is another process.
@@ -224,7 +253,7 @@ fn futex_wake(word: &AtomicU32) -> Result<usize, Errno> {
 
 /// In models a sleep ends when the word changes, and only then: a lost wake-up is a deadlock that loom finds.
 #[cfg(loom)]
-fn futex_wait(word: &AtomicU32, seen: u32, _limit: Duration) -> Result<(), Errno> {
+pub(crate) fn sleep_on(word: &AtomicU32, seen: u32, _limit: Duration) -> Result<(), Errno> {
     while word.load(Ordering::SeqCst) == seen {
         loom::thread::yield_now();
     }

@@ -25,6 +25,11 @@ impl Failed for isize {
     const FAILED: Self = -1;
 }
 
+/// What functions that answer with a handler return (SIG_ERR).
+impl Failed for libc::sighandler_t {
+    const FAILED: Self = libc::SIG_ERR;
+}
+
 impl<T> Failed for *mut T {
     const FAILED: Self = core::ptr::null_mut();
 }

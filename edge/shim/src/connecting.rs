@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
+use crate::handlers::Seen;
 use crate::socket::Held;
 use crate::stream::Stream;
 use crate::table::Word;
@@ -46,6 +47,7 @@ fn asks(port: u16) -> bool {
 /// Begins a connection, and waits for its outcome unless the socket does not block. One that the first write begins
 /// (TCP_FASTOPEN_CONNECT) waits for nothing.
 pub(crate) fn begin(socket: &Held, to: SocketAddr) -> Result<(), Errno> {
+    let seen = Seen::now();
     let is_nonblocking = socket.is_nonblocking()?;
     let offered = by_an_offer(socket, to);
     let is_offered = offered.is_some();
@@ -57,16 +59,17 @@ pub(crate) fn begin(socket: &Held, to: SocketAddr) -> Result<(), Errno> {
     if stream.is_deferred() {
         return Ok(());
     }
-    conclude(socket.fd, &stream, is_nonblocking)
+    conclude(socket.fd, &stream, is_nonblocking, seen)
 }
 
 /// sendto(2) with MSG_FASTOPEN, of a socket without a connection: what is to be written to. Where the SYN carries no text, that is
 /// a connection whose outcome was waited for.
 pub(crate) fn begin_fast(socket: &Held, to: SocketAddr, flags: c_int) -> Result<Stream, Errno> {
+    let seen = Seen::now();
     let is_nonblocking = socket.is_nonblocking()?;
     let stream = becomes(socket, session::connect(socket, to, true)?, is_nonblocking)?;
     if !stream.is_deferred() {
-        conclude(socket.fd, &stream, is_nonblocking || flags & libc::MSG_DONTWAIT != 0)?;
+        conclude(socket.fd, &stream, is_nonblocking || flags & libc::MSG_DONTWAIT != 0, seen)?;
     }
     Ok(stream)
 }
@@ -79,7 +82,7 @@ fn becomes(socket: &Held, (arena, block): (u16, u32), is_nonblocking: bool) -> R
     Ok(stream)
 }
 
-fn conclude(fd: c_int, stream: &Stream, is_nonblocking: bool) -> Result<(), Errno> {
+fn conclude(fd: c_int, stream: &Stream, is_nonblocking: bool, seen: Seen) -> Result<(), Errno> {
     if is_nonblocking {
         if stream.fails_here() {
             return stream.outcome().map_or(Err(Errno::INPROGRESS), |outcome| fails(fd, outcome));
@@ -87,7 +90,7 @@ fn conclude(fd: c_int, stream: &Stream, is_nonblocking: bool) -> Result<(), Errn
         // As Linux answers, also where the outcome is there at once: it is told when it is asked for.
         return Err(Errno::INPROGRESS);
     }
-    fails(fd, stream.wait_connected())?;
+    fails(fd, stream.wait_connected(seen))?;
     stream.tell_connected();
     Ok(())
 }
@@ -147,7 +150,7 @@ pub(crate) fn again(socket: &Held) -> Result<(), Errno> {
         None if stream.is_deferred() => Err(Errno::ISCONN),
         None if stream.is_nonblocking() => Err(Errno::ALREADY),
         None => {
-            fails(socket.fd, stream.wait_connected())?;
+            fails(socket.fd, stream.wait_connected(Seen::now()))?;
             stream.tell_connected();
             Ok(())
         }

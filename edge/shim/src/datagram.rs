@@ -188,7 +188,7 @@ fn write_pieces<'p, P: Iterator<Item = &'p [u8]>>(
             }
             Err(error) => match stream.stop_writing(error) {
                 Stop::Closed => return Err(broken_pipe(flags)),
-                stop => wait.after(stop)?,
+                stop => wait.after(stop, 0)?,
             },
         }
     }
@@ -242,7 +242,7 @@ pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Resul
                 });
             }
             Ok(None) => return Ok(Received { bytes: 0, from: None, flags: 0, beside: Beside::Nothing }),
-            Err(error) => wait.after(stream.stop_reading(error))?,
+            Err(error) => wait.after(stream.stop_reading(error), 0)?,
         }
     }
 }

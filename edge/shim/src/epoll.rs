@@ -20,6 +20,7 @@ use std::sync::OnceLock;
 use libc::{epoll_event, pollfd, sigset_t};
 use rustix::io::Errno;
 
+use crate::handlers::Seen;
 use crate::lock::Lock;
 use crate::socket::{self, Kind};
 use crate::sys::{self, Limit};
@@ -259,6 +260,7 @@ impl SetRef {
         limit: Limit,
         mask: Option<&sigset_t>,
     ) -> Result<c_int, Errno> {
+        let seen = Seen::now();
         let deadline = Deadline::of(limit.filter(|limit| !limit.is_zero()));
         let sleeps = limit != Some(Duration::ZERO);
         loop {
@@ -268,7 +270,9 @@ impl SetRef {
             }
             let left = if found > 0 || !sleeps { Some(Duration::ZERO) } else { deadline.map(Deadline::left) };
             let told = if found < events.len() {
-                let ask = || sys::epoll_pwait(fd, &mut events[found..], left, mask);
+                // What was found is told, whatever has run.
+                let seen = (left != Some(Duration::ZERO)).then_some(seen);
+                let ask = || sys::epoll_pwait(fd, &mut events[found..], left, mask, seen);
                 cancelling::sleeping(Err(Errno::INTR), ask)
             } else {
                 Ok(0)
@@ -588,7 +592,7 @@ impl Set {
             for (entry, fd) in all.iter_mut().zip(core::iter::once(self.fd).chain(bells)) {
                 entry.fd = fd;
             }
-            let looked = sys::ppoll(&mut all, Some(Duration::ZERO), None);
+            let looked = sys::ppoll(&mut all, Some(Duration::ZERO), None, None);
             match looked {
                 Ok(_) if all[0].revents == 0 => return false,
                 // One has rung meanwhile, perhaps in vain again.

@@ -4,15 +4,18 @@
 //! A call says here which words it sleeps on, and then looks whether its descriptor still stands for them; who closes takes the
 //! descriptor out of the table first, and then looks here. So one of them sees the other. A forked child finds this wiped (`process.rs`):
 //! its parent's threads are not there. Nothing here locks: `close` may come in a signal handler.
+//!
+//! Who closes what he sleeps on himself is in a handler that has interrupted his call, or has jumped out of one (siglongjmp(3)): that call is over, and
+//! holds nothing any more.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::socket::{self, Kind};
 use crate::table::{self, Word};
-use crate::{process, session, sys};
+use crate::{process, session, sys, thread};
 
 /// How many calls may hold something at a time; those beyond hold nothing.
 pub(crate) const PLACES: usize = 1024;
@@ -26,6 +29,8 @@ pub(crate) struct Place {
     key: AtomicU64,
     /// One more than the descriptor that it has been left; zero is none.
     left: AtomicI32,
+    /// Whose call it is.
+    thread: AtomicU32,
 }
 
 /// A call holds a socket until this is dropped.
@@ -58,9 +63,15 @@ impl Hold {
     /// EBADF: the descriptor was closed since the call began.
     pub(crate) fn begin(fd: c_int, arena: u16, number: u32) -> Result<Option<Self>, Errno> {
         let key = key_of(arena, number);
-        let enter =
-            |place: &&Place| place.key.compare_exchange(0, key, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        let own = thread::name();
+        let enter = |place: &&Place| {
+            let is_free = place.key.compare_exchange(0, key, Ordering::SeqCst, Ordering::Relaxed);
+            is_free.is_ok() || is_free == Err(key) && place.thread.load(Ordering::Relaxed) == own
+        };
         let hold = places(key).find(enter).map(Self);
+        if let Some(hold) = &hold {
+            hold.0.thread.store(own, Ordering::SeqCst);
+        }
         fence(Ordering::SeqCst);
         let is_closed = table::get(fd).is_none_or(|word| self::key(word).is_some_and(|it| it != key));
         if is_closed { Err(Errno::BADF) } else { Ok(hold) }
@@ -69,9 +80,23 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.key.store(0, Ordering::SeqCst);
-        take_left(self.0);
+        if self.0.is(thread::name()) {
+            end(self.0);
+        }
     }
+}
+
+impl Place {
+    /// Whether it is a call of this thread.
+    fn is(&self, thread: u32) -> bool {
+        self.thread.load(Ordering::SeqCst) == thread
+    }
+}
+
+fn end(place: &Place) {
+    place.thread.store(0, Ordering::SeqCst);
+    place.key.store(0, Ordering::SeqCst);
+    take_left(place);
 }
 
 /// Closes what a call was left.
@@ -88,7 +113,12 @@ pub(crate) fn leave(fd: c_int, word: Word) -> bool {
     let Some(key) = key(word) else { return false };
     fence(Ordering::SeqCst);
     let mut leaves = false;
+    let own = thread::name();
     for place in places(key).filter(|place| place.key.load(Ordering::SeqCst) == key) {
+        if place.is(own) {
+            end(place);
+            continue;
+        }
         let Ok(copy) = fcntl_dupfd_cloexec(sys::borrow(fd), 0)
             .map_err(drop)
             .and_then(|copy| session::hide(copy).map_err(drop))

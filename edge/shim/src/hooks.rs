@@ -5,6 +5,7 @@ pub(crate) mod cancelling;
 pub(crate) mod confining;
 pub(crate) mod control;
 pub(crate) mod descriptors;
+pub(crate) mod handlers;
 pub(crate) mod libraries;
 pub(crate) mod locking;
 pub(crate) mod messages;
@@ -21,6 +22,7 @@ pub(crate) fn resolve() {
     cancelling::resolve();
     confining::resolve();
     descriptors::resolve();
+    handlers::resolve();
     libraries::resolve();
     locking::resolve();
     messages::resolve();

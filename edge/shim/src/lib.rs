@@ -19,6 +19,7 @@
 //! - `faults.rs`: datagrams that did not arrive. `echoes.rs`: `ping`. `signals.rs`: SIGIO and SIGURG.
 //! - `interfaces.rs`: what `getifaddrs` shows.
 //! - `poll.rs`, `select.rs`, `epoll.rs`: waiting for many; `ready.rs`: for what; `waiter.rs`: by what. `wait.rs`: how long.
+//! - `handlers.rs`: signal handlers of the program that run meanwhile. `sleeping.rs`: sleeps that are long.
 //! - `address.rs`, `buffers.rs`: what programs point to. `memory.rs`, `lock.rs`, `sys.rs`, `thread.rs`: the ground.
 //!
 //! Nothing here prints or uses std's I/O on the way of a call: it would come back through the hooks. `docs/shim.md`
@@ -47,6 +48,7 @@ mod environment;
 mod epoll;
 mod faults;
 mod fused;
+mod handlers;
 mod holds;
 mod hooks;
 mod interfaces;

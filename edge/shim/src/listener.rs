@@ -14,8 +14,9 @@ use rustix::io::Errno;
 
 use crate::accept_queue::Watching;
 use crate::address::Shown;
+use crate::handlers::Seen;
 use crate::socket::{self, Held, Kind};
-use crate::{accept_queue, arenas, cancelling, connecting, names, session, sys};
+use crate::{accept_queue, arenas, cancelling, connecting, names, options, session, sys, wait};
 
 /// How long a blocking `accept` takes at a listener that has ended: less than the second within which all calls return.
 const ENDED: Duration = Duration::from_millis(500);
@@ -28,19 +29,20 @@ pub(crate) struct Accepted {
 
 /// Takes the next connection.
 pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
+    let mut seen = Seen::now();
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 || !listener.is_listener() {
         return Err(Errno::INVAL);
     }
     if listener.kind() == Kind::Ended {
-        return Err(ended(listener));
+        return Err(ended(listener, seen));
     }
     if let Some(accepted) = accept_waiting(listener, flags)? {
         return Ok(accepted);
     }
     session::has_number(listener)?;
     let (place, remote) = loop {
-        match next(listener) {
-            Err(Errno::INTR) => crate::wait::interrupted(false)?,
+        match next(listener, seen) {
+            Err(Errno::INTR) => wait::interrupted(&mut seen, !options::limits_reads(listener)?)?,
             Err(Errno::NETDOWN) => {
                 listener.ends();
                 return Err(Errno::NETDOWN);
@@ -69,12 +71,12 @@ fn accept_waiting(listener: &Held, flags: c_int) -> Result<Option<Accepted>, Err
 /// What `accept` says of a dead daemon's listener from the second time on. Programs take it for an error of one
 /// connection and call again at once (`accept(2)` asks them to), so a call that blocks takes its time; of those that
 /// do not, every second one finds nothing, which is where a loop over all that waits ends (libuv's).
-fn ended(listener: &Held) -> Errno {
+fn ended(listener: &Held, seen: Seen) -> Errno {
     static IS_NEXT_ONE_TOLD: AtomicBool = AtomicBool::new(true);
     if listener.is_nonblocking().unwrap_or(false) {
         return if IS_NEXT_ONE_TOLD.fetch_not(Ordering::Relaxed) { Errno::NETDOWN } else { Errno::AGAIN };
     }
-    if sys::ppoll(&mut [], Some(ENDED), None) == Err(Errno::INTR) {
+    if sys::ppoll(&mut [], Some(ENDED), None, Some(seen)) == Err(Errno::INTR) {
         return Errno::INTR;
     }
     Errno::NETDOWN
@@ -96,9 +98,9 @@ pub(crate) fn stop(listener: &Held, how: c_int) -> Result<(), Errno> {
 }
 
 /// Where the next connection's words are, and its peer.
-fn next(listener: &Held) -> Result<(Place, SocketAddr), Errno> {
+fn next(listener: &Held, seen: Seen) -> Result<(Place, SocketAddr), Errno> {
     let Some(queue) = accept_queue::of(listener.word) else {
-        return receive(listener).map(|arrived| (arrived.place, arrived.remote));
+        return receive(listener, seen).map(|arrived| (arrived.place, arrived.remote));
     };
     if let Some(block) = queue.take() {
         return waited(listener, block);
@@ -107,7 +109,7 @@ fn next(listener: &Held) -> Result<(Place, SocketAddr), Errno> {
     if let Some(block) = queue.take() {
         return waited(listener, block);
     }
-    let arrived = receive(listener)?;
+    let arrived = receive(listener, seen)?;
     queue.note_read();
     Ok((arrived.place, arrived.remote))
 }
@@ -121,10 +123,10 @@ fn waited(listener: &Held, block: u32) -> Result<(Place, SocketAddr), Errno> {
 }
 
 /// Receives one message.
-fn receive(listener: &Held) -> Result<Arrived, Errno> {
+fn receive(listener: &Held, seen: Seen) -> Result<Arrived, Errno> {
     let mut bytes = [0; Arrived::BYTES];
-    let receive = || carry::receive(sys::borrow(listener.fd), &mut bytes, &mut Vec::new(), true);
-    match cancelling::sleeping(Err(Errno::INTR.into()), receive) {
+    let receive = || sys::receive(listener.fd, &mut bytes, seen);
+    match cancelling::sleeping(Err(Errno::INTR), receive) {
         Ok(Arrived::BYTES) => Arrived::decode(&bytes).map_err(|_| Errno::PROTO),
         // The program has shut the listener down, or the daemon is gone, whose descriptors close one after another:
         // only an answer shows that it lives.
@@ -132,6 +134,6 @@ fn receive(listener: &Held) -> Result<Arrived, Errno> {
             .err()
             .filter(|&errno| errno == Errno::NETDOWN)
             .unwrap_or(Errno::INVAL)),
-        Err(error) => Err(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)),
+        Err(errno) => Err(errno),
     }
 }

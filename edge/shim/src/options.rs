@@ -148,6 +148,11 @@ fn get_time(socket: &Held, name: c_int, value: &mut [u8]) -> Result<usize, Errno
     give(&bytes, value)
 }
 
+/// Whether calls that receive at its descriptor wait for so long at most (SO_RCVTIMEO).
+pub(crate) fn limits_reads(socket: &Held) -> Result<bool, Errno> {
+    Ok(sockopt::socket_timeout(sys::borrow(socket.fd), Timeout::Recv)?.is_some())
+}
+
 fn set_time(socket: &Held, name: c_int, value: &[u8]) -> Result<(), Errno> {
     let bytes = value.first_chunk::<TIME>().ok_or(Errno::INVAL)?;
     let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| i64::from_ne_bytes(*word));

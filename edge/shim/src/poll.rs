@@ -12,6 +12,7 @@ use libc::{pollfd, sigset_t};
 use rustix::io::Errno;
 
 use crate::accept_queue::Watching;
+use crate::handlers::Seen;
 use crate::memory::Pages;
 use crate::socket::{self, Kind};
 use crate::stream::Stream;
@@ -37,14 +38,24 @@ pub(crate) fn concerns(fds: &[pollfd]) -> bool {
 
 /// Waits for the first of them.
 pub(crate) fn wait(fds: &mut [pollfd], limit: Limit, mask: Option<&sigset_t>) -> Result<c_int, Errno> {
+    wait_since(Seen::now(), fds, limit, mask)
+}
+
+/// The same in a call that began when so many handlers had run.
+pub(crate) fn wait_since(
+    seen: Seen,
+    fds: &mut [pollfd],
+    limit: Limit,
+    mask: Option<&sigset_t>,
+) -> Result<c_int, Errno> {
     let blank = pollfd { fd: -1, events: 0, revents: 0 };
     // The program's, and as many as there may be bells.
     let len = fds.len() + BELLS_MAX;
     if len <= SHORT {
-        wait_with(fds, &mut [blank; SHORT][..len], limit, mask)
+        wait_with(fds, &mut [blank; SHORT][..len], (limit, seen), mask)
     } else {
         let mut pages = Pages::new(len)?;
-        wait_with(fds, &mut pages, limit, mask)
+        wait_with(fds, &mut pages, (limit, seen), mask)
     }
 }
 
@@ -52,7 +63,7 @@ pub(crate) fn wait(fds: &mut [pollfd], limit: Limit, mask: Option<&sigset_t>) ->
 fn wait_with(
     fds: &mut [pollfd],
     list: &mut [pollfd],
-    limit: Limit,
+    (limit, seen): (Limit, Seen),
     mask: Option<&sigset_t>,
 ) -> Result<c_int, Errno> {
     for (copy, entry) in list.iter_mut().zip(fds.iter()) {
@@ -61,12 +72,12 @@ fn wait_with(
     }
     let now = Some(Duration::ZERO);
     if look(fds) > 0 || limit == now {
-        sys::ppoll(&mut list[..fds.len()], now, mask)?;
+        sys::ppoll(&mut list[..fds.len()], now, mask, None)?;
         return Ok(merge(fds, list));
     }
     let deadline = Deadline::of(limit);
     if mask.is_none() {
-        if let Some(answer) = wait_alone(fds, deadline) {
+        if let Some(answer) = wait_alone(fds, deadline, seen) {
             return answer;
         }
         // Another thread may have put something else under its number.
@@ -78,13 +89,13 @@ fn wait_with(
         .filter_map(|entry| Some((entry.fd, ours(entry)?)))
         .for_each(|(fd, word)| watching.add(fd, word, &waiter));
     let watched = watch(fds, &mut waiter);
-    let answer = watched.and_then(|()| sleep(fds, list, deadline, mask, &waiter));
+    let answer = watched.and_then(|()| sleep(fds, list, (deadline, seen), mask, &waiter));
     fds.iter().filter_map(ours).for_each(|word| waiter.unwatch(word));
     answer
 }
 
 /// Waits for the only descriptor of the list, if it is a stream; `None` if it is not, or becomes something else.
-fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>) -> Option<Result<c_int, Errno>> {
+fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>, seen: Seen) -> Option<Result<c_int, Errno>> {
     let mut asked = fds.iter_mut().filter(|entry| entry.fd >= 0);
     let (Some(entry), None) = (asked.next(), asked.next()) else { return None };
     let is_same = |word: &Word| socket::kind(*word) == Kind::Stream;
@@ -97,7 +108,7 @@ fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>) -> Option<Result<c
             return Some(Ok(c_int::from(entry.revents != 0)));
         }
         let stream = Stream::new(entry.fd, socket::arena(word), socket::number(word))?;
-        match cancelling::sleeping(Woken::Interrupted, || stream.sleep(events, left)) {
+        match cancelling::sleeping(Woken::Interrupted, || stream.sleep(events, left, seen)) {
             Woken::Interrupted => return Some(Err(Errno::INTR)),
             Woken::TimeOut => _ = session::look_for_death(),
             Woken::Ready => {}
@@ -115,11 +126,11 @@ fn watch(fds: &[pollfd], waiter: &mut Waiter) -> Result<(), Errno> {
     })
 }
 
-/// Sleeps until something is ready. The bells are behind the others in `list`.
+/// Sleeps until something is ready, or a handler has run since the call began. The bells are behind the others in `list`.
 fn sleep(
     fds: &mut [pollfd],
     list: &mut [pollfd],
-    deadline: Option<Deadline>,
+    (deadline, seen): (Option<Deadline>, Seen),
     mask: Option<&sigset_t>,
     waiter: &Waiter,
 ) -> Result<c_int, Errno> {
@@ -133,7 +144,10 @@ fn sleep(
             *entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
         }
         let bells = behind.iter().take_while(|bell| bell.fd >= 0).count();
-        cancelling::sleeping(Err(Errno::INTR), || sys::ppoll(&mut list[..fds.len() + bells], left, mask))?;
+        // What was found is told, whatever has run.
+        let seen = (left != Some(Duration::ZERO)).then_some(seen);
+        let all = &mut list[..fds.len() + bells];
+        cancelling::sleeping(Err(Errno::INTR), || sys::ppoll(all, left, mask, seen))?;
         // Behind ours only the daemon's death is seen there.
         if list.iter().zip(fds.iter()).any(|(copy, entry)| copy.revents != 0 && ours(entry).is_some()) {
             session::look_for_death();

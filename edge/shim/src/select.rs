@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_short};
 use libc::{pollfd, sigset_t};
 use rustix::io::Errno;
 
+use crate::handlers::Seen;
 use crate::memory::Pages;
 use crate::sys::Limit;
 use crate::wait::Deadline;
@@ -63,6 +64,7 @@ pub(crate) fn wait(
     limit: Limit,
     mask: Option<&sigset_t>,
 ) -> Result<(c_int, Limit), Errno> {
+    let seen = Seen::now();
     let mut list = Pages::<pollfd>::new(sets.n.unsigned_abs() as usize)?;
     let mut len = 0;
     for fd in 0..sets.n {
@@ -74,7 +76,7 @@ pub(crate) fn wait(
     }
     let list = &mut list[..len];
     let deadline = Deadline::of(limit);
-    poll::wait(list, limit, mask)?;
+    poll::wait_since(seen, list, limit, mask)?;
     if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
         return Err(Errno::BADF);
     }

@@ -1,6 +1,6 @@
 //! The sleep of a call that has waited in vain for a slice: in the kernel's `ppoll`, by a waiter's doorbells, as poll(2) sleeps. There it wakes up for
-//! nothing else, and a signal that comes while it is awake ends it, too, as it ends a system call; between two sleeps on a futex it would be
-//! lost, and where the first of them ends. So many may sleep so; others sleep on in slices. Called by `stream.rs`.
+//! nothing else. So many may sleep so; others sleep on in slices. A signal that comes while it is awake ends a call, too, by the handler that
+//! runs (`handlers.rs`), and one whose handler no hook has seen by being held back from the first such sleep on. Called by `stream.rs`.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +12,15 @@ use rustix::io::Errno;
 
 use crate::cancelling;
 use crate::confining;
+use crate::handlers::Seen;
 use crate::session;
 use crate::sys::{Limit, Signals};
 use crate::table::{self, Word};
-use crate::wait::Deadline;
+use crate::wait::{self, Deadline};
 use crate::waiter::{BELLS_MAX, Waiter};
 
-/// How long a call sleeps otherwise. A signal that comes at the very end is lost, so that is no time after which timers run out.
+/// How long a call sleeps otherwise. A signal that comes at the very end is lost, if no hook has seen its handler, so that is no time after
+/// which timers run out.
 const SHALLOW: Duration = Duration::from_micros(163_700);
 
 /// Who closes a descriptor under another thread's call signals that as a rule, and may find it awake. So after so many sleeps it takes itself
@@ -48,8 +50,9 @@ impl Drop for Counted {
 }
 
 /// The sleeps of one call.
-#[derive(Default)]
 pub(crate) struct Sleeper {
+    /// The handlers that had run when it began, or had gone on after some.
+    seen: Seen,
     /// A sleep on the futex was in vain.
     is_long: bool,
     /// From the first deep sleep on, until the call returns: what comes between two of them ends the next.
@@ -59,6 +62,16 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
+    /// Of a call that has begun when so many handlers had run.
+    pub(crate) fn new(seen: Seen) -> Self {
+        Self { seen, is_long: false, signals: None, closed: 0 }
+    }
+
+    /// What becomes of the call after a sleep that was interrupted ([`wait::interrupted`]).
+    pub(crate) fn interrupted(&mut self, may_go_on: bool) -> Result<(), Errno> {
+        wait::interrupted(&mut self.seen, may_go_on)
+    }
+
     /// Sleeps until the socket of `own` may have what is waited for, or it is time to look again: at first by `shallow`. `own` is the
     /// call's descriptor and the word behind it; who has closed it has left the call a copy, behind which nobody finds it.
     pub(crate) fn sleep(
@@ -66,7 +79,7 @@ impl Sleeper {
         own: Option<(c_int, Word)>,
         deadline: Option<Deadline>,
         is_ready: impl Fn() -> bool,
-        shallow: impl FnOnce(Duration) -> Woken,
+        shallow: impl FnOnce(Duration, Seen) -> Woken,
     ) -> Woken {
         cancelling::sleeping(Woken::Interrupted, || self.sleep_on(own, deadline, is_ready, shallow))
     }
@@ -76,7 +89,7 @@ impl Sleeper {
         own: Option<(c_int, Word)>,
         deadline: Option<Deadline>,
         is_ready: impl Fn() -> bool,
-        shallow: impl FnOnce(Duration) -> Woken,
+        shallow: impl FnOnce(Duration, Seen) -> Woken,
     ) -> Woken {
         let left = deadline.map(Deadline::left);
         if let Some((fd, word)) = own
@@ -89,7 +102,7 @@ impl Sleeper {
         if self.signals.take().is_some_and(|signals| !signals.pause(Duration::ZERO)) {
             return Woken::Interrupted;
         }
-        let woken = shallow(left.unwrap_or(SHALLOW).min(SHALLOW));
+        let woken = shallow(left.unwrap_or(SHALLOW).min(SHALLOW), self.seen);
         self.is_long |= woken == Woken::TimeOut;
         self.closed += u32::from(woken == Woken::TimeOut && own.is_none());
         if self.closed > CLOSED_MAX { Woken::Interrupted } else { woken }
@@ -106,13 +119,18 @@ impl Sleeper {
         // Who has closed it meanwhile may have signalled that, too, before signals were held back.
         let is_watched =
             waiter.watch(fd, word).is_ok() && !waiter.is_sharing() && table::get(fd) == Some(word);
-        let woken = is_watched.then(|| sleep(&waiter, signals, limit, is_ready));
+        let woken = is_watched.then(|| sleep(&waiter, (signals, self.seen), limit, is_ready));
         waiter.unwatch(word);
         woken
     }
 }
 
-fn sleep(waiter: &Waiter, signals: &Signals, limit: Limit, is_ready: impl Fn() -> bool) -> Woken {
+fn sleep(
+    waiter: &Waiter,
+    (signals, seen): (&Signals, Seen),
+    limit: Limit,
+    is_ready: impl Fn() -> bool,
+) -> Woken {
     waiter.forget_news();
     waiter.fall_asleep();
     if is_ready() {
@@ -123,7 +141,7 @@ fn sleep(waiter: &Waiter, signals: &Signals, limit: Limit, is_ready: impl Fn() -
     (all[0].fd, all[0].events) = (session::control().unwrap_or(-1), libc::POLLRDHUP);
     let bells = all[1..].iter_mut().zip(waiter.bells());
     let count = bells.map(|(entry, bell)| entry.fd = bell).count();
-    match signals.poll(&mut all[..=count], limit) {
+    match signals.poll(&mut all[..=count], limit, Some(seen)) {
         Err(Errno::INTR) => Woken::Interrupted,
         Ok(0) | Err(_) => Woken::TimeOut,
         Ok(_) if all[0].revents != 0 => Woken::TimeOut,

@@ -15,9 +15,10 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
+use crate::handlers::Seen;
 use crate::socket::{self, Held, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
-use crate::{names, sys};
+use crate::{names, sys, wait};
 
 /// The flags that there are.
 const FLAGS: u32 = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
@@ -72,12 +73,15 @@ struct Pipe {
     fd: c_int,
     /// O_NONBLOCK is not set.
     waits: bool,
+    /// The handlers that had run when the call began.
+    seen: Seen,
 }
 
 impl Pipe {
     /// The pipe behind `fd`, unless it is the other end, which has the mode `other`. A pipe has no place to begin at, and a
     /// socket cannot be asked for one.
     fn new(fd: c_int, other: OFlags, has_offset: bool, socket_has_offset: bool) -> Result<Self, Errno> {
+        let seen = Seen::now();
         let flags = rustix::fs::fcntl_getfl(sys::borrow(fd))?;
         let is_pipe = FileType::from_raw_mode(rustix::fs::fstat(sys::borrow(fd))?.st_mode) == FileType::Fifo;
         if is_pipe && has_offset {
@@ -89,7 +93,7 @@ impl Pipe {
         if !is_pipe || socket_has_offset {
             return Err(Errno::INVAL);
         }
-        Ok(Self { fd, waits: !flags.contains(OFlags::NONBLOCK) })
+        Ok(Self { fd, waits: !flags.contains(OFlags::NONBLOCK), seen })
     }
 
     /// Waits for room, or says that there is none.
@@ -104,8 +108,14 @@ impl Pipe {
     /// What poll(2) says of it, at once or when there is something.
     fn look(self, events: c_short, waits: bool) -> Result<c_short, Errno> {
         let mut entry = [pollfd { fd: self.fd, events, revents: 0 }];
-        sys::ppoll(&mut entry, (!waits).then_some(Duration::ZERO), None)?;
-        Ok(entry[0].revents)
+        let mut seen = self.seen;
+        loop {
+            let (limit, since) = if waits { (None, Some(seen)) } else { (Some(Duration::ZERO), None) };
+            match sys::ppoll(&mut entry, limit, None, since) {
+                Err(Errno::INTR) => wait::interrupted(&mut seen, true)?,
+                looked => return looked.map(|_| entry[0].revents),
+            }
+        }
     }
 }
 
@@ -224,7 +234,7 @@ fn room_in(stream: &Stream) -> Result<usize, Errno> {
         };
         match stop {
             Stop::Closed => return Err(broken_pipe(0)),
-            stop => wait.after(stop)?,
+            stop => wait.after(stop, 0)?,
         }
     }
 }

@@ -16,10 +16,11 @@ use firelane_units::Instant;
 use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
+use crate::handlers::Seen;
 use crate::holds::{self, Hold};
 use crate::sleeping::Sleeper;
 use crate::socket::{Beside, Received, broken_pipe};
-use crate::wait::{self, Deadline};
+use crate::wait::Deadline;
 use crate::{arenas, fused, session, signals, sys, table, thread};
 
 /// How many pieces go to the ring at once. More go one batch after the other.
@@ -243,7 +244,7 @@ impl Stream {
         loop {
             match self.end().read(&mut [IoSliceMut::new(&mut [0])], true) {
                 Ok(_) => return Ok(0),
-                Err(error) => wait.after(self.stop_reading(error))?,
+                Err(error) => wait.after(self.stop_reading(error), 0)?,
             }
         }
     }
@@ -257,7 +258,7 @@ impl Stream {
             let is_short =
                 || self.end().available() < wanted && !self.has_ended() && !self.end().ends_at_mark();
             if peeks && !wait.is_over() && is_short() {
-                wait.after(Stop::Wait)
+                wait.after(Stop::Wait, 0)
                     .or_else(|errno| if self.end().available() > 0 { Ok(()) } else { Err(errno) })?;
                 if !wait.is_over() {
                     continue;
@@ -279,7 +280,7 @@ impl Stream {
                     return Ok(done);
                 }
                 Err(error) => {
-                    if let Err(errno) = wait.after(error) {
+                    if let Err(errno) = wait.after(error, done) {
                         return if done > 0 { Ok(done) } else { Err(errno) };
                     }
                 }
@@ -353,7 +354,7 @@ impl Stream {
                 }
                 Err(stop) => {
                     self.tell(&mut told, done);
-                    if let Err(errno) = wait.after(stop) {
+                    if let Err(errno) = wait.after(stop, done) {
                         break errno;
                     }
                 }
@@ -379,6 +380,7 @@ impl Stream {
         if source.is_faulty() {
             return Err(Errno::FAULT);
         }
+        let seen = Seen::now();
         let (pieces, count) = batch(source, 0);
         let Some(early) = self.end().begin_early(&pieces[..count]) else { return Ok(0) };
         self.kick();
@@ -386,7 +388,7 @@ impl Stream {
             // Without text the SYN leaves alone, and the call is a connect(2).
             return if early > 0 { Ok(early) } else { Err(Errno::INPROGRESS) };
         }
-        match self.wait_connected() {
+        match self.wait_connected(seen) {
             Ok(()) => {
                 self.tell_connected();
                 Ok(early)
@@ -588,6 +590,7 @@ impl<'a> Waiting<'a> {
         }
         let blocks = flags & libc::MSG_DONTWAIT == 0 && !stream.is_nonblocking();
         let limit = if blocks { stream.limit(reads) } else { None };
+        let seen = if blocks { Seen::now() } else { Seen::default() };
         Self {
             stream,
             events,
@@ -595,7 +598,7 @@ impl<'a> Waiting<'a> {
             limit,
             deadline: None,
             is_over: false,
-            sleeper: Sleeper::default(),
+            sleeper: Sleeper::new(seen),
             hold: None,
             refusals: 0,
         }
@@ -606,9 +609,9 @@ impl<'a> Waiting<'a> {
         self.is_over
     }
 
-    /// Waits for what a look did not find. An error ends the call.
-    pub(crate) fn after(&mut self, stop: Stop) -> Result<(), Errno> {
-        let result = self.wait_after(stop);
+    /// Waits for what a look did not find; so many bytes were moved before. An error ends the call.
+    pub(crate) fn after(&mut self, stop: Stop, done: usize) -> Result<(), Errno> {
+        let result = self.wait_after(stop, done);
         self.is_over = result.is_err();
         result
     }
@@ -623,7 +626,7 @@ impl<'a> Waiting<'a> {
         self.refusals < REFUSALS_MAX && end.readiness().has(Readiness::WRITABLE)
     }
 
-    fn wait_after(&mut self, stop: Stop) -> Result<(), Errno> {
+    fn wait_after(&mut self, stop: Stop, done: usize) -> Result<(), Errno> {
         match stop {
             Stop::Closed => return Err(Errno::PIPE),
             Stop::Failed(errno) => return Err(errno),
@@ -649,8 +652,12 @@ impl<'a> Waiting<'a> {
         }
         let (stream, events) = (self.stream, self.events);
         let is_ready = || stream.has_some(events);
-        match self.sleeper.sleep(stream.own(), self.deadline, is_ready, |slice| stream.sleep(events, slice)) {
-            Woken::Interrupted => wait::interrupted(self.limit.is_some()),
+        let shallow = |slice, seen| stream.sleep(events, slice, seen);
+        match self.sleeper.sleep(stream.own(), self.deadline, is_ready, shallow) {
+            Woken::Interrupted => {
+                self.sleeper.interrupted(self.limit.is_none() && done == 0)?;
+                stream.begins_again()
+            }
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
             Woken::Ready | Woken::TimeOut => Ok(()),
         }
@@ -669,22 +676,31 @@ impl Stream {
         Some((self.fd, word))
     }
 
+    /// A call that goes on after a handler finds its descriptor anew: that may have closed it.
+    fn begins_again(&self) -> Result<(), Errno> {
+        self.own().map(drop).ok_or(Errno::BADF)
+    }
+
     /// Whether one of `events`, or an error or hang-up, is there.
     fn has_some(&self, events: u32) -> bool {
         self.follow();
         self.end().readiness().has(events | Readiness::ERROR | Readiness::HANGUP)
     }
 
-    /// Waits until one of `events`, or an error or hang-up, is there, or it may have been fused; for `left`, or a slice of it.
-    pub(crate) fn sleep(&self, events: u32, left: Duration) -> Woken {
+    /// Waits until one of `events`, or an error or hang-up, is there, or it may have been fused; for `left`, or a slice of it. A handler that has run
+    /// since `seen` interrupts it.
+    pub(crate) fn sleep(&self, events: u32, left: Duration, seen: Seen) -> Woken {
         let end = self.end();
+        let wait = |spin: &mut Spin| {
+            end.wait_by(events, left, spin, |word, value, limit| seen.sleep_on(word, value, limit))
+        };
         match end.beside() {
             // The lane needs the CPU on which it is woken.
-            None if end.has_lane_on(sys::cpu()) => end.wait(events, left, &mut Spin::new(1)),
-            None => thread::spinning_for_lane(|spin| end.wait(events, left, spin)),
+            None if end.has_lane_on(sys::cpu()) => wait(&mut Spin::new(1)),
+            None => thread::spinning_for_lane(wait),
             Some(beside) => thread::spinning_beside(|spin| match beside.meet(sys::cpu(), spin) {
-                true => end.wait(events, left, spin),
-                false => end.wait(events, left, &mut Spin::new(1)),
+                true => wait(spin),
+                false => wait(&mut Spin::new(1)),
             }),
         }
     }
@@ -695,15 +711,15 @@ impl Stream {
         thread::spinning(|spin| self.end().wait(Readiness::WRITABLE, ATTACHING, spin)) == Woken::Ready
     }
 
-    /// Waits until the connection stands or failed.
-    pub(crate) fn wait_connected(&self) -> Result<(), Errno> {
+    /// Waits until the connection stands or failed, in a call that began when so many handlers had run.
+    pub(crate) fn wait_connected(&self, seen: Seen) -> Result<(), Errno> {
         let limit = self.limit(false);
         let deadline = Deadline::of(limit);
         // A peer on this host answers in less time than a wake-up takes, unless the lane needs this very CPU.
         if !self.end().has_lane_on(sys::cpu()) {
             thread::spinning_to_connect(|spin| spin.until(|| self.end().status() != 0));
         }
-        let (_hold, mut sleeper) = (self.hold()?, Sleeper::default());
+        let (_hold, mut sleeper) = (self.hold()?, Sleeper::new(seen));
         loop {
             if let Some(outcome) = self.outcome() {
                 return outcome;
@@ -715,9 +731,13 @@ impl Stream {
                 return Err(Errno::INPROGRESS);
             }
             let is_told = || self.end().status() != 0;
-            let shallow = |slice| self.end().block().sleep(slice, is_told);
+            let shallow = |slice, seen: Seen| {
+                let sleep_on = |word: &_, value, limit| seen.sleep_on(word, value, limit);
+                self.end().block().sleep_by(slice, is_told, sleep_on)
+            };
             if sleeper.sleep(self.own(), deadline, is_told, shallow) == Woken::Interrupted {
-                wait::interrupted(limit.is_some())?;
+                sleeper.interrupted(limit.is_none())?;
+                self.begins_again()?;
             }
         }
     }

@@ -10,6 +10,8 @@ use std::os::fd::BorrowedFd;
 use libc::{epoll_event, pollfd, sigset_t, timespec};
 use rustix::io::Errno;
 
+use crate::handlers::Seen;
+
 /// The kernel's signal sets have 64 bits, wherever libc's have more.
 const SIGSET_BYTES: usize = 8;
 
@@ -40,11 +42,25 @@ unsafe fn syscall6(number: i64, args: [usize; 6]) -> Result<usize, Errno> {
             options(nostack)
         );
     }
+    answer(result)
+}
+
+/// What the kernel has answered.
+pub(crate) fn answer(result: isize) -> Result<usize, Errno> {
     if (-4095..0).contains(&result) {
         Err(Errno::from_raw_os_error(-result as i32))
     } else {
         Ok(result as usize)
     }
+}
+
+/// A system call that is to end with the handlers that have run since `seen`, if it may sleep.
+///
+/// # Safety
+/// As the system call's.
+unsafe fn call(seen: Option<Seen>, number: i64, args: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { seen.map_or_else(|| syscall6(number, args), |seen| seen.call(number, args)) }
 }
 
 /// What libc calls around a `fork`.
@@ -53,7 +69,7 @@ pub(crate) type Handler = unsafe extern "C" fn();
 /// How long a call may still wait; `None` is for ever.
 pub(crate) type Limit = Option<Duration>;
 
-fn timespec_of(limit: Duration) -> timespec {
+pub(crate) fn timespec_of(limit: Duration) -> timespec {
     timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(limit.subsec_nanos()),
@@ -61,19 +77,29 @@ fn timespec_of(limit: Duration) -> timespec {
 }
 
 /// Polls the kernel's descriptors, with the signals of `mask` held back meanwhile.
-pub(crate) fn ppoll(fds: &mut [pollfd], limit: Limit, mask: Option<&sigset_t>) -> Result<usize, Errno> {
+pub(crate) fn ppoll(
+    fds: &mut [pollfd],
+    limit: Limit,
+    mask: Option<&sigset_t>,
+    seen: Option<Seen>,
+) -> Result<usize, Errno> {
     // SAFETY: the set lives through the call.
-    unsafe { ppoll_by(fds, limit, mask.map_or(0, |mask| ptr::from_ref(mask) as usize)) }
+    unsafe { ppoll_by(fds, limit, mask.map_or(0, |mask| ptr::from_ref(mask) as usize), seen) }
 }
 
 /// # Safety
 /// `mask` is the address of a set of signals, or zero.
-unsafe fn ppoll_by(fds: &mut [pollfd], limit: Limit, mask: usize) -> Result<usize, Errno> {
+unsafe fn ppoll_by(
+    fds: &mut [pollfd],
+    limit: Limit,
+    mask: usize,
+    seen: Option<Seen>,
+) -> Result<usize, Errno> {
     let mut limit = limit.map(timespec_of);
     let limit = limit.as_mut().map_or(0, |limit| ptr::from_mut(limit) as usize);
     let args = [fds.as_mut_ptr() as usize, fds.len(), limit, mask, SIGSET_BYTES, 0];
     // SAFETY: the array and the time live through the call; the caller's promise about the set.
-    unsafe { syscall6(libc::SYS_ppoll, args) }
+    unsafe { call(seen, libc::SYS_ppoll, args) }
 }
 
 /// Waits for the kernel's events of an epoll descriptor.
@@ -82,13 +108,24 @@ pub(crate) fn epoll_pwait(
     events: &mut [epoll_event],
     limit: Limit,
     mask: Option<&sigset_t>,
+    seen: Option<Seen>,
 ) -> Result<usize, Errno> {
     let mut limit = limit.map(timespec_of);
     let limit = limit.as_mut().map_or(0, |limit| ptr::from_mut(limit) as usize);
     let mask = mask.map_or(0, |mask| ptr::from_ref(mask) as usize);
     let args = [epoll as usize, events.as_mut_ptr() as usize, events.len(), limit, mask, SIGSET_BYTES];
     // SAFETY: the array, the time and the set live through the call.
-    unsafe { syscall6(libc::SYS_epoll_pwait2, args) }
+    unsafe { call(seen, libc::SYS_epoll_pwait2, args) }
+}
+
+/// Receives a message, and waits for one unless its socket does not block. What is beside it the kernel drops.
+pub(crate) fn receive(fd: c_int, to: &mut [u8], seen: Seen) -> Result<usize, Errno> {
+    let mut piece = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    // SAFETY: zeros are a message without pieces.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut piece, 1);
+    // SAFETY: the message, its piece and the bytes live through the call.
+    unsafe { call(Some(seen), libc::SYS_recvmsg, [fd as usize, (&raw mut message) as usize, 0, 0, 0, 0]) }
 }
 
 /// Changes what an epoll descriptor watches.
@@ -139,7 +176,7 @@ unsafe fn signal_thread(thread: usize, signal: usize) -> Result<usize, Errno> {
 
 /// What the kernel knows of a signal's handler.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Action {
     handler: usize,
     flags: usize,
@@ -165,6 +202,41 @@ fn action_of(signal: usize) -> Result<Action, Errno> {
     unsafe { syscall6(libc::SYS_rt_sigaction, args) }.map(|_| action)
 }
 
+/// How much the kernel reads and writes of that.
+pub(crate) const ACTION_BYTES: usize = size_of::<Action>();
+
+/// The system call by which a program sets an action and asks for it: the kernel is told of other handlers, `instead` of the program's, and
+/// the program of those `behind` the kernel's.
+///
+/// # Safety
+/// As the system call's; what lies at the two addresses that are not zero can be read and written.
+pub(crate) unsafe fn act(
+    signal: c_int,
+    new: usize,
+    old: usize,
+    bytes: usize,
+    instead: impl FnOnce(c_int, usize, bool) -> usize,
+    behind: impl FnOnce(usize) -> usize,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    let mut set = if new == 0 { None } else { Some(unsafe { (new as *const Action).read_unaligned() }) };
+    if let Some(action) = &mut set {
+        action.handler = instead(signal, action.handler, action.restarts());
+    }
+    let mut told = Action::default();
+    let address = |action: Option<*mut Action>| action.map_or(0, |action| action as usize);
+    let told_at = (old != 0).then_some(&raw mut told);
+    let args = [signal as usize, address(set.as_mut().map(ptr::from_mut)), address(told_at), bytes, 0, 0];
+    // SAFETY: the caller's promise, and both live through the call.
+    unsafe { syscall6(libc::SYS_rt_sigaction, args) }?;
+    if old != 0 {
+        told.handler = behind(told.handler);
+        // SAFETY: the caller's promise.
+        unsafe { (old as *mut Action).write_unaligned(told) };
+    }
+    Ok(())
+}
+
 /// Libc's own signals: by the first it cancels threads.
 const SIGCANCEL: usize = 32;
 const SIGSETXID: usize = 33;
@@ -188,14 +260,14 @@ impl Signals {
     }
 
     /// Polls the kernel's descriptors with those let through that were before; one that came while they were held back ends it.
-    pub(crate) fn poll(&self, fds: &mut [pollfd], limit: Limit) -> Result<usize, Errno> {
+    pub(crate) fn poll(&self, fds: &mut [pollfd], limit: Limit, seen: Option<Seen>) -> Result<usize, Errno> {
         // SAFETY: the set lives through the call.
-        unsafe { ppoll_by(fds, limit, ptr::from_ref(&self.before) as usize) }
+        unsafe { ppoll_by(fds, limit, ptr::from_ref(&self.before) as usize, seen) }
     }
 
     /// Sleeps with those let through that were before. Whether none came, also while they were held back.
     pub(crate) fn pause(&self, span: Duration) -> bool {
-        self.poll(&mut [], Some(span)).is_ok()
+        self.poll(&mut [], Some(span), None).is_ok()
     }
 }
 

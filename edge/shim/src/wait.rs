@@ -1,9 +1,9 @@
 //! How long a call may still wait, and what ends it: a time, a signal, the daemon's death.
 //!
-//! Sleeping on a block ends with every signal whose handler has run, whatever the handler's flags; the kernel's own calls
-//! would go on after a handler with SA_RESTART. Which signal it was is not known afterwards, so a call goes on if
-//! every handler of the process has the flag, and else says EINTR, which every program that has a handler without it
-//! must expect.
+//! A sleep ends with every signal whose handler has run since its call began, whatever the handler's flags; the kernel's own calls go on
+//! after handlers with SA_RESTART. Which kind has run is noted (`handlers.rs`) but of handlers that no hook has seen. After one of those a
+//! call goes on if every handler of the process has the flag, and else says EINTR, which every program that has a handler without
+//! it must expect.
 
 use core::time::Duration;
 
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::cancelling;
+use crate::handlers::{Ran, Seen};
 use crate::sys::{self, Limit};
 
 /// A point in time, of the monotonic clock.
@@ -54,11 +55,15 @@ impl Deadline {
     }
 }
 
-/// What a call with time limit `limited` does after a signal: goes on, or answers EINTR, also where its thread is to be cancelled. The
-/// kernel's socket calls with a limit never go on.
-pub(crate) fn interrupted(limited: bool) -> Result<(), Errno> {
-    let ends = cancelling::is_wanted() || limited || !sys::all_handlers_restart();
-    if ends { Err(Errno::INTR) } else { Ok(()) }
+/// What a call does after a signal that came since `seen`: goes on, or answers EINTR, also where its thread is to be cancelled. It may
+/// go on if it has no time limit and has moved nothing yet, as the kernel's.
+pub(crate) fn interrupted(seen: &mut Seen, may_go_on: bool) -> Result<(), Errno> {
+    let restarts = match seen.renew() {
+        Ran::Restarting => true,
+        Ran::Ending => false,
+        Ran::Nothing => sys::all_handlers_restart(),
+    };
+    if may_go_on && restarts && !cancelling::is_wanted() { Ok(()) } else { Err(Errno::INTR) }
 }
 
 #[cfg(test)]

@@ -321,6 +321,31 @@ fn a_signal_ends_a_call_however_long_that_has_waited() {
     as_the_kernels("interrupted.py", 6);
 }
 
+/// Fused and by segments.
+#[test]
+fn a_handler_that_runs_before_a_call_sleeps_ends_it_as_in_the_kernel() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.compiled("handled", include_str!("shim/handled.c"), &["-w", "-pthread"]);
+    for (lanes, fusion) in [(1, "on"), (2, "off")] {
+        let stage = Stage::new(&sandbox, lanes);
+        let property = format!("_fusion={fusion}");
+        stage.daemon().firelane(&["ipadm", "set-prop", "-N", "web", "-p", &property, "tcp"]).expect_success();
+        let ask = |on, host| stage.ask(on, &[&program.to_string_lossy(), host]);
+        let kernels = ask(On::Kernel, Stage::KERNEL);
+        assert!(kernels.lines().count() > 700 && !kernels.contains("lost"), "{kernels}");
+        assert_same_lines(&ask(On::Firelane, Stage::FIRELANE), &kernels, &property);
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+/// The lines that differ, of many.
+#[track_caller]
+fn assert_same_lines(ours: &str, kernels: &str, when: &str) {
+    let differ: Vec<_> =
+        ours.lines().zip(kernels.lines()).filter(|(ours, kernels)| ours != kernels).collect();
+    assert!(differ.is_empty() && ours.len() == kernels.len(), "{when}: {differ:#?}");
+}
+
 #[test]
 fn who_has_no_descriptor_left_loses_no_connection() {
     as_the_kernels("full.py", 2);

@@ -8,7 +8,9 @@ use core::ffi::{c_int, c_long, c_uint};
 
 use rustix::io::Errno;
 
-use super::{confining, descriptors, locking, messages, names, readiness, sockets, spawning, transfer};
+use super::{
+    confining, descriptors, handlers, locking, messages, names, readiness, sockets, spawning, transfer,
+};
 use crate::real::hooks;
 use crate::session;
 
@@ -67,6 +69,7 @@ unsafe fn route(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             libc::SYS_epoll_ctl => readiness::epoll_ctl(fd, b as c_int, c as c_int, d as _).into(),
             libc::SYS_epoll_pwait => readiness::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _).into(),
             libc::SYS_epoll_pwait2 => readiness::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _).into(),
+            libc::SYS_rt_sigaction => return handlers::by_number(fd, b, c, d),
             libc::SYS_mlockall => locking::mlockall(fd).into(),
             libc::SYS_io_uring_setup => crate::answer::answer::<c_int>(Err(Errno::NOSYS)).into(),
             other => {
