@@ -84,6 +84,11 @@ impl Seen {
         Self { word: counted() }
     }
 
+    /// Whether one has run since this was noted.
+    pub(crate) fn is_old(self) -> bool {
+        self != Self::now()
+    }
+
     /// What has run since this was noted; it is noted anew.
     pub(crate) fn renew(&mut self) -> Ran {
         let before = core::mem::replace(self, Self::now());
@@ -377,3 +382,102 @@ core::arch::global_asm!(
     at = const INTERRUPTED_AT,
     interrupted = const -libc::EINTR,
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr;
+    use core::sync::atomic::{AtomicBool, AtomicI32};
+
+    static TOLD: AtomicI32 = AtomicI32::new(0);
+
+    extern "C" fn note(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext_t) {
+        let is_whole = info.si_signo == signal && context.uc_link.is_null();
+        TOLD.fetch_add(if is_whole { signal } else { -1000 }, Ordering::Relaxed);
+    }
+
+    extern "C" fn other(_: c_int) {}
+
+    /// The signals of these tests; each has its own, for they share the process.
+    fn nth(n: c_int) -> c_int {
+        libc::SIGRTMIN() + n
+    }
+
+    fn install(signal: c_int, handler: usize, flags: c_int) {
+        // SAFETY: zeros are an action, and the handler is one of this file's.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = step_before(signal, handler, flags & libc::SA_RESTART != 0);
+            action.sa_flags = flags;
+            assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0);
+        }
+    }
+
+    #[test]
+    fn each_handler_has_a_step_of_each_kind() {
+        let (one, two) = (note as *const () as usize, other as *const () as usize);
+        let steps = [(one, true), (one, false), (two, true), (two, false)]
+            .map(|(handler, restarts)| step_before(libc::SIGHUP, handler, restarts));
+        assert!(steps.iter().enumerate().all(|(nth, step)| !steps[..nth].contains(step)));
+        assert_eq!(steps.map(behind), [one, one, two, two]);
+        assert_eq!(step_before(libc::SIGTERM, one, true), steps[0], "made once");
+        assert_eq!(step_before(libc::SIGHUP, steps[0], false), steps[0], "nor one before another");
+        for none in [libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR] {
+            assert_eq!(step_before(libc::SIGHUP, none, true), none);
+        }
+        assert_eq!(step_before(libc::SIGSEGV, one, false), one);
+        let (first, _) = firsts();
+        assert_eq!([first - 1, one].map(behind), [first - 1, one]);
+    }
+
+    #[test]
+    fn handlers_run_as_without_a_step_and_are_noted_by_kind() {
+        let signal = nth(1);
+        for (flags, ran) in [(libc::SA_RESTART, Ran::Restarting), (0, Ran::Ending)] {
+            install(signal, note as *const () as usize, flags | libc::SA_SIGINFO);
+            let (mut seen, before) = (Seen::now(), TOLD.load(Ordering::Relaxed));
+            assert_eq!(seen.sleep_on(&AtomicU32::new(0), 1, Duration::ZERO), Err(Errno::AGAIN));
+            sys::raise(signal);
+            assert_eq!(TOLD.load(Ordering::Relaxed) - before, signal);
+            assert_eq!(seen.sleep_on(&AtomicU32::new(0), 0, Duration::MAX), Err(Errno::INTR));
+            assert_eq!((seen.renew(), seen.renew()), (ran, Ran::Nothing));
+            assert!(std::thread::spawn(|| Seen::now() == Seen::default()).join().unwrap(), "by thread");
+        }
+        let mut seen = Seen::now();
+        install(signal, other as *const () as usize, libc::SA_RESTART);
+        sys::raise(signal);
+        install(signal, other as *const () as usize, 0);
+        sys::raise(signal);
+        assert_eq!(seen.renew(), Ran::Ending, "of both kinds");
+    }
+
+    /// It comes before the sleep, on the way there, and in it.
+    #[test]
+    fn a_handler_ends_a_sleep_whenever_it_runs() {
+        const ROUNDS: u32 = 3000;
+        static ROUND: AtomicU32 = AtomicU32::new(0);
+        static IS_OVER: AtomicBool = AtomicBool::new(false);
+        let (signal, word) = (nth(2), AtomicU32::new(0));
+        install(signal, other as *const () as usize, libc::SA_RESTART);
+        // SAFETY: no memory is involved.
+        let sleeper = unsafe { libc::pthread_self() };
+        let waker = std::thread::spawn(move || {
+            for round in 1..=ROUNDS {
+                while ROUND.load(Ordering::Acquire) != round && !IS_OVER.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                (0..round % 400).for_each(|_| std::hint::spin_loop());
+                // SAFETY: the thread waits for this one.
+                unsafe { libc::pthread_kill(sleeper, signal) };
+            }
+        });
+        let missed = (1..=ROUNDS).find(|&round| {
+            let seen = Seen::now();
+            ROUND.store(round, Ordering::Release);
+            seen.sleep_on(&word, 0, Duration::from_secs(5)) != Err(Errno::INTR)
+        });
+        IS_OVER.store(true, Ordering::Relaxed);
+        waker.join().unwrap();
+        assert_eq!(missed, None);
+    }
+}

@@ -157,7 +157,7 @@ fn one_page(
 fn from_pipe(socket: &Held, pipe: Pipe, len: usize, waits: bool) -> Result<usize, Errno> {
     let mut buffer = [0; CHUNK];
     let mut done = 0;
-    while done < len {
+    while done < len && !(done > 0 && pipe.seen.is_old()) {
         let ready = pipe.look(libc::POLLIN, waits && done == 0)?;
         if ready & libc::POLLIN == 0 {
             // Nobody writes any more, or not now.

@@ -10,6 +10,7 @@ use crate::address::{self, Given};
 use crate::answer::count;
 use crate::buffers::{self, Sink, Source};
 use crate::datagram::{self, Extra};
+use crate::handlers::Seen;
 use crate::real::hooks;
 use crate::socket::{self, Held};
 
@@ -179,7 +180,11 @@ fn each(
 ) -> Result<c_int, Errno> {
     let n = (n as usize).min(libc::UIO_MAXIOV as usize);
     buffers::check(messages.cast(), n * size_of::<mmsghdr>())?;
+    let seen = Seen::now();
     for index in 0..n {
+        if index > 0 && seen.is_old() {
+            return Ok(index as c_int);
+        }
         // SAFETY: the callers' promise about the messages.
         let message = unsafe { &mut *messages.add(index) };
         match with(message) {
