@@ -87,6 +87,10 @@ impl FromStr for BitRate {
         let mut place = unit;
         for digit in fraction.bytes() {
             place /= 10;
+            // Less than a bit per second would be cut to nothing at all, which is another thing.
+            if place == 0 && digit != b'0' {
+                return Err(ParseRateError);
+            }
             bits = bits.checked_add(u64::from(digit - b'0') * place).ok_or(ParseRateError)?;
         }
         Ok(Self(bits))
@@ -122,10 +126,26 @@ mod tests {
             ("1000M", 1_000_000_000),
             ("1.5", 1_500_000),
             ("0", 0),
+            ("0.000001", 1),
+            ("0.0010K", 1),
         ] {
             assert_eq!(text.parse(), Ok(BitRate::from_bps(bits)), "{text}");
         }
-        for text in ["", "M", "-1", "1T", "5%", "1.", ".5", "1e3", "99999999999999G", " 5"] {
+        for text in [
+            "",
+            "M",
+            "-1",
+            "1T",
+            "5%",
+            "1.",
+            ".5",
+            "1e3",
+            "99999999999999G",
+            " 5",
+            "0.0001K",
+            "0.0000001",
+            "1.0005K",
+        ] {
             assert_eq!(text.parse::<BitRate>(), Err(ParseRateError), "{text:?}");
         }
     }
