@@ -100,7 +100,7 @@ pub use firelane_driver_memif::{
 };
 pub use firelane_driver_memory::{Chance, Conditions, Loss, Reorder, WireConfig, WireCounters, wire};
 pub use firelane_driver_packet::{PacketSocket, Promiscuity};
-pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap, probe_door};
+pub use firelane_driver_tap::{OpenError, TapConfig, TapHandle, TapQueue, open as open_tap, probe_door};
 pub use firelane_filter::{FOREVER, FilterCounts, Packet, PoolChange, RuleCount, StateCounts, Verdict};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_frame::Envelope;

@@ -10,6 +10,7 @@ mod bpf;
 mod choosing;
 mod discipline;
 mod door;
+mod handle;
 mod open;
 mod program;
 mod queue;
@@ -19,6 +20,7 @@ mod sys;
 
 pub use choosing::Selector;
 pub use door::probe as probe_door;
+pub use handle::TapHandle;
 pub use open::{OpenError, TapConfig, open};
 pub use queue::TapQueue;
 pub use spread::{Spread, Spreader};

@@ -93,14 +93,21 @@ pub fn open(name: &str, config: &TapConfig) -> Result<Vec<TapQueue>, OpenError> 
 
 /// One more queue of the TAP that has this one, wherever that is now and whatever it is called.
 pub(crate) fn one_more(queue: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let open = || {
+    beside(queue, || {
         let queue = sys::open_queue(sys::name_of(queue)?)?;
         set_offload(queue.as_fd()).map(|_| queue)
-    };
+    })
+}
+
+/// Does some work in the network namespace where the TAP of a queue is now.
+pub(crate) fn beside<T: Send>(
+    queue: BorrowedFd<'_>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
     let (its, own) = (sys::namespace_of(queue)?, File::open("/proc/thread-self/ns/net")?);
     let which = |it: BorrowedFd<'_>| rustix::fs::fstat(it).map(|it| (it.st_dev, it.st_ino));
     // Who is there already needs no right to go there.
-    if which(its.as_fd())? == which(own.as_fd())? { open() } else { in_namespace(its.as_fd(), open)? }
+    if which(its.as_fd())? == which(own.as_fd())? { work() } else { in_namespace(its.as_fd(), work)? }
 }
 
 /// Does some work in a network namespace. Only a thread's own namespace can change, so the work is done by one that ends afterwards.

@@ -12,6 +12,7 @@ use firelane_units::{DropCounters, DropReason, FlowId, Instant, Mtu};
 use rustix::io::Errno;
 
 use crate::door::Door;
+use crate::handle::TapHandle;
 use crate::open;
 use crate::spread::Spreader;
 
@@ -60,6 +61,14 @@ impl TapQueue {
     pub fn one_more(&self, ring: u16) -> std::io::Result<Self> {
         let door = self.door.as_ref().map(Door::beside);
         Ok(Self::new((open::one_more(self.fd.as_fd())?, ring), self.mtu, self.udp_segmentation, door))
+    }
+
+    /// A hold on the TAP for who asks after it.
+    ///
+    /// # Errors
+    /// There is no descriptor left for it.
+    pub fn handle(&self) -> std::io::Result<TapHandle> {
+        Ok(TapHandle::new(self.fd.try_clone()?))
     }
 
     /// What says by which of the TAP's queues its frames come.

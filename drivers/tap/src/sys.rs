@@ -42,6 +42,12 @@ impl IfName {
         }
         Some(Self(chars))
     }
+
+    /// The same as text; the kernel has names that are none.
+    pub(crate) fn text(&self) -> String {
+        let bytes: Vec<u8> = self.0.iter().map(|it| it.cast_unsigned()).take_while(|&it| it != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
 }
 
 fn request(name: IfName) -> libc::ifreq {
@@ -124,6 +130,32 @@ pub(crate) fn set_up(socket: BorrowedFd<'_>, name: IfName) -> io::Result<()> {
     let flags = unsafe { ifreq.ifr_ifru.ifru_flags };
     ifreq.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
     ioctl(socket, libc::SIOCSIFFLAGS, &mut ifreq)
+}
+
+/// Words of `struct ethtool_cmd`.
+const ETHTOOL_CMD_WORDS: usize = 11;
+const ETHTOOL_GSET: u32 = 1;
+const ETHTOOL_SSET: u32 = 2;
+
+/// Sets the speed that an interface says it has.
+pub(crate) fn set_speed(socket: BorrowedFd<'_>, name: IfName, mbps: u32) -> io::Result<()> {
+    let mut command = [0_u32; ETHTOOL_CMD_WORDS];
+    command[0] = ETHTOOL_GSET;
+    ethtool(socket, name, &mut command)?;
+    command[0] = ETHTOOL_SSET;
+    let [[low_a, low_b], [high_a, high_b]] = [mbps as u16, (mbps >> 16) as u16].map(u16::to_ne_bytes);
+    let [_, _, duplex, port] = command[3].to_ne_bytes();
+    command[3] = u32::from_ne_bytes([low_a, low_b, duplex, port]);
+    let [_, _, crossover, control] = command[7].to_ne_bytes();
+    command[7] = u32::from_ne_bytes([high_a, high_b, crossover, control]);
+    ethtool(socket, name, &mut command)
+}
+
+fn ethtool(socket: BorrowedFd<'_>, name: IfName, command: &mut [u32; ETHTOOL_CMD_WORDS]) -> io::Result<()> {
+    let mut ifreq = request(name);
+    ifreq.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
+    // SIOCETHTOOL reads and writes the command as well, which is as long as it says and outlives the call.
+    ioctl(socket, libc::SIOCETHTOOL, &mut ifreq)
 }
 
 /// The first 64 bytes of `union bpf_attr`.
