@@ -44,11 +44,15 @@ lint:
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 	$(CARGO) xtask tidy
 
+COMMANDS := acctadm dladm flowadm ipadm ipf ipfstat ipnat ippool dlstat flowstat netstat connstat
+
 install:
 	$(CARGO) build --release --package firelane-cli --package firelane-daemon --package firelane-shim
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libfirelane_preload.so
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/firelane target/release/firelaned
-	for name in acctadm dladm flowadm ipadm ipf ipfstat ipnat ippool dlstat flowstat netstat connstat; do ln -sf firelane $(DESTDIR)$(PREFIX)/bin/$$name; done
-	for shell in bash:bash-completion/completions/firelane zsh:zsh/site-functions/_firelane fish:fish/vendor_completions.d/firelane.fish; do \
-		file=$(DESTDIR)$(PREFIX)/share/$${shell#*:}; mkdir -p $${file%/*}; \
-		target/release/firelane completion $${shell%%:*} > $$file; done
+	for name in $(COMMANDS); do ln -sf firelane $(DESTDIR)$(PREFIX)/bin/$$name; done
+	for name in firelane $(COMMANDS); do \
+		for shell in bash:bash-completion/completions/$$name zsh:zsh/site-functions/_$$name fish:fish/vendor_completions.d/$$name.fish; do \
+			file=$(DESTDIR)$(PREFIX)/share/$${shell#*:}; mkdir -p $${file%/*}; \
+			target/release/firelane completion $${shell%%:*} $${name#firelane} > $$file; done; done
+	$(CARGO) xtask man $(DESTDIR)$(PREFIX)/share/man

@@ -1,8 +1,9 @@
-//! The household's own commands: `cargo xtask tidy` and `cargo xtask setup`.
+//! The household's own commands: `cargo xtask tidy`, `cargo xtask setup` and `cargo xtask man`.
 //!
 //! `tidy` checks the rules that a compiler does not: which crate may know which, how long a file or a
 //! function may be, where unsafe code may live, what a comment may say. Each rule is a file of `tidy/`.
 
+mod man;
 mod setup;
 mod tidy;
 
@@ -24,8 +25,15 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        (Some("man"), Some(folder)) => match man::run(folder.as_ref()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("man: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
         _ => {
-            eprintln!("usage: cargo xtask tidy | cargo xtask setup demo|test|bench");
+            eprintln!("usage: cargo xtask tidy | cargo xtask setup demo|test|bench | cargo xtask man FOLDER");
             ExitCode::from(2)
         }
     }
