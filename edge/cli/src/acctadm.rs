@@ -15,7 +15,7 @@ use crate::session::{Failure, Session, die, die_status};
 
 const USAGE: &str = "acctadm [-DEjrstx] [-d resource_list] [-e resource_list] [-f filename] [net]";
 
-const OPTIONS: &[Opt] = &[
+pub(crate) const OPTIONS: &[Opt] = &[
     flag('D', "disable-keeping-file"),
     flag('E', "enable-without-file"),
     flag('r', "resources"),

@@ -18,6 +18,22 @@ enum Takes {
     Values,
 }
 
+impl Opt {
+    /// The letter behind one dash.
+    pub(crate) const fn letter(self) -> char {
+        self.letter
+    }
+
+    /// The name behind two.
+    pub(crate) const fn long(self) -> &'static str {
+        self.long
+    }
+
+    pub(crate) fn takes_value(self) -> bool {
+        self.takes != Takes::Nothing
+    }
+}
+
 /// An option without a value.
 pub(crate) const fn flag(letter: char, long: &'static str) -> Opt {
     Opt { letter, long, takes: Takes::Nothing }

@@ -13,6 +13,7 @@ mod capture;
 mod chunks;
 mod client;
 mod common;
+mod completion;
 mod demo;
 mod dladm;
 mod explain;
@@ -41,26 +42,31 @@ use std::time::Duration;
 pub use client::Client;
 pub use session::Session;
 
+use completion::Grammar;
+use getopt::Opt;
 use session::Failure;
 
 /// A command that takes the words after its name.
 type Command = fn(&mut Session<'_>, &[String]) -> Result<(), Failure>;
 
-/// The Solaris commands by name.
-const COMMANDS: [(&str, Command); 12] = [
-    ("acctadm", acctadm::run),
-    ("dladm", dladm::run),
-    ("flowadm", flowadm::run),
-    ("ipadm", ipadm::run),
-    ("ipf", ipf::run),
-    ("ipfstat", ipf::stat::run),
-    ("ipnat", ipf::nat::run),
-    ("ippool", ipf::pool::run),
-    ("dlstat", stat::dlstat::run),
-    ("flowstat", stat::flowstat::run),
-    ("netstat", view::netstat::run),
-    ("connstat", view::connstat::run),
+/// The Solaris commands by name, with the words that a shell completes.
+const COMMANDS: [(&str, Command, Grammar); 12] = [
+    ("acctadm", acctadm::run, Grammar::Options(&[acctadm::OPTIONS], &[])),
+    ("dladm", dladm::run, Grammar::Verbs(dladm::VERBS)),
+    ("flowadm", flowadm::run, Grammar::Verbs(flowadm::VERBS)),
+    ("ipadm", ipadm::run, Grammar::Verbs(ipadm::VERBS)),
+    ("ipf", ipf::run, Grammar::Options(&[ipf::OPTIONS], &[])),
+    ("ipfstat", ipf::stat::run, Grammar::Options(&[ipf::stat::OPTIONS], &[])),
+    ("ipnat", ipf::nat::run, Grammar::Options(&[ipf::nat::OPTIONS], &[])),
+    ("ippool", ipf::pool::run, Grammar::Options(&[ipf::pool::OPTIONS], &[])),
+    ("dlstat", stat::dlstat::run, Grammar::Options(COUNTED, &["show-link", "show-phys", "show-aggr"])),
+    ("flowstat", stat::flowstat::run, Grammar::Options(COUNTED, &[])),
+    ("netstat", view::netstat::run, Grammar::Options(&[view::netstat::OPTIONS], &[])),
+    ("connstat", view::connstat::run, Grammar::Options(&[view::connstat::OPTIONS], &[])),
 ];
+
+/// The options of `dlstat` and `flowstat`, those of `-h` among them.
+const COUNTED: &[&[Opt]] = &[stat::OPTIONS, usage::HISTORY];
 
 /// Exit code of a usage error or malformed input of `firelane`'s own verbs.
 pub const EXIT_USAGE: u8 = 2;
@@ -126,7 +132,7 @@ pub fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
 }
 
 fn find(name: &str) -> Option<(&'static str, Command)> {
-    COMMANDS.into_iter().find(|(command, _)| *command == name)
+    COMMANDS.into_iter().find(|(command, ..)| *command == name).map(|(name, command, _)| (name, command))
 }
 
 #[cfg(test)]

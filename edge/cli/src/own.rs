@@ -89,10 +89,12 @@ enum Verb {
     /// Show what no other command is about
     #[command(subcommand)]
     Show(Shown),
-    /// Write a shell's completion of this command
+    /// Write a shell's completion of this command, or of a Solaris command by its own name
     Completion {
         /// The shell
         shell: clap_complete::Shell,
+        /// The Solaris command
+        command: Option<String>,
     },
     /// Show the whole of it with two tenants and real programs
     Demo(crate::demo::Options),
@@ -189,7 +191,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Trace(options) => crate::trace::trace(session, &options),
         Verb::Show(Shown::Steps(options)) => crate::trace::steps(session, &options),
         Verb::Show(Shown::Fpm(options)) => crate::fpm::run(session, &options),
-        Verb::Completion { shell } => completion(session, shell),
+        Verb::Completion { shell, command } => completion(session, shell, command.as_deref()),
         Verb::Demo(options) => crate::demo::run(session, options).map_err(Refused::from),
         Verb::Lab(options) => crate::lab::run(session, &options),
         Verb::Dladm(it) => crate::dladm::run(session, &it.words).map_err(Refused::from),
@@ -261,10 +263,29 @@ pub(crate) fn table<'a>(
     Table::open(session, PROGRAM, template, default, form.style()).map_err(|it| Refused(it, EXIT_USAGE))
 }
 
-fn completion(session: &mut Session<'_>, shell: clap_complete::Shell) -> Result<(), Refused> {
+fn completion(
+    session: &mut Session<'_>,
+    shell: clap_complete::Shell,
+    name: Option<&str>,
+) -> Result<(), Refused> {
+    let mut whole = Cli::command();
+    for (name, _, grammar) in crate::COMMANDS {
+        whole = whole.mut_subcommand(name, |it| crate::completion::command(name, &it, grammar));
+    }
+    let mut command = match name {
+        None => whole,
+        Some(name) => {
+            let known = crate::COMMANDS.iter().map(|(name, ..)| *name);
+            let names = known.clone().collect::<Vec<_>>().join(", ");
+            let no_such =
+                || Refused(die(format!("completion: there is no command {name} ({names})")), EXIT_USAGE);
+            let its = known.into_iter().find(|it| *it == name).and_then(|it| whole.find_subcommand(it));
+            its.cloned().ok_or_else(no_such)?
+        }
+    };
     // The generator takes a failed write for a fault of its own; into memory none fails.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), PROGRAM, &mut script);
+    clap_complete::generate(shell, &mut command, name.unwrap_or(PROGRAM), &mut script);
     Ok(session.out.write_all(&script)?)
 }
 

@@ -120,7 +120,7 @@ const SHOW_LINK: Verb = Verb {
     run: show::links,
 };
 
-const VERBS: &[Verb] = &[
+pub(crate) const VERBS: &[Verb] = &[
     SHOW_LINK,
     Verb {
         names: &["rename-link"],

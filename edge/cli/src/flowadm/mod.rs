@@ -37,7 +37,7 @@ const SHOW_PROP: &[Opt] = &[
     flag('j', "json"),
 ];
 
-const VERBS: &[Verb] = &[
+pub(crate) const VERBS: &[Verb] = &[
     Verb {
         names: &["add-flow", "create-flow"],
         usage: "add-flow       [-t] -l <link> [-a] <attr>=<value>[,...]\n\

@@ -60,7 +60,7 @@ const SHOW_ADDR: Verb = Verb {
     run: addr::show,
 };
 
-const VERBS: &[Verb] = &[
+pub(crate) const VERBS: &[Verb] = &[
     Verb {
         names: &["create-if", "create-ip"],
         usage: "create-if\t[-t] [-N <netstack>] <interface>",

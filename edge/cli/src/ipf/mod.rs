@@ -20,7 +20,7 @@ use crate::session::{Failure, Session, die, die_status};
 
 const USAGE: &str = "ipf [-nrtv] [-z netstack] [-F i|o|a] [-f file]...";
 
-const OPTIONS: &[Opt] = &[
+pub(crate) const OPTIONS: &[Opt] = &[
     values('f', "file"),
     value('F', "flush"),
     flag('n', "no-change"),

@@ -21,7 +21,7 @@ use crate::session::{Failure, Session, die, die_status};
 const USAGE: &str = "ipnat [-CFhlnrstv] [-z netstack] [-f file] [-j]\n\
                      \x20      ipnat -T list|limit[=value],... [-nt] [-z netstack] [-j]";
 
-const OPTIONS: &[Opt] = &[
+pub(crate) const OPTIONS: &[Opt] = &[
     flag('C', "clear"),
     flag('F', "flush"),
     value('f', "file"),

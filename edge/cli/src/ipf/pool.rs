@@ -24,7 +24,7 @@ const USAGE: &str = "ippool -a [-dnvx] -m pool [-o role] [-t type] [-T ttl] -i [
                      \x20      ippool -R [-dnvx] -m pool [-o role] [-t type] [-z netstack]\n\
                      \x20      ippool -s [-djv] [-o role] [-t type] [-z netstack]";
 
-const OPTIONS: &[Opt] = &[
+pub(crate) const OPTIONS: &[Opt] = &[
     flag('a', "add-node"),
     flag('A', "add-pool"),
     flag('d', "debug"),

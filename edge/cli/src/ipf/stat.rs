@@ -18,7 +18,7 @@ use crate::session::{Failure, Session, die_status};
 const USAGE: &str = "ipfstat [-io [-hn]] [-z netstack] [-j]\n\
                      \x20      ipfstat -s [-z netstack] [-j]";
 
-const OPTIONS: &[Opt] = &[
+pub(crate) const OPTIONS: &[Opt] = &[
     flag('h', "hits"),
     flag('i', "in"),
     flag('j', "json"),

@@ -58,7 +58,7 @@ pub(crate) fn fused(it: Traffic) -> u64 {
 }
 
 /// The options that both commands have.
-const OPTIONS: &[Opt] = &[
+pub(crate) const OPTIONS: &[Opt] = &[
     flag('r', "receive"),
     flag('t', "transmit"),
     flag('a', "all"),

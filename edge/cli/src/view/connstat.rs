@@ -13,7 +13,7 @@ const PROGRAM: &str = "connstat";
 const USAGE: &str = "connstat [-eLj] [-P] [-4|-6] [-N netstack] [-T d|u] [-F field=value[,...]]\n\
                      \x20               [-i interval] [-c count] [-o field[,...]]";
 
-const OPTIONS: &[Opt] = &[
+pub(crate) const OPTIONS: &[Opt] = &[
     flag('e', "established"),
     flag('L', "loopback"),
     flag('P', "parsable"),

@@ -23,7 +23,7 @@ const USAGE: &str = "netstat [-anuv] [-f inet|inet6] [-P tcp|udp] [-N netstack] 
                      \x20      netstat -I link [-T d|u] [-j] [interval [count]]\n\
                      \x20      netstat -m [-T d|u] [-j] [interval [count]]";
 
-const OPTIONS: &[Opt] = &[
+pub(crate) const OPTIONS: &[Opt] = &[
     flag('a', "all"),
     flag('n', "numeric"),
     flag('u', "user"),
