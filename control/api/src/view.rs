@@ -547,6 +547,11 @@ pub trait Facts {
         None
     }
 
+    /// What the interface below the link is called now.
+    fn ifname(&self, _name: &LinkName) -> Option<String> {
+        None
+    }
+
     /// The device below the link.
     fn device(&self, _name: &LinkName) -> Option<DeviceInfo> {
         None
@@ -649,7 +654,9 @@ impl Snapshot<'_> {
 
     fn link(&self, name: &LinkName, class: LinkClass) -> LinkInfo {
         let device = self.model.links.get(name).map(|link| match &link.kind {
-            LinkKind::Tap(ifname) | LinkKind::Nic(Nic { ifname, .. }) => ifname.to_string(),
+            LinkKind::Tap(ifname) | LinkKind::Nic(Nic { ifname, .. }) => {
+                self.facts.ifname(name).unwrap_or_else(|| ifname.to_string())
+            }
             LinkKind::Memif(memif) => memif.socket.clone(),
             LinkKind::Memory => "memory".to_owned(),
         });

@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     }
     tracing::info!("{lanes} lanes; {}", socket.display());
     runtime.spawn(host::follow(Arc::clone(&host)));
-    runtime.spawn(host::watch_cpus(Arc::clone(&host)));
+    runtime.spawn(host::watch_host(Arc::clone(&host)));
     let ended = runtime.block_on(until_signal(listener, Arc::clone(&host)));
     // New requests fail to connect from here on.
     let _ = std::fs::remove_file(&socket);

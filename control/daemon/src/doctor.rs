@@ -2,13 +2,14 @@
 //!
 //! Called by `host.rs`. Nothing is changed by looking; a device or a socket that is opened for that is closed again.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::time::Duration;
 
 use firelane::{probe_afxdp, probe_door};
-use firelane_api::{Finding, FindingState, LinkState};
-use firelane_model::Slice;
+use firelane_api::{Finding, FindingState};
+use firelane_model::{LinkName, Slice};
 use rustix::thread::CapabilitySet;
 
 use crate::text::plain;
@@ -19,8 +20,14 @@ const FILES_WANTED: u64 = 16_384;
 /// Where it is tried whether programs can be loaded; nothing is attached.
 const PROBED: &str = "lo";
 
-/// Looks at everything. `returned` is what lanes came back to, `problems` what the configuration asks for in vain.
-pub(crate) fn examine(works: &Works, lanes: usize, returned: &[String], problems: &[String]) -> Vec<Finding> {
+/// Looks at everything. `returned` is what lanes came back to, `faults` what is wrong with interfaces, `problems` what the configuration asks for in vain.
+pub(crate) fn examine(
+    works: &Works,
+    lanes: usize,
+    returned: &[String],
+    mut faults: BTreeMap<LinkName, String>,
+    problems: &[String],
+) -> Vec<Finding> {
     let mut findings = vec![kernel(), cpus(lanes, &works.engine.lane_cpus())];
     findings.extend(returned.iter().map(|it| finding("cpus", FindingState::Note, it.clone())));
     findings.extend([
@@ -32,20 +39,18 @@ pub(crate) fn examine(works: &Works, lanes: usize, returned: &[String], problems
     ]);
     for (name, lower) in &works.links {
         let Some(interface) = &lower.nic else { continue };
-        let state = match (interface.state(), interface.detour()) {
-            (LinkState::Up, None) => FindingState::Ok,
-            (LinkState::Up, Some(_)) => FindingState::Note,
-            _ => FindingState::Fail,
+        let fault = faults.remove(name);
+        let state = match (&fault, interface.detour()) {
+            (Some(_), _) => FindingState::Fail,
+            (None, Some(_)) => FindingState::Note,
+            (None, None) => FindingState::Ok,
         };
         let how = interface.how();
-        let detail = match state {
-            FindingState::Fail => {
-                format!("{how}; it is gone or has no carrier: one that comes back needs its link made anew")
-            }
-            _ => how,
-        };
+        let detail = fault.map_or_else(|| how.clone(), |fault| format!("{how}; {fault}"));
         findings.push(finding(&format!("link {name}"), state, detail));
     }
+    let others = faults.into_iter();
+    findings.extend(others.map(|(name, fault)| finding(&format!("link {name}"), FindingState::Fail, fault)));
     findings.extend(works.device_detours().map(|detail| finding("vnic", FindingState::Note, detail)));
     let problems = problems.iter().map(|it| finding("configuration", FindingState::Fail, it.clone()));
     findings.extend(problems);

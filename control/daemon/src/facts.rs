@@ -6,11 +6,12 @@ use firelane::{Engine, MemifStatus, Ring, Standing};
 use firelane_api::{
     AddressState, ConfiguredAddress, DeviceInfo, DeviceRings, Facts, Leased, LinkState, ResolverInfo,
 };
-use firelane_model::{AddrObjName, FlowName, LinkClass, LinkKind, LinkName, Model, Nic};
+use firelane_model::{AddrObjName, FlowName, LinkClass, LinkKind, LinkName, Model};
 use firelane_units::{LinkId, MacAddr};
 
 use crate::addresses::Addresses;
-use crate::nic;
+use crate::kernel::Device;
+use crate::nic::{self, Attached};
 use crate::works::Works;
 
 /// Facts of the active configuration.
@@ -43,6 +44,10 @@ impl Facts for Running<'_> {
         if let Some(interface) = lower.and_then(|it| it.nic.as_ref()) {
             return interface.state();
         }
+        let device = lower.map(|it| &it.device).or_else(|| self.works.vnics.get(name).map(|it| &it.device));
+        if device.and_then(Option::as_ref).is_some_and(Device::is_gone) {
+            return LinkState::Down;
+        }
         let links = lower.map(|it| &it.memif);
         let memif = links.or_else(|| self.works.vnics.get(name).map(|it| &it.memif));
         let runs = memif.is_some();
@@ -60,12 +65,20 @@ impl Facts for Running<'_> {
     fn device(&self, name: &LinkName) -> Option<DeviceInfo> {
         let (lower, link) = (self.works.links.get(name)?, self.model.links.get(name)?);
         let known = match &link.kind {
-            LinkKind::Tap(ifname) | LinkKind::Nic(Nic { ifname, .. }) => nic::known_of(ifname.as_str()),
+            LinkKind::Tap(_) | LinkKind::Nic(_) => {
+                self.ifname(name).map_or_else(DeviceInfo::default, |it| nic::known_of(&it))
+            }
             LinkKind::Memif(_) | LinkKind::Memory => DeviceInfo::default(),
         };
         let DeviceRings { all: rings, rx: rxrings, tx: txrings } =
             rings_of(&self.works.engine, lower.id, false);
         Some(DeviceInfo { rings, rxrings, txrings, ..known })
+    }
+
+    fn ifname(&self, name: &LinkName) -> Option<String> {
+        let lower = self.works.links.get(name)?;
+        let nic = lower.nic.as_ref().map(Attached::name);
+        nic.or_else(|| lower.device.as_ref().map(Device::name))
     }
 
     fn rings(&self, name: &LinkName) -> DeviceRings {

@@ -5,6 +5,7 @@
 //! shows here), carry out the steps and replay each on the record of what is present, put the file in its
 //! place. A step that fails takes the steps before it back.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
 use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
 use crate::history::{History, Totals};
+use crate::interfaces::Told;
 use crate::programs::Programs;
 use crate::refusal::refused;
 use crate::resources::Returns;
@@ -28,6 +30,7 @@ use crate::works::Works;
 use crate::{filter, nic, rebuild, resources, stats};
 
 mod answers;
+mod succession;
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -35,8 +38,9 @@ const DEFAULT_NETSTACK: &str = "default";
 const ADDRESSES_TIME: Duration = Duration::from_secs(2);
 /// Between two looks.
 const ADDRESSES_POLL: Duration = Duration::from_millis(10);
-/// Between two looks at which CPUs there are. The kernel tells nobody that a process may use one again.
-const CPUS_POLL: Duration = Duration::from_secs(1);
+/// Between two looks at which CPUs and interfaces there are. The kernel tells nobody that a process may use a CPU again, nor that
+/// something has become of an interface in another namespace.
+const HOST_POLL: Duration = Duration::from_secs(1);
 
 /// A running host.
 #[derive(Debug)]
@@ -62,6 +66,8 @@ struct Inner {
     failed: Vec<(Step, String)>,
     /// Lanes that came back to CPUs that they had lost.
     returns: Returns,
+    /// What was told of interfaces.
+    told: Told,
     /// What is wrong with the history.
     history_fault: Option<String>,
     /// Why no records are written although they should be.
@@ -93,9 +99,19 @@ impl Host {
         let active = Model { daemon, ..Model::default() };
         let store = Store { active, persistent: wanted.clone() };
         let addresses = Addresses::default();
-        let (failed, returns, history_fault, accounting_fault) = (Vec::new(), Returns::default(), None, None);
-        let mut inner =
-            Inner { store, works, state, addresses, early, failed, returns, history_fault, accounting_fault };
+        let (failed, returns, told) = (Vec::new(), Returns::default(), Told::default());
+        let mut inner = Inner {
+            store,
+            works,
+            state,
+            addresses,
+            early,
+            failed,
+            returns,
+            told,
+            history_fault: None,
+            accounting_fault: None,
+        };
         inner.begin(&wanted);
         inner.await_addresses();
         let (programs, history) = (Mutex::default(), Mutex::default());
@@ -292,6 +308,14 @@ impl Inner {
             self.note_addresses();
         }
         apply_to_model(&mut self.store.active, step);
+        if let Action::CreateLink(name, _)
+        | Action::SetLink(name, ..)
+        | Action::SetEtherstub(name, ..)
+        | Action::CreateVnic(name, _)
+        | Action::SetVnic(name, ..) = &step.action
+        {
+            self.works.show_speed(&self.store.active, name);
+        }
         if let Action::CreateVnic(..) | Action::DeleteVnic(_) | Action::SetVnic(..) = step.action {
             self.works.note_interfaces(&self.store.active);
         }
@@ -422,6 +446,11 @@ impl Inner {
         problems
     }
 
+    /// What is wrong with interfaces that others may delete or change, and why it was not mended.
+    fn interface_faults(&self) -> BTreeMap<LinkName, String> {
+        self.told.whole(self.works.interface_faults(&self.store.active))
+    }
+
     /// CPUs come and go: lanes return to theirs, and what was refused at the start is tried again.
     fn look_at_cpus(&mut self) {
         self.returns.look(&self.works.engine);
@@ -437,6 +466,34 @@ impl Inner {
                 self.failed.remove(nth);
             }
         }
+    }
+
+    /// Interfaces come and go: who had one that is there again gets it, and what is wrong with others is logged.
+    fn look_at_interfaces(&mut self) {
+        for name in self.works.returned() {
+            let tried = self.works.reattach(&name, &self.store.active);
+            self.told.note(name, tried);
+        }
+        self.remake(false);
+        self.told.tell(self.works.interface_faults(&self.store.active));
+    }
+
+    /// Makes interfaces again that were deleted; with `anywhere` their namespaces, too. The steps that were carried out.
+    fn remake(&mut self, anywhere: bool) -> Vec<Step> {
+        let mut done = Vec::new();
+        for name in self.works.bereft(anywhere) {
+            tracing::warn!("vnic {name}: its interface was deleted and is made again");
+            for step in rebuild::anew(&name, &self.store.active) {
+                match self.carry_out_plainly(&step) {
+                    Ok(()) => done.push(step),
+                    Err(error) => {
+                        tracing::error!("{step}: {error}");
+                        self.fall_short(step, error);
+                    }
+                }
+            }
+        }
+        done
     }
 
     /// Whether what `step` makes is still wanted and still not there.
@@ -463,14 +520,19 @@ pub(crate) async fn follow(host: Arc<Host>) {
     }
 }
 
-/// Looks again and again which CPUs there are.
-pub(crate) async fn watch_cpus(host: Arc<Host>) {
-    let mut looks = tokio::time::interval(CPUS_POLL);
+/// Looks again and again which CPUs and interfaces there are.
+pub(crate) async fn watch_host(host: Arc<Host>) {
+    let mut looks = tokio::time::interval(HOST_POLL);
     loop {
         looks.tick().await;
         let host = Arc::clone(&host);
         // The lock may be held while a change is made.
-        if tokio::task::spawn_blocking(move || host.lock().look_at_cpus()).await.is_err() {
+        let look = move || {
+            let mut inner = host.lock();
+            inner.look_at_cpus();
+            inner.look_at_interfaces();
+        };
+        if tokio::task::spawn_blocking(look).await.is_err() {
             return;
         }
     }

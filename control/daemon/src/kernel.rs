@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use firelane::{OpenError, Queue, TapConfig, TapQueue, open_tap};
+use firelane::{OpenError, Queue, TapConfig, TapHandle, TapQueue, open_tap};
 use firelane_api::{ApiError, Status};
 use firelane_model::{Instance, LinkName, Model, Tap};
 use firelane_units::{IpPrefix, MacAddr, Mtu};
@@ -25,6 +26,9 @@ use crate::{mac, netlink};
 const NAME_WAIT: Duration = Duration::from_secs(1);
 /// Between two looks.
 const NAME_POLL: Duration = Duration::from_millis(10);
+
+/// The speed that the kernel gives a TAP, in Mb/s.
+pub(crate) const TAP_SPEED: u32 = 10_000;
 
 /// What the daemon has in the kernel.
 #[derive(Debug)]
@@ -42,6 +46,10 @@ pub(crate) struct Device {
     detour: Option<Detour>,
     /// Whether floods end at its door, if it is a TAP.
     has_door: Option<bool>,
+    /// What tells of it, if it is a TAP.
+    handle: Option<TapHandle>,
+    /// The speed that its user sees, in Mb/s.
+    speed: AtomicU32,
 }
 
 /// A veth pair in place of a TAP.
@@ -68,6 +76,52 @@ impl Device {
     /// The TAP's name if nothing hangs at its door.
     pub(crate) fn doorless(&self) -> Option<&str> {
         (self.has_door == Some(false)).then_some(self.ifname.as_str())
+    }
+
+    /// What it is called now.
+    pub(crate) fn name(&self) -> String {
+        self.handle.as_ref().and_then(TapHandle::name).unwrap_or_else(|| self.ifname.clone())
+    }
+
+    /// Whether somebody has deleted it.
+    pub(crate) fn is_gone(&self) -> bool {
+        match (&self.handle, &self.detour) {
+            (Some(handle), _) => handle.name().is_none(),
+            (None, Some(Detour { near, .. })) => netlink::exists(near).is_ok_and(|is_there| !is_there),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether the network namespace is there that it shall be in.
+    pub(crate) fn has_place(&self) -> bool {
+        self.namespace.as_ref().is_none_or(|path| path.exists())
+    }
+
+    /// Why it carries nothing, or nobody new can come to it. A TAP keeps the namespace of a name that was taken away.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let name = &self.ifname;
+        let place = self.namespace.as_ref().filter(|_| !self.has_place());
+        let place = place.map(|it| it.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        match (self.is_gone(), place) {
+            (false, None) => None,
+            (true, None) => Some(format!("{name} is gone: somebody has deleted it")),
+            (true, Some(place)) => {
+                Some(format!("{name} is gone with its namespace {place}: `firelane apply` makes both again"))
+            }
+            (false, Some(place)) => Some(format!(
+                "the namespace {place} of {name} has lost its name: what is inside goes on, `firelane apply` makes both again"
+            )),
+        }
+    }
+
+    /// Lets its user see a speed, in Mb/s. A veth has only its own.
+    pub(crate) fn show_speed(&self, mbps: u32) -> io::Result<()> {
+        let Some(handle) = self.handle.as_ref().filter(|_| self.speed.load(Relaxed) != mbps) else {
+            return Ok(());
+        };
+        handle.set_speed(mbps)?;
+        self.speed.store(mbps, Relaxed);
+        Ok(())
     }
 }
 
@@ -192,8 +246,19 @@ impl Kernel {
         match open_tap(&ifname, &config) {
             Ok(queues) => {
                 let has_door = Some(queues.iter().all(TapQueue::has_door));
+                let handle = queues.first().and_then(|queue| queue.handle().ok());
                 let queues = queues.into_iter().map(Queue::from).collect();
-                Ok((Device { ifname, namespace, detour: None, has_door }, queues))
+                Ok((
+                    Device {
+                        ifname,
+                        namespace,
+                        detour: None,
+                        has_door,
+                        handle,
+                        speed: AtomicU32::new(TAP_SPEED),
+                    },
+                    queues,
+                ))
             }
             Err(OpenError::Create(_, error)) if means_no_tun(&error) => {
                 self.open_veth(wanted, ifname, namespace, &format!("/dev/net/tun: {}", plain(&error)))
@@ -222,7 +287,14 @@ impl Kernel {
         match veth::create(&pair) {
             Ok(socket) => {
                 let detour = Some(Detour { near, why: why.to_owned() });
-                let device = Device { ifname, namespace, detour, has_door: None };
+                let device = Device {
+                    ifname,
+                    namespace,
+                    detour,
+                    has_door: None,
+                    handle: None,
+                    speed: AtomicU32::new(TAP_SPEED),
+                };
                 tracing::warn!("{}", device.detour().unwrap_or_default());
                 Ok((device, vec![Queue::from(socket)]))
             }

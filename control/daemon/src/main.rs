@@ -28,6 +28,7 @@ mod folder;
 mod fpm;
 mod history;
 mod host;
+mod interfaces;
 mod kernel;
 mod mac;
 mod memif;

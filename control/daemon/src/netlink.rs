@@ -12,7 +12,9 @@ use firelane_units::{IpPrefix, MacAddr, Mtu};
 use rtnetlink::packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::AddressMessage;
-use rtnetlink::packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage, LinkVfInfo, VfInfo};
+use rtnetlink::packet_route::link::{
+    LinkAttribute, LinkExtentMask, LinkFlags, LinkMessage, LinkVfInfo, VfInfo,
+};
 use rtnetlink::{AddressMessageBuilder, Handle, LinkUnspec, LinkVeth};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
 
@@ -45,7 +47,47 @@ pub(crate) struct Addresses {
 
 /// Asks for them.
 pub(crate) fn addresses(name: &str) -> io::Result<Addresses> {
-    let index = index_of(name)?;
+    Ok(addresses_of(&told_of(index_of(name)?)?.attributes))
+}
+
+/// An interface as it is now, which anybody may have renamed or changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub(crate) name: String,
+    /// The largest packet.
+    pub(crate) mtu: u32,
+    /// It is switched on.
+    pub(crate) is_up: bool,
+    /// There is somebody at the other end; only of one that is switched on.
+    pub(crate) has_carrier: bool,
+}
+
+/// Looks at the interface with this number; none if it is gone.
+pub(crate) fn look(index: u32) -> io::Result<Option<Seen>> {
+    match told_of(index) {
+        Ok(told) => Ok(Some(seen_of(&told))),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn seen_of(told: &LinkMessage) -> Seen {
+    let flags = told.header.flags;
+    let is_up = flags.contains(LinkFlags::Up);
+    let has_carrier = flags.contains(LinkFlags::LowerUp);
+    let mut seen = Seen { name: String::new(), mtu: 0, is_up, has_carrier };
+    for attribute in &told.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => seen.name.clone_from(name),
+            LinkAttribute::Mtu(mtu) => seen.mtu = *mtu,
+            _ => {}
+        }
+    }
+    seen
+}
+
+/// What the kernel tells of the interface with this number.
+fn told_of(index: u32) -> io::Result<LinkMessage> {
     let mut message = LinkMessage::default();
     message.header.index = index;
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf]));
@@ -61,9 +103,7 @@ pub(crate) fn addresses(name: &str) -> io::Result<Addresses> {
     let (count, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
     let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer[..count]);
     match answer.map(|answer| answer.payload).map_err(io::Error::other)? {
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(told)) => {
-            Ok(addresses_of(&told.attributes))
-        }
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(told)) => Ok(told),
         NetlinkPayload::Error(error) => Err(error.to_io()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "rtnetlink's answer cannot be read")),
     }
@@ -202,5 +242,9 @@ mod tests {
     fn a_loopback_has_no_address_for_good_and_who_is_not_there_says_so() {
         assert_eq!(addresses("lo").unwrap(), Addresses::default());
         assert!(addresses("nosuch0").is_err());
+        let (own, gone) = (index_of("lo").unwrap(), u32::MAX >> 1);
+        let seen = look(own).unwrap().unwrap();
+        assert_eq!((seen.name.as_str(), seen.mtu), ("lo", 65_536));
+        assert_eq!(look(gone).unwrap(), None);
     }
 }

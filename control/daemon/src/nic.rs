@@ -16,7 +16,7 @@ use firelane_api::{ApiError, DeviceInfo, DeviceModes, LinkState, Status, device_
 use firelane_model::{FactoryMac, FactorySlot, Link, LinkKind, LinkName, Model, Nic, NicDriver, Vnic};
 use firelane_units::{MacAddr, Mtu};
 
-use crate::netlink::{self, Addresses};
+use crate::netlink::{self, Addresses, Seen};
 use crate::text::plain;
 
 /// How long an interface may stay taken: a link's program ends when the lanes have let its queues go.
@@ -27,6 +27,7 @@ const PROGRAM_POLL: Duration = Duration::from_millis(10);
 /// An interface that a link has.
 #[derive(Debug)]
 pub(crate) struct Attached {
+    /// Its name when it was attached, which is the configuration's.
     name: String,
     index: u32,
     how: How,
@@ -48,29 +49,70 @@ impl Attached {
     /// How it is attached if that is not by AF_XDP, and why.
     pub(crate) fn detour(&self) -> Option<String> {
         let How::Detour(why) = &self.how else { return None };
-        Some(format!("{}: a packet socket in place of AF_XDP, which is slower: {why}", self.name))
+        Some(format!("{}: a packet socket in place of AF_XDP, which is slower: {why}", self.called()))
     }
 
     /// How it is attached, in words.
     pub(crate) fn how(&self) -> String {
         match &self.how {
-            How::AfXdp(how) => format!("{}: {how}", self.name),
-            How::Packet => format!("{}: a packet socket, as configured", self.name),
+            How::AfXdp(how) => format!("{}: {how}", self.called()),
+            How::Packet => format!("{}: a packet socket, as configured", self.called()),
             How::Detour(_) => self.detour().unwrap_or_default(),
         }
     }
 
+    /// What it is called, and was called when it was attached.
+    fn called(&self) -> String {
+        let name = self.name();
+        if name == self.name { name } else { format!("{name}, once {}", self.name) }
+    }
+
+    /// As it is now, whatever it is called; none if it is gone. One that cannot be asked after is taken for there.
+    fn seen(&self) -> Option<Seen> {
+        let unknown = || Seen { name: self.name.clone(), mtu: u32::MAX, is_up: true, has_carrier: true };
+        netlink::look(self.index).unwrap_or_else(|_| Some(unknown()))
+    }
+
+    /// What it is called now. It may have other names beside, by which it is attached as well.
+    pub(crate) fn name(&self) -> String {
+        let keeps = netlink::index_of(&self.name).is_ok_and(|index| index == self.index);
+        let other = self.seen().filter(|_| !keeps).map(|seen| seen.name);
+        other.unwrap_or_else(|| self.name.clone())
+    }
+
     /// Whether it is there, under its number.
     pub(crate) fn is_there(&self) -> bool {
-        netlink::index_of(&self.name).is_ok_and(|index| index == self.index)
+        self.seen().is_some()
+    }
+
+    /// Whether it is gone, and another of its name is there.
+    pub(crate) fn is_back(&self) -> bool {
+        !self.is_there() && netlink::exists(&self.name).unwrap_or(false)
     }
 
     /// Whether it passes frames: it is there, and has somebody at the other end.
     pub(crate) fn state(&self) -> LinkState {
-        let is_there = self.is_there();
-        let is_dark = property(&self.name, self.index, "carrier").is_none_or(|it| it == "0");
-        let is_known = property(&self.name, self.index, "ifindex").is_some();
-        if is_there && !(is_known && is_dark) { LinkState::Up } else { LinkState::Down }
+        if self.seen().is_some_and(|seen| seen.has_carrier) { LinkState::Up } else { LinkState::Down }
+    }
+
+    /// Why it does not carry all that a link with this MTU has for it.
+    pub(crate) fn fault(&self, mtu: Mtu) -> Option<String> {
+        let Some(Seen { name, mtu: most, is_up, has_carrier }) = self.seen() else {
+            let name = &self.name;
+            return Some(format!(
+                "{name} is gone: the link has an interface again as soon as there is one of that name"
+            ));
+        };
+        if !is_up {
+            return Some(format!("{name} is switched off"));
+        }
+        if !has_carrier {
+            return Some(format!("{name} has no carrier: nobody is at its other end"));
+        }
+        let mtu = u32::from(mtu.bytes());
+        (most < mtu).then(|| {
+            format!("{name} carries packets of at most {most} bytes now, the link's have up to {mtu}: larger ones are lost")
+        })
     }
 }
 
@@ -176,7 +218,7 @@ pub(crate) fn open(nic: &Nic, mtu: Mtu, queues: u16) -> Result<(Vec<Queue>, Atta
         let allowed = "an interface of the network namespace that the daemon runs in";
         ApiError::new(Status::LinkInvalid, "ifname", name, allowed)
     })?;
-    let most = property(name, index, "mtu").and_then(|it| it.parse::<u32>().ok());
+    let most = netlink::look(index).ok().flatten().map(|seen| seen.mtu);
     if let Some(most) = most.filter(|&most| u32::from(mtu.bytes()) > most) {
         let allowed = format!("the interface {name} carries at most {most}");
         return Err(ApiError::new(Status::OutOfRange, "mtu", mtu, allowed));

@@ -1,4 +1,4 @@
-//! Changes that the engine cannot make in place: the MTU of a link that exists.
+//! Changes that the engine cannot make in place: the MTU of a link that exists, and the interface of a VNIC that somebody has deleted.
 //!
 //! Called by `host.rs`. Rings and segments are laid out for the MTU that a link was made with, so the link and
 //! what rests on it are taken down and made again, step by step like everything else. Netstacks, services and
@@ -12,10 +12,19 @@ pub(crate) fn instead_of(step: &Step, present: &Model) -> Option<Vec<Step>> {
     let name = with_another_mtu(&step.action)?;
     let mut after = present.clone();
     apply_to_model(&mut after, step);
+    Some(by_way_of(present, name, &after))
+}
+
+/// The steps that make the link `name` again as it is, with what rests on it.
+pub(crate) fn anew(name: &LinkName, present: &Model) -> Vec<Step> {
+    by_way_of(present, name, present)
+}
+
+fn by_way_of(present: &Model, name: &LinkName, after: &Model) -> Vec<Step> {
     let without = without(present, name);
     let mut steps = plan(&without, present);
-    steps.extend(plan(&after, &without));
-    Some(steps)
+    steps.extend(plan(after, &without));
+    steps
 }
 
 fn with_another_mtu(action: &Action) -> Option<&LinkName> {

@@ -14,7 +14,7 @@ use firelane_api::{ApiError, Informed, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Cpus, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
     Interface, Link, LinkKind, LinkName, LinkRings, Mac, Model, NetstackName, Over, Polling, ReversePath,
-    Service, StaticAddress, Switch, Tap, Tunables, Vnic,
+    Service, StaticAddress, Switch, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -482,37 +482,17 @@ fn counted(rings: Option<firelane_model::Rings>) -> Option<u16> {
 
 /// What leads out of a link.
 #[derive(Default)]
-struct Below {
-    device: Option<Device>,
-    memif: Option<MemifStatus>,
-    nic: Option<Attached>,
-    queues: Vec<Queue>,
+pub(crate) struct Below {
+    pub(crate) device: Option<Device>,
+    pub(crate) memif: Option<MemifStatus>,
+    pub(crate) nic: Option<Attached>,
+    pub(crate) queues: Vec<Queue>,
 }
 
 /// Links and etherstubs.
 impl Works {
-    fn create_link(&mut self, name: &LinkName, link: &Link) -> Done {
-        let ifname = match &link.kind {
-            LinkKind::Tap(ifname) => ifname,
-            LinkKind::Memory => {
-                return self.create_lower(name, link.mtu, link.into(), Below::default());
-            }
-            LinkKind::Nic(nic) => {
-                let (queues, interface) = nic::open(nic, link.mtu, self.kernel.queues())?;
-                let below = Below { nic: Some(interface), queues, ..Below::default() };
-                return self.create_lower(name, link.mtu, link.into(), below);
-            }
-            LinkKind::Memif(memif) => {
-                let (queues, status) = memif::open(name, memif, link.mtu)?;
-                let below = Below { memif: Some(status), queues, ..Below::default() };
-                return self.create_lower(name, link.mtu, link.into(), below);
-            }
-        };
-        let tap = Tap { ifname: Some(ifname.clone()), ..Tap::default() };
-        let mac = self.macs.choose(name, Mac::Auto, &self.taken());
-        let wanted = Wanted { link: name, tap: &tap, mac, mtu: link.mtu, rings: link.rings.asked() };
-        let (device, queues) = self.kernel.open(&wanted)?;
-        let below = Below { device: Some(device), queues, ..Below::default() };
+    pub(crate) fn create_link(&mut self, name: &LinkName, link: &Link) -> Done {
+        let below = self.below(name, link)?;
         self.create_lower(name, link.mtu, link.into(), below)
     }
 
@@ -542,7 +522,7 @@ impl Works {
         }
     }
 
-    fn delete_lower(&mut self, name: &LinkName) -> Done {
+    pub(crate) fn delete_lower(&mut self, name: &LinkName) -> Done {
         let lower = self.links.get(name).ok_or(Status::LinkInvalid)?;
         self.engine.remove_link(lower.id).map_err(refused)?;
         if let Some(device) = self.links.remove(name).and_then(|it| it.device) {
@@ -718,7 +698,7 @@ impl Works {
 
 /// Flows.
 impl Works {
-    fn add_flow(&mut self, name: &FlowName, flow: &Flow) -> Done {
+    pub(crate) fn add_flow(&mut self, name: &FlowName, flow: &Flow) -> Done {
         let vnic = self.vnics.get(&flow.link).map(|it| it.id);
         let link = vnic.or_else(|| self.links.get(&flow.link).map(|it| it.id));
         let link = link.ok_or_else(|| ApiError::new(Status::LinkInvalid, "link", &flow.link, ""))?;

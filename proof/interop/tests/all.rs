@@ -11,6 +11,7 @@ mod dhcp;
 mod dynamic;
 mod filter;
 mod forwarding;
+mod interfaces;
 mod lab;
 mod memif;
 mod nat;

@@ -3,6 +3,7 @@
 //! The interface is an end of a veth pair; at the other end is a namespace of the kernel's. As root; otherwise each test
 //! says why it is skipped.
 
+use std::io::{BufRead, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -222,44 +223,171 @@ fn anothers_program_on_the_interface_is_left_alone() {
     assert!(found(&first).contains(" ok "), "{}", found(&first));
 }
 
+/// What `firelane status` says is wrong.
+fn problems(daemon: &Daemon<'_>) -> String {
+    daemon.firelane(&["status"]).expect_success().lines().filter(|it| it.starts_with("problem: ")).collect()
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn ip(sandbox: &Sandbox, line: &str) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    sandbox.run(None, "ip", &words).expect_success();
+}
+
+/// A client outside with a connection that asks nothing until it is told to.
+struct Waiting(std::process::Child, std::io::BufReader<std::process::ChildStdout>);
+
+impl Waiting {
+    fn begin(sandbox: &Sandbox) -> Self {
+        let script = "import socket, sys; s = socket.create_connection(('10.9.0.1', 80)); print('there', flush=True); \
+                      sys.stdin.readline(); s.sendall(b'GET /body HTTP/1.0\\r\\n\\r\\n'); print(s.recv(12).decode(), flush=True)";
+        let mut command = sandbox.command("ip");
+        command.args(["netns", "exec", "out", "python3", "-c", script]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed");
+        let output = std::io::BufReader::new(child.stdout.take().expect("it was asked for"));
+        let mut begun = Self(child, output);
+        assert_eq!(begun.line(), "there");
+        begun
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).expect("readable");
+        line.trim().to_owned()
+    }
+
+    /// The beginning of what it is answered.
+    fn ask(&mut self) -> String {
+        self.0.stdin.take().expect("it was asked for").write_all(b"go\n").expect("it waits");
+        let line = self.line();
+        assert!(self.0.wait().expect("it ends").success());
+        line
+    }
+}
+
 #[test]
-fn an_interface_that_goes_away_is_told_and_costs_nothing() {
+fn an_interface_that_goes_away_is_told_and_costs_nothing_and_returns_under_all_that_was_above() {
     for driver in ["auto", "packet"] {
         let sandbox = Sandbox::new();
         if !veth(&sandbox) {
             return;
         }
         let daemon = daemon(&sandbox, driver);
+        let flowadm = |words: &[&str]| daemon.firelane(&[&["flowadm"], words].concat()).expect_success();
+        flowadm(&["add-flow", "-l", "net0", "-a", "transport=icmp", "pings"]);
         talks(&sandbox);
-        sandbox.run(None, "ip", &["link", "delete", "near"]).expect_success();
-        let begin = Instant::now();
-        while state(&daemon) != "down" {
-            assert!(begin.elapsed() < LIMIT, "{driver}: {}", state(&daemon));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        assert_eq!(problems(&daemon), "");
+        let mut waiting = Waiting::begin(&sandbox);
+        ip(&sandbox, "link delete near");
+        until(driver, || state(&daemon) == "down");
         let told = daemon.firelane(&["doctor"]);
         assert_eq!(told.code(), 1, "{told:?}");
-        assert!(found(&daemon).contains("it is gone or has no carrier"), "{}", found(&daemon));
+        for told in [found(&daemon), problems(&daemon)] {
+            assert!(told.contains("near is gone"), "{told}");
+        }
         let before = ticks(daemon.pid());
         std::thread::sleep(Duration::from_secs(1));
         let used = ticks(daemon.pid()) - before;
         assert!(used <= 10, "{driver}: {used} of 100 ticks with nothing to do");
-        // It comes back, and its link is made anew: without its VNIC, then with it.
-        let lines = [
+        // It comes back, and nobody has to do anything.
+        for line in [
             "link add near type veth peer name far netns out",
             "-n out address add 10.9.0.2/24 dev far",
             "-n out link set far up",
-        ];
-        for line in lines {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            sandbox.run(None, "ip", &words).expect_success();
+        ] {
+            ip(&sandbox, line);
         }
-        let (none, all) = (sandbox.folder().join("none.toml"), sandbox.folder().join("host.toml"));
-        std::fs::write(&none, "").unwrap();
-        daemon.firelane(&["apply", &none.to_string_lossy()]).expect_success();
-        daemon.firelane(&["apply", &all.to_string_lossy()]).expect_success();
+        until(driver, || state(&daemon) == "up");
+        assert_eq!(problems(&daemon), "");
         talks(&sandbox);
+        assert!(flowadm(&["show-flow", "-po", "link", "pings"]).contains("net0"));
+        let counted = daemon.firelane(&["flowstat", "-p", "-o", "ipkts", "pings"]).expect_success();
+        assert_ne!(counted.trim(), "0", "the link's flow is there again");
+        assert_eq!(waiting.ask(), "HTTP/1.1 200", "a connection has waited for it");
     }
+}
+
+#[test]
+fn an_interface_that_is_renamed_or_carries_less_is_told_and_its_traffic_goes_on() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let daemon = daemon(&sandbox, "auto");
+    ip(&sandbox, "link set near name other");
+    talks(&sandbox);
+    let device = daemon.firelane(&["dladm", "show-phys", "-p", "-o", "state,device"]).expect_success();
+    assert_eq!(device, "up:other\n");
+    assert!(
+        found(&daemon).contains(" ok ") && found(&daemon).contains("other, once near: "),
+        "{}",
+        found(&daemon)
+    );
+    assert_eq!(problems(&daemon), "");
+    ip(&sandbox, "link set other mtu 1400");
+    for told in [found(&daemon), problems(&daemon)] {
+        assert!(
+            told.contains("other carries packets of at most 1400 bytes now, the link's have up to 1500"),
+            "{told}"
+        );
+    }
+    ip(&sandbox, "link set other mtu 1500");
+    talks(&sandbox);
+    ip(&sandbox, "link set other down");
+    assert!(problems(&daemon).contains("other is switched off"), "{}", problems(&daemon));
+    assert_eq!(state(&daemon), "down");
+    ip(&sandbox, "link set other up");
+    talks(&sandbox);
+    ip(&sandbox, "-n out link set far down");
+    until("no carrier", || problems(&daemon).contains("other has no carrier"));
+    ip(&sandbox, "-n out link set far up");
+    until("a carrier", || problems(&daemon).is_empty());
+    talks(&sandbox);
+}
+
+/// As in the original: what was said of the name is the other card's from then on.
+#[test]
+fn another_link_takes_the_name_and_all_that_is_above_it_when_its_interface_has_gone() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let daemon = daemon(&sandbox, "auto");
+    let rename = || {
+        let told = daemon.firelane(&["dladm", "rename-link", "net1", "net0"]);
+        (told.code(), told.stderr)
+    };
+    ip(&sandbox, "link add spare type veth peer name farther netns out");
+    let more = std::fs::read_to_string(sandbox.folder().join("host.toml")).unwrap()
+        + "[link.net1]\nkind = \"nic\"\nifname = \"spare\"\n";
+    let path = sandbox.folder().join("more.toml");
+    std::fs::write(&path, more).unwrap();
+    daemon.firelane(&["apply", &path.to_string_lossy()]).expect_success();
+    assert_eq!(rename(), (1, "dladm: rename operation failed: object already exists\n".to_owned()));
+    ip(&sandbox, "link delete near");
+    ip(&sandbox, "-n out address add 10.9.0.2/24 dev farther");
+    ip(&sandbox, "-n out link set farther up");
+    daemon.firelane(&["dladm", "create-vnic", "-l", "net1", "busy0"]).expect_success();
+    assert_eq!(rename(), (1, "dladm: rename operation failed: link busy (vnic=busy0)\n".to_owned()));
+    daemon.firelane(&["dladm", "delete-vnic", "busy0"]).expect_success();
+    assert_eq!(rename(), (0, String::new()));
+    let shown = |daemon: &Daemon<'_>| {
+        daemon.firelane(&["dladm", "show-phys", "-p", "-o", "link,device,state"]).expect_success()
+    };
+    assert_eq!(shown(&daemon), "net0:spare:up\n");
+    talks(&sandbox);
+    daemon.terminate();
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    assert_eq!(shown(&daemon), "net0:spare:up\n");
+    talks(&sandbox);
 }
 
 /// What is above it goes first, and the link when its interface has gone; then it does not return either.

@@ -48,7 +48,12 @@ impl Api for Host {
                 .into_iter()
                 .chain(note_of_lies(snapshot.counters.shm_lies))
                 .collect(),
-            problems: inner.problems(self.lanes_given, snapshot.lanes.len()),
+            problems: {
+                let mut problems = inner.problems(self.lanes_given, snapshot.lanes.len());
+                let faults = inner.interface_faults();
+                problems.extend(faults.into_iter().map(|(name, fault)| format!("link {name}: {fault}")));
+                problems
+            },
         })
     }
 
@@ -71,7 +76,9 @@ impl Api for Host {
         let mut next = inner.store.replaced(wanted, temporary)?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         let before = inner.store.active.clone();
-        inner.move_to(next).map(|steps| shown(&steps, &before))
+        let mut steps = inner.remake(true);
+        steps.extend(inner.move_to(next)?);
+        Ok(shown(&steps, &before))
     }
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
@@ -86,6 +93,11 @@ impl Api for Host {
             && inner.works.has_device(name)
         {
             return Err(Status::LinkBusy.into());
+        }
+        if let Change::RenameLink(from, to) = &request.change
+            && inner.succeeds(from, to)
+        {
+            return inner.succeed(from, to);
         }
         let mut next = inner.store.changed(&request.clone().at(now))?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
@@ -340,7 +352,8 @@ impl Api for Host {
         let lanes = inner.works.engine.snapshot().lanes.len();
         let common = lanes.min(inner.works.engine.lanes());
         let returned = inner.returns.told(inner.works.engine.lanes());
-        Ok(doctor::examine(&inner.works, common, &returned, &inner.problems(self.lanes_given, lanes)))
+        let problems = inner.problems(self.lanes_given, lanes);
+        Ok(doctor::examine(&inner.works, common, &returned, inner.interface_faults(), &problems))
     }
 }
 

@@ -1,0 +1,214 @@
+//! Interfaces that others may delete, rename, switch off or change while links and VNICs use them: what is wrong with them,
+//! and how what uses them goes on.
+//!
+//! Called by `host.rs`: once a second, for status and doctor, and before a file is applied. A link whose interface is there again gets it
+//! in place of the one that went, with all that is above it as it was; a TAP that was deleted is made again where it was. Everything else
+//! is told, and waits for whoever did it.
+
+use std::collections::BTreeMap;
+
+use firelane_api::Status;
+use firelane_model::{Flow, FlowName, Link, LinkKind, LinkName, Mac, Model, Tap};
+use firelane_units::BitRate;
+
+use crate::kernel::{Device, TAP_SPEED, Wanted};
+use crate::memif;
+use crate::nic;
+use crate::refusal::refused;
+use crate::works::{Below, Done, Lower, Properties, Works};
+
+/// What was told of interfaces, so that each thing is logged once.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    faults: BTreeMap<LinkName, String>,
+    /// Why links do not get the interfaces that are there again.
+    refused: BTreeMap<LinkName, String>,
+}
+
+impl Told {
+    /// Whether a link got the interface that is there again.
+    pub(crate) fn note(&mut self, name: LinkName, tried: Done) {
+        match tried {
+            Ok(()) => drop(self.refused.remove(&name)),
+            Err(error) => drop(self.refused.insert(name, error.to_string())),
+        }
+    }
+
+    /// What is wrong, with why it was not mended.
+    pub(crate) fn whole(&self, mut faults: BTreeMap<LinkName, String>) -> BTreeMap<LinkName, String> {
+        for (name, fault) in &mut faults {
+            if let Some(why) = self.refused.get(name) {
+                *fault = format!("{fault}; it was refused: {why}");
+            }
+        }
+        faults
+    }
+
+    /// Logs what is new.
+    pub(crate) fn tell(&mut self, faults: BTreeMap<LinkName, String>) {
+        self.refused.retain(|name, _| faults.contains_key(name));
+        let faults = self.whole(faults);
+        for (name, fault) in faults.iter().filter(|(name, fault)| self.faults.get(*name) != Some(*fault)) {
+            tracing::warn!("link {name}: {fault}");
+        }
+        for name in self.faults.keys().filter(|name| !faults.contains_key(*name)) {
+            tracing::info!("link {name}: nothing is wrong with its interface any more");
+        }
+        self.faults = faults;
+    }
+}
+
+/// What users see as the speed of a link with this limit, in Mb/s: what is less than one is shown as one.
+fn speed_of(limit: Option<BitRate>) -> u32 {
+    limit.map_or(TAP_SPEED, |limit| {
+        // More is "unknown" to those that read it.
+        u32::try_from(limit.bps().div_ceil(1_000_000)).unwrap_or(u32::MAX).min(i32::MAX.cast_unsigned())
+    })
+}
+
+/// What the user of a VNIC, or of a link, sees as its speed: its own limit, or that of what is below it.
+fn limit_of(model: &Model, name: &LinkName) -> Option<BitRate> {
+    let Some(vnic) = model.vnics.get(name) else { return model.links.get(name)?.maxbw };
+    let below = || {
+        let over = vnic.over.link()?;
+        let link = model.links.get(over).and_then(|it| it.maxbw);
+        link.or_else(|| model.etherstubs.get(over)?.maxbw)
+    };
+    vnic.maxbw.or_else(below)
+}
+
+/// What is wrong.
+impl Works {
+    /// Why interfaces do not carry what links and VNICs have for them.
+    pub(crate) fn interface_faults(&self, model: &Model) -> BTreeMap<LinkName, String> {
+        let nics = self.links.iter().filter_map(|(name, lower)| {
+            let link = model.links.get(name)?;
+            Some((name.clone(), lower.nic.as_ref()?.fault(link.mtu)?))
+        });
+        let devices = self.devices().filter_map(|(name, device)| Some((name.clone(), device.fault()?)));
+        nics.chain(devices).collect()
+    }
+
+    /// The interfaces that the daemon has made.
+    fn devices(&self) -> impl Iterator<Item = (&LinkName, &Device)> {
+        let links = self.links.iter().map(|(name, it)| (name, &it.device));
+        let vnics = self.vnics.iter().map(|(name, it)| (name, &it.device));
+        links.chain(vnics).filter_map(|(name, device)| Some((name, device.as_ref()?)))
+    }
+
+    /// Lets the user of a VNIC or link, and of the VNICs over it, see its limit as the speed of his interface.
+    pub(crate) fn show_speed(&self, model: &Model, name: &LinkName) {
+        let show = |link: &LinkName, device: &Option<Device>| {
+            let Some(device) = device else { return };
+            if let Err(error) = device.show_speed(speed_of(limit_of(model, link))) {
+                // Its limit holds all the same.
+                tracing::debug!("link {link}: its interface shows another speed: {error}");
+            }
+        };
+        if let Some(vnic) = self.vnics.get(name) {
+            return show(name, &vnic.device);
+        }
+        if let Some(lower) = self.links.get(name) {
+            show(name, &lower.device);
+        }
+        let above = |it: &LinkName| model.vnics.get(it).is_some_and(|vnic| vnic.over.is(name.as_str()));
+        for (vnic, upper) in self.vnics.iter().filter(|(vnic, _)| above(vnic)) {
+            show(vnic, &upper.device);
+        }
+    }
+}
+
+/// How it goes on.
+impl Works {
+    /// Links whose interface went, and may be had again.
+    pub(crate) fn returned(&self) -> Vec<LinkName> {
+        let is_back = |lower: &Lower| {
+            let nic = lower.nic.as_ref().is_some_and(nic::Attached::is_back);
+            nic || lower.device.as_ref().is_some_and(Device::is_gone)
+        };
+        self.links.iter().filter(|(_, lower)| is_back(lower)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// VNICs whose interface was deleted and may be made again; with `anywhere` also those whose namespace went.
+    pub(crate) fn bereft(&self, anywhere: bool) -> Vec<LinkName> {
+        let may = |device: &Device| if device.has_place() { device.is_gone() } else { anywhere };
+        let bereft = self.vnics.iter().filter(|(_, it)| it.device.as_ref().is_some_and(may));
+        bereft.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Gives a link an interface in place of the one that went.
+    pub(crate) fn reattach(&mut self, name: &LinkName, model: &Model) -> Done {
+        let link = model.links.get(name).ok_or(Status::LinkInvalid)?;
+        let Below { device, memif, nic, queues } = self.below(name, link)?;
+        let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
+        if lower.uplink.take().is_some() {
+            self.engine.remove_uplink(lower.id).map_err(refused)?;
+        }
+        lower.uplink = Some(self.engine.add_uplink(lower.id, queues).map_err(refused)?);
+        (lower.device, lower.memif, lower.nic) = (device, memif, nic);
+        let id = lower.id;
+        self.resettle(id, link);
+        let its = model.flows.iter().filter(|(_, flow)| flow.link == *name);
+        for (flow, config) in its {
+            self.refound(flow, config);
+        }
+        self.show_speed(model, name);
+        Ok(())
+    }
+
+    /// What is said of the queues of a link holds for new ones, too, as far as it can.
+    fn resettle(&self, id: firelane_units::LinkId, link: &Link) {
+        let whole = Properties::from(link);
+        let Properties { maxbw, minbw, priority, fusion, .. } = whole;
+        let begins = Properties { maxbw, minbw, priority, fusion, ..Properties::UNLIMITED };
+        if let Err(error) = self.limit(id, begins, whole) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// The flows of what passed a link's wire went with it.
+    fn refound(&mut self, name: &FlowName, flow: &Flow) {
+        self.flows.remove(name);
+        if let Err(error) = self.add_flow(name, flow) {
+            tracing::warn!("flow {name}: {error}");
+        }
+    }
+
+    /// Opens what leads out of a link.
+    pub(crate) fn below(&mut self, name: &LinkName, link: &Link) -> Result<Below, firelane_api::ApiError> {
+        let ifname = match &link.kind {
+            LinkKind::Tap(ifname) => ifname,
+            LinkKind::Memory => return Ok(Below::default()),
+            LinkKind::Nic(nic) => {
+                let (queues, interface) = nic::open(nic, link.mtu, self.kernel.queues())?;
+                return Ok(Below { nic: Some(interface), queues, ..Below::default() });
+            }
+            LinkKind::Memif(memif) => {
+                let (queues, status) = memif::open(name, memif, link.mtu)?;
+                return Ok(Below { memif: Some(status), queues, ..Below::default() });
+            }
+        };
+        let tap = Tap { ifname: Some(ifname.clone()), ..Tap::default() };
+        let mac = self.macs.choose(name, Mac::Auto, &self.taken());
+        let wanted = Wanted { link: name, tap: &tap, mac, mtu: link.mtu, rings: link.rings.asked() };
+        let (device, queues) = self.kernel.open(&wanted)?;
+        Ok(Below { device: Some(device), queues, ..Below::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_is_the_limit_that_comes_first_upwards() {
+        let text = "[link.net0]\nkind = 'memory'\nmaxbw = '1G'\n[etherstub.s0]\n\
+                    [vnic.own0]\nover = 'net0'\nmaxbw = '1500K'\n[vnic.net1]\nover = 'net0'\n[vnic.free0]\nover = 's0'\n";
+        let model = Model::from_toml("test", text).unwrap();
+        let speed = |name: &str| speed_of(limit_of(&model, &name.parse().unwrap()));
+        assert_eq!([speed("own0"), speed("net1"), speed("net0"), speed("free0")], [2, 1000, 1000, TAP_SPEED]);
+        assert_eq!(speed_of(Some(BitRate::from_bps(0))), 0);
+        assert_eq!(speed_of(Some(BitRate::from_bps(1))), 1);
+        assert_eq!(speed_of(Some(BitRate::from_bps(u64::MAX))), i32::MAX.cast_unsigned());
+    }
+}

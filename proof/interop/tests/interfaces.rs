@@ -1,0 +1,92 @@
+//! The interface that is a tenant's, who may rename and delete it, and what its user sees as its speed.
+
+use std::time::{Duration, Instant};
+
+use firelane_interop::{Daemon, Sandbox};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Two tenants on a switch.
+fn daemon(sandbox: &Sandbox) -> Daemon<'_> {
+    let text = "[etherstub.s0]\nmtu = 1500\n\
+                [vnic.alice0]\nover = 's0'\ntap = { namespace = 'alice', ifname = 'eth0', addresses = ['10.0.0.1/24'] }\n\
+                [vnic.bob0]\nover = 's0'\nmaxbw = '250M'\n\
+                tap = { namespace = 'bob', ifname = 'eth0', addresses = ['10.0.0.2/24'] }\n\
+                [flow.pings]\nlink = 'bob0'\nmatch = { transport = 'icmp' }\n";
+    let config = sandbox.folder().join("host.toml");
+    std::fs::write(&config, text).unwrap();
+    Daemon::start(sandbox, &config)
+}
+
+/// What ethtool shows a tenant.
+fn speed(sandbox: &Sandbox, namespace: &str, ifname: &str) -> String {
+    let shown = sandbox.run(Some(namespace), "ethtool", &[ifname]).expect_success();
+    let line = shown.lines().find_map(|line| line.trim().strip_prefix("Speed: "));
+    line.unwrap_or(&shown).to_owned()
+}
+
+fn set(daemon: &Daemon<'_>, link: &str, value: &str) {
+    daemon.firelane(&["dladm", "set-linkprop", "-p", value, link]).expect_success();
+}
+
+#[test]
+fn a_tenant_sees_the_speed_that_his_vnic_was_given() {
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    if !daemon.firelane(&["status"]).stdout.lines().all(|line| !line.contains("veth pair")) {
+        eprintln!("skipped: a veth pair has its own speed");
+        return;
+    }
+    assert_eq!([speed(&sandbox, "alice", "eth0"), speed(&sandbox, "bob", "eth0")], ["10000Mb/s", "250Mb/s"]);
+    for (value, shown) in [("maxbw=40M", "40Mb/s"), ("maxbw=1500K", "2Mb/s"), ("maxbw=20G", "20000Mb/s")] {
+        set(&daemon, "bob0", value);
+        assert_eq!(speed(&sandbox, "bob", "eth0"), shown, "{value}");
+    }
+    // What is below counts for who has no limit of his own, and whatever the tenant calls it.
+    for words in ["link set eth0 down", "link set eth0 name wan0", "link set wan0 up"] {
+        let words: Vec<&str> = words.split(' ').collect();
+        sandbox.run(Some("alice"), "ip", &words).expect_success();
+    }
+    set(&daemon, "s0", "maxbw=1G");
+    assert_eq!([speed(&sandbox, "alice", "wan0"), speed(&sandbox, "bob", "eth0")], ["1000Mb/s", "20000Mb/s"]);
+    daemon.firelane(&["dladm", "reset-linkprop", "-p", "maxbw", "bob0"]).expect_success();
+    daemon.firelane(&["dladm", "reset-linkprop", "-p", "maxbw", "s0"]).expect_success();
+    assert_eq!(
+        [speed(&sandbox, "alice", "wan0"), speed(&sandbox, "bob", "eth0")],
+        ["10000Mb/s", "10000Mb/s"]
+    );
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn reaches(sandbox: &Sandbox) -> bool {
+    sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "1", "10.0.0.2"]).status.success()
+}
+
+#[test]
+fn an_interface_that_a_tenant_deletes_is_made_again_and_one_whose_namespace_goes_is_told() {
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    assert!(reaches(&sandbox));
+    sandbox.run(Some("bob"), "ip", &["link", "delete", "eth0"]).expect_success();
+    until("made again", || reaches(&sandbox));
+    let flow = daemon.firelane(&["flowadm", "show-flow", "-po", "link", "pings"]).expect_success();
+    assert_eq!(flow.trim(), "bob0");
+    let status = || daemon.firelane(&["status"]).expect_success();
+    assert!(!status().contains("problem: "), "{}", status());
+    // Whoever took the namespace away may want its name: nobody makes it again unasked.
+    sandbox.run(None, "ip", &["netns", "delete", "bob"]).expect_success();
+    let problem = || status().lines().find(|it| it.starts_with("problem: link bob0: ")).map(str::to_owned);
+    until("told", || problem().is_some_and(|it| it.contains("namespace bob")));
+    assert_eq!(daemon.firelane(&["doctor"]).code(), 1);
+    let config = sandbox.folder().join("host.toml");
+    let applied = daemon.firelane(&["apply", &config.to_string_lossy()]).expect_success();
+    assert!(applied.contains("create vnic bob0"), "{applied}");
+    assert!(reaches(&sandbox) && !status().contains("problem: "), "{}", status());
+}
