@@ -62,6 +62,11 @@ impl Facts for Running<'_> {
         }
     }
 
+    fn link_speed(&self, name: &LinkName) -> u64 {
+        let nic = self.works.links.get(name).and_then(|it| it.nic.as_ref());
+        nic.and_then(|it| nic::speed_of(&it.name())).unwrap_or(0)
+    }
+
     fn device(&self, name: &LinkName) -> Option<DeviceInfo> {
         let (lower, link) = (self.works.links.get(name)?, self.model.links.get(name)?);
         let known = match &link.kind {

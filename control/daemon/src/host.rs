@@ -470,7 +470,9 @@ impl Inner {
 
     /// Interfaces come and go: who had one that is there again gets it, and what is wrong with others is logged.
     fn look_at_interfaces(&mut self) {
-        for name in self.works.returned() {
+        let mut back = self.works.returned();
+        back.retain(|name| self.told.may_try(name));
+        for name in back {
             let tried = self.works.reattach(&name, &self.store.active);
             self.told.note(name, tried);
         }

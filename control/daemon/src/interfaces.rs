@@ -6,6 +6,7 @@
 //! is told, and waits for whoever did it.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use firelane_api::Status;
 use firelane_model::{Flow, FlowName, Link, LinkKind, LinkName, Mac, Model, Tap};
@@ -17,27 +18,35 @@ use crate::nic;
 use crate::refusal::refused;
 use crate::works::{Below, Done, Lower, Properties, Works};
 
+/// Between two trials to give a link what it was refused: each may wait for a second, and everybody waits with it.
+const AGAIN: Duration = Duration::from_secs(30);
+
 /// What was told of interfaces, so that each thing is logged once.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     faults: BTreeMap<LinkName, String>,
-    /// Why links do not get the interfaces that are there again.
-    refused: BTreeMap<LinkName, String>,
+    /// Why links do not get the interfaces that are there again, and when that was.
+    refused: BTreeMap<LinkName, (String, Instant)>,
 }
 
 impl Told {
-    /// Whether a link got the interface that is there again.
+    /// Whether it is time to give a link the interface that is there again.
+    pub(crate) fn may_try(&self, name: &LinkName) -> bool {
+        self.refused.get(name).is_none_or(|(_, at)| at.elapsed() >= AGAIN)
+    }
+
+    /// Whether the link got it.
     pub(crate) fn note(&mut self, name: LinkName, tried: Done) {
         match tried {
             Ok(()) => drop(self.refused.remove(&name)),
-            Err(error) => drop(self.refused.insert(name, error.to_string())),
+            Err(error) => drop(self.refused.insert(name, (error.to_string(), Instant::now()))),
         }
     }
 
     /// What is wrong, with why it was not mended.
     pub(crate) fn whole(&self, mut faults: BTreeMap<LinkName, String>) -> BTreeMap<LinkName, String> {
         for (name, fault) in &mut faults {
-            if let Some(why) = self.refused.get(name) {
+            if let Some((why, _)) = self.refused.get(name) {
                 *fault = format!("{fault}; it was refused: {why}");
             }
         }
@@ -199,6 +208,23 @@ impl Works {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_refused_is_told_with_its_fault_and_tried_again_later_and_forgotten_with_it() {
+        let name: LinkName = "net0".parse().unwrap();
+        let gone = BTreeMap::from([(name.clone(), "near is gone".to_owned())]);
+        let mut told = Told::default();
+        assert!(told.may_try(&name));
+        told.note(name.clone(), Err(Status::Denied.into()));
+        assert!(!told.may_try(&name));
+        assert_eq!(told.whole(gone.clone())[&name], "near is gone; it was refused: permission denied");
+        told.tell(gone.clone());
+        assert!(!told.may_try(&name), "it is as it was");
+        told.tell(BTreeMap::new());
+        assert!(told.may_try(&name));
+        told.note(name.clone(), Ok(()));
+        assert_eq!(told.whole(gone.clone()), gone);
+    }
 
     #[test]
     fn a_speed_is_the_limit_that_comes_first_upwards() {

@@ -116,6 +116,12 @@ impl Attached {
     }
 }
 
+/// The speed that the kernel says an interface has, in Mb/s.
+pub(crate) fn speed_of(name: &str) -> Option<u64> {
+    // Minus one is nobody's.
+    property(name, netlink::index_of(name).ok()?, "speed")?.parse().ok()
+}
+
 /// What the kernel says of an interface of the daemon's own namespace.
 pub(crate) fn known_of(name: &str) -> DeviceInfo {
     let index = netlink::index_of(name).unwrap_or(0);
@@ -124,8 +130,7 @@ pub(crate) fn known_of(name: &str) -> DeviceInfo {
     DeviceInfo {
         is_interface: true,
         macaddress: addresses.now.map(|mac| mac.to_string()),
-        // Minus one is nobody's.
-        speed: said("speed").and_then(|it| it.parse().ok()),
+        speed: speed_of(name),
         duplex: said("duplex"),
         factory: slots_of(addresses).into_iter().map(Into::into).collect(),
         ..settings_of(name)

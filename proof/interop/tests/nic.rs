@@ -143,6 +143,8 @@ fn its_own_address_and_speed_are_those_that_the_kernel_says() {
         "a packet socket is one ring"
     );
     assert_eq!(dladm(&["show-ether", "-p", "-o", "speed-duplex,state"]), "10G-f:up\n", "as every veth says");
+    assert_eq!(dladm(&["show-phys", "-p", "-o", "speed"]), "10000\n");
+    assert_eq!(dladm(&["show-vnic", "-p", "-o", "speed", "own0"]), "10000\n", "that of what is below");
     // What a veth's driver does not know of any cable is not made up; ethtool, the judge, says "Not reported" there.
     let judged = sandbox.run(None, "ethtool", &["near"]).expect_success();
     assert!(
