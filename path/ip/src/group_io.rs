@@ -18,6 +18,7 @@ use crate::group_reports::{GroupReports, Record, Say};
 use crate::groups::{JoinError, Member, Membership, SourceFilter};
 use crate::input::{Delivered, Input};
 use crate::ndp::ALL_NODES;
+use crate::output::DSCP_CONTROL;
 use crate::stack::Ip;
 
 /// Every host of a link (RFC 1112 §4); everybody is in it and nobody reports it.
@@ -34,8 +35,6 @@ const REPORT_MAX: usize = 1280 - 40 - HOP_BY_HOP.len();
 const ROUTER_ALERT_V4: [u8; 4] = [148, 4, 0, 0];
 /// The same for IPv6 (RFC 2711: 0 is MLD), with the padding of its header.
 const HOP_BY_HOP: [u8; 8] = [58, 0, 5, 2, 0, 0, 1, 0];
-/// RFC 3376 §4: internetwork control.
-const DSCP_CONTROL: u8 = 0xc0 >> 2;
 
 /// The state machine of one protocol on one link.
 pub(crate) type LinkReports = (LinkId, GroupProtocol, GroupReports);
@@ -187,7 +186,10 @@ impl Ip {
         if let GroupMessage::Query(query) = parsed {
             // RFC 3376 §9.1: from beyond the link, or not meant for routers' ears, is no query.
             let has_alert = query.version == GroupVersion::One || has_router_alert_v4(delivered);
-            let is_asked_right = query.group.is_some() || delivered.dst == IpAddr::V4(ALL_HOSTS);
+            // RFC 3376 §4.1.12: or to this host alone.
+            let is_asked_right = query.group.is_some()
+                || delivered.dst == IpAddr::V4(ALL_HOSTS)
+                || !delivered.is_broadcast_or_multicast;
             if delivered.ttl != 1 || !has_alert || !is_asked_right {
                 return Err(DropReason::BadGroup);
             }

@@ -81,7 +81,7 @@ impl Ip {
         }
         match delivered.protocol {
             IpProtocol::TCP | IpProtocol::UDP => Input::Deliver(delivered),
-            IpProtocol::IGMP if delivered.is_broadcast_or_multicast => self.input_igmp(now, delivered, pools),
+            IpProtocol::IGMP => self.input_igmp(now, delivered, pools),
             IpProtocol::ICMPV4 => self.input_icmpv4(now, delivered, pools),
             _ if self.is_for_tunnel(&delivered) => Input::Deliver(delivered),
             // I11: a tunnel that was not configured is no tunnel.

@@ -16,6 +16,9 @@ use crate::egress::Egress;
 use crate::fragment;
 use crate::stack::Ip;
 
+/// The code point of internetwork control (RFC 3376 §4, RFC 1812 §4.3.2.5), not yet shifted to its place.
+pub(crate) const DSCP_CONTROL: u8 = 0xc0 >> 2;
+
 /// What a transport says about a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Upper {

@@ -239,6 +239,11 @@ fn queries_are_answered_within_their_time() {
     assert_eq!(reports.len(), 1);
     assert!(reports[0].starts_with("143 to ff02::16: 2 ff02::1:ff"), "{reports:?}");
     assert!(reports[0].ends_with("2 ff05::1:3"), "{reports:?}");
+    // RFC 3376 §4.1.12: asked alone, a host answers as well.
+    let alone = igmp(&[0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0], VICTIM_V4);
+    assert_eq!(host.give(&alone), "consumed");
+    host.pass(1);
+    assert_eq!(host.reports(), ["34 to 224.0.0.22: 2 239.1.2.3"]);
     // The older versions.
     let v1 = mld_general()[..20].to_vec();
     assert_eq!(host.give(&mld_query(QUERIER, 1, true, &v1)), "consumed");
