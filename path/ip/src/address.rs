@@ -297,6 +297,13 @@ impl Addresses {
         })
     }
 
+    /// Whether `addr` means any router of one of the subnets (RFC 4291 §2.6.1). One of two stations has no such address (RFC 6164).
+    pub(crate) fn is_any_router(&self, addr: Ipv6Addr) -> bool {
+        let is_of =
+            |prefix: IpPrefix| prefix.prefix_len() < 127 && prefix.network().addr() == IpAddr::V6(addr);
+        self.list.iter().any(|address| is_of(address.prefix))
+    }
+
     /// Whether `addr` is the broadcast address of one of the subnets, or of all (RFC 1122 §3.2.1.3).
     #[inline]
     pub(crate) fn is_broadcast(&self, addr: Ipv4Addr) -> bool {

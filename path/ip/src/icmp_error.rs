@@ -14,7 +14,7 @@ use firelane_wire::{
 
 use crate::icmp_limit::IcmpKind;
 use crate::input::Delivered;
-use crate::output::{Sent, Upper, pair_v6};
+use crate::output::{DSCP_CONTROL, Sent, Upper, pair_v6};
 use crate::stack::Ip;
 
 /// What is wrong with a packet.
@@ -111,8 +111,10 @@ impl Ip {
         let (src, dst) = (view.src(), view.dst());
         let even_to_groups =
             matches!(error, IcmpError::TooBig(_) | IcmpError::Problem { even_to_groups: true, .. });
-        let may_answer =
-            !src.is_unspecified() && !src.is_multicast() && (!dst.is_multicast() || even_to_groups);
+        // RFC 4443 §2.4 (e.6): the source names one station.
+        let is_one_station =
+            !src.is_unspecified() && !src.is_multicast() && !self.addresses.is_any_router(src);
+        let may_answer = is_one_station && (!dst.is_multicast() || even_to_groups);
         if !may_answer || is_icmpv6_error(packet, &view) {
             return;
         }
@@ -174,8 +176,10 @@ impl Ip {
         }
         let Some(mut frame) = pools.take(len) else { return };
         emit(frame.append(len), &egress);
-        let protocol = if to.is_ipv4() { IpProtocol::ICMPV4 } else { IpProtocol::ICMPV6 };
-        let upper = Upper { protocol, ..Upper::udp() };
+        // RFC 1812 §4.3.2.5: what a network says of itself goes before what it carries. RFC 4443 has no such rule.
+        let (protocol, dscp) =
+            if to.is_ipv4() { (IpProtocol::ICMPV4, DSCP_CONTROL) } else { (IpProtocol::ICMPV6, 0) };
+        let upper = Upper { protocol, dscp, ..Upper::udp() };
         match self.send(now, &mut egress, frame, upper, pools) {
             Sent::Out | Sent::Held => {
                 self.made.messages += 1;

@@ -296,3 +296,14 @@ fn c06_errors_are_about_neither_errors_nor_later_pieces_nor_what_was_sent_to_man
     let message = icmpv6_message(ATTACKER_V6, dst, 128, 0, &[0; 4]);
     assert_eq!(give(&mut router(), &v6(&dying(IpProtocol::ICMPV6), &message)).sent.len(), 1);
 }
+
+#[test]
+fn errors_over_ipv4_go_first_and_over_ipv6_none_goes_to_any_router() {
+    let outcome = give(&mut victim(), &v4(&header_v4(IpProtocol(200)), b"who knows"));
+    assert_eq!((outcome.sent.len(), outcome.sent[0][L3 + 1]), (1, 48 << 2));
+    // RFC 4443 §2.4 (e.6).
+    for (src, errors) in [("fd00::9", 1), ("fd00::", 0)] {
+        let header = Ipv6Repr { src: src.parse().unwrap(), ..header_v6(IpProtocol(200)) };
+        assert_eq!(give(&mut victim(), &v6(&header, b"who knows")).sent.len(), errors, "{src}");
+    }
+}
