@@ -127,6 +127,8 @@ impl Ip {
         protocol: IpProtocol,
         pools: &mut Pools,
     ) -> Input {
+        // RFC 1349 §5.1: an answer travels as its question did. What the way said of congestion is not for it.
+        let dscp = delivered.traffic_class() >> 2;
         let Delivered { mut frame, src, dst, payload, link, is_broadcast_or_multicast, .. } = delivered;
         let is_ours = link == LOOPBACK || self.interfaces.is_home(link);
         // I12: an echo to a group would be answered by all of it.
@@ -145,7 +147,7 @@ impl Ip {
             IpAddr::V4(_) => icmpv4::answer_echo(frame.as_mut_slice()),
             IpAddr::V6(_) => firelane_wire::icmpv6::answer_echo(frame.as_mut_slice()),
         }
-        let upper = Upper { protocol, ..Upper::udp() };
+        let upper = Upper { protocol, dscp, ..Upper::udp() };
         match self.send(now, &mut egress, frame, upper, pools) {
             Sent::Out | Sent::Held => {
                 self.made.messages += 1;

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use common::{Station, exchange, ip};
 use firelane_ip::{Sent, Upper};
 use firelane_units::Instant;
-use firelane_wire::{Icmpv4Repr, Icmpv6Repr, IpProtocol, icmpv6};
+use firelane_wire::{Ecn, Icmpv4Repr, Icmpv6Repr, IpProtocol, icmpv6};
 
 fn upper(protocol: IpProtocol) -> Upper {
     Upper { protocol, ..Upper::udp() }
@@ -53,6 +53,17 @@ fn an_echo_over_ipv6_too() {
     assert_eq!(wire[3][54], 129);
     assert_eq!(&wire[3][62..], b"hello");
     assert_eq!((a.delivered.len(), a.drops, b.drops), (1, vec![], vec![]));
+}
+
+#[test]
+fn an_answer_travels_as_its_question_did_without_what_the_way_said_of_congestion() {
+    let class = Upper { dscp: 46, ecn: Ecn::Congested, ..upper(IpProtocol::ICMPV4) };
+    let mut a = Station::new(1, &["10.0.0.1/24"]);
+    let mut b = Station::new(2, &["10.0.0.2/24"]);
+    let now = Instant::from_secs(1);
+    a.send(now, "10.0.0.2", &request_v4(b"hello"), class);
+    let wire = exchange(now, &mut [&mut a, &mut b]);
+    assert_eq!((wire[2][15], wire[3][15]), (46 << 2 | 3, 46 << 2));
 }
 
 #[test]
