@@ -6,7 +6,7 @@ use core::net::IpAddr;
 
 use firelane_frame::{Frame, Pools};
 use firelane_units::{Instant, LinkId, MacAddr};
-use firelane_wire::{EthernetView, Quoted};
+use firelane_wire::{EthernetView, Ipv6View, Quoted};
 
 use crate::event::{ErrorKind, IpEvent, Said, TransportError};
 use crate::icmp_error::IcmpError;
@@ -59,12 +59,17 @@ impl Ip {
         }
     }
 
-    /// The address to ask from: on the link, best in the target's subnet.
+    /// The address to ask from, on the link: over IPv6 that from which the packet comes that waits, which the neighbour will answer
+    /// (RFC 4861 §7.2.2), else best in the target's subnet.
     fn asker(&self, link: LinkId, ip: IpAddr) -> Option<IpAddr> {
+        let waits_from = self.neighbours.first_waiting(link, ip).filter(|_| ip.is_ipv6()).and_then(|frame| {
+            let packet = Ipv6View::parse(frame.as_slice().get(EthernetView::HEADER_LEN..)?).ok()?;
+            Some(IpAddr::V6(packet.src()))
+        });
         self.addresses
             .on(link)
             .filter(|a| a.is_usable() && a.prefix.addr().is_ipv4() == ip.is_ipv4())
-            .max_by_key(|a| a.prefix.contains(ip))
+            .max_by_key(|a| (waits_from == Some(a.prefix.addr()), a.prefix.contains(ip)))
             .map(|a| a.prefix.addr())
     }
 

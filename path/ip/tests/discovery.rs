@@ -6,6 +6,7 @@ use crate::common;
 use crate::craft;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
 
 use common::{LINK, Station, ip, mac};
 use craft::*;
@@ -223,4 +224,21 @@ fn other_lanes_hear_of_a_neighbour_when_there_is_news() {
         give(&mut station, &frame);
         assert_eq!(station.events, news.into_iter().collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn a_neighbour_is_asked_from_the_address_that_it_will_answer() {
+    // RFC 4861 §7.2.2: that of the packet that waits, although another is nearer to who is asked; each time.
+    let mut station = victim();
+    station.ip.add_address(NOW, LINK, "fe80::2/64".parse().unwrap()).unwrap();
+    let from = VICTIM_V6.into();
+    let mut egress = station.ip.egress(NOW, Some(from), ip("fe80::9")).unwrap();
+    let frame = station.frame(b"a datagram");
+    station.ip.send(NOW, &mut egress, frame, Upper::udp(), &mut station.pools);
+    let mut sent = station.outputs(NOW);
+    station.ip.on_timer(NOW + Duration::from_millis(1001), &mut station.pools);
+    sent.extend(station.outputs(NOW));
+    let asked = sent.iter().filter(|frame| frame[L3 + 40] == 135);
+    let sources: Vec<_> = asked.map(|frame| Ipv6View::parse(&frame[L3..]).unwrap().src()).collect();
+    assert_eq!(sources, [VICTIM_V6; 2]);
 }
