@@ -35,6 +35,7 @@ pub(crate) enum Body {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Envelope {
     pub(crate) ttl: Option<u8>,
+    pub(crate) dscp: u8,
     pub(crate) from: Option<IpAddr>,
     pub(crate) to: Option<IpAddr>,
     /// To all stations of the link.
@@ -103,6 +104,7 @@ impl Envelope {
         for part in text.split(',') {
             match part.split_whitespace().collect::<Vec<_>>()[..] {
                 ["ttl", n] => envelope.ttl = Some(number(n)?),
+                ["dscp", n] => envelope.dscp = number(n)?,
                 ["from", address] => envelope.from = Some(number(address)?),
                 ["to", "all"] => envelope.to_all = true,
                 ["to", address] => envelope.to = Some(number(address)?),
@@ -155,7 +157,7 @@ impl Envelope {
 
     fn wrap_v4(&self, src: Ipv4Addr, dst: Ipv4Addr, protocol: IpProtocol, ecn: Ecn, part: &[u8]) -> Vec<u8> {
         let mut repr = Ipv4Repr::new(src, dst, protocol, part.len() as u16);
-        repr.ecn = ecn;
+        (repr.ecn, repr.dscp) = (ecn, self.dscp);
         repr.ttl = self.ttl.unwrap_or(repr.ttl);
         repr.dont_fragment = self.part.is_none();
         repr.identification = self.id;
@@ -192,7 +194,7 @@ impl Envelope {
         }
         behind.extend_from_slice(part);
         let mut repr = Ipv6Repr::new(src, dst, first, self.len.unwrap_or(behind.len() as u16));
-        repr.ecn = ecn;
+        (repr.ecn, repr.dscp) = (ecn, self.dscp);
         repr.hop_limit = self.ttl.unwrap_or(repr.hop_limit);
         let mut bytes = vec![0; repr.emitted_len()];
         repr.emit(&mut bytes);

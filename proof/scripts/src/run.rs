@@ -234,7 +234,9 @@ impl<'a> Runner<'a> {
         let shown = self.seconds(at);
         let got = match seen {
             Seen::Tcp { bytes, class } => self.peer.read(&self.station, &bytes, class)?,
-            Seen::Other(what) => return Err(format!("expected `{text}`, got {what} at {shown}")),
+            Seen::Packet { words: what, .. } | Seen::Other(what) => {
+                return Err(format!("expected `{text}`, got {what} at {shown}"));
+            }
         };
         let port = segment.port.unwrap_or(self.peer.port);
         if got.port != Some(port) || !segment.matches(&got) {
@@ -266,7 +268,7 @@ impl<'a> Runner<'a> {
 
     fn show(&mut self, seen: Seen) -> String {
         match seen {
-            Seen::Other(what) => what,
+            Seen::Packet { words: what, .. } | Seen::Other(what) => what,
             Seen::Tcp { bytes, class } => match self.peer.read(&self.station, &bytes, class) {
                 Ok(mut segment) => {
                     segment.port = segment.port.filter(|&port| port != self.peer.port);

@@ -25,6 +25,8 @@ pub(crate) const THEIR_NUMBER: u8 = 1;
 pub(crate) enum Seen {
     /// A TCP segment from the netstack's address to the station's.
     Tcp { bytes: Vec<u8>, class: Class },
+    /// Another packet from the netstack's address to the station's, in words.
+    Packet { words: String, class: Class },
     /// Anything else, in words.
     Other(String),
 }
@@ -235,7 +237,7 @@ impl<D: Driver> Station<D> {
         }
         match protocol {
             IpProtocol::TCP => Some(Seen::Tcp { bytes: payload.to_vec(), class }),
-            protocol => other(&describe(ends.0, ends.1, protocol, payload)),
+            protocol => Some(Seen::Packet { words: describe(ends.0, ends.1, protocol, payload), class }),
         }
     }
 

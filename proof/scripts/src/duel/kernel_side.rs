@@ -140,7 +140,10 @@ fn wait_for_address(address: IpAddr) -> Result<(), KernelError> {
 }
 
 /// The setting of the kernel that stands for one of ours.
-fn sysctl_of(setting: &str) -> Option<(&'static str, &'static str)> {
+fn sysctl_of(setting: &str) -> Option<(&'static str, &str)> {
+    if let Some(bits) = setting.strip_prefix("tcp.fast_open ") {
+        return Some(("ipv4/tcp_fastopen", bits));
+    }
     Some(match setting {
         "tcp.ecn never" => ("ipv4/tcp_ecn", "0"),
         "tcp.ecn active" => ("ipv4/tcp_ecn", "1"),

@@ -30,6 +30,9 @@ struct Socket {
     is_stream: bool,
 }
 
+/// Linux's flag for a `sendto` that connects (RFC 7413).
+const MSG_FASTOPEN: u32 = 0x2000_0000;
+
 type Answer = Result<(String, Effect), String>;
 
 impl KernelSockets {
@@ -48,7 +51,11 @@ impl KernelSockets {
         match (call.function.as_str(), &words[..]) {
             ("listen", [port]) => self.listen(call, number(port)?, 16),
             ("listen", [port, backlog]) => self.listen(call, number(port)?, number(backlog)?),
-            ("connect", [port]) => self.connect(call, number(port)?),
+            ("connect", [port]) => self.connect(call, number(port)?, None),
+            ("connect", [port, "new", with] | [port, with]) => {
+                let count = with.strip_prefix("with ").ok_or(format!("`{with}` is not like `with 10`"))?;
+                self.connect(call, number(port)?, Some(number(count)?))
+            }
             ("accept", [name]) => {
                 let taken = rustix::net::accept_with(&self.socket(name)?.fd, flags());
                 done(taken.map(|fd| self.keep(call, fd, true)))
@@ -120,9 +127,19 @@ impl KernelSockets {
         Ok((word, Effect::Listens(port)))
     }
 
-    fn connect(&mut self, call: &Call, port: u16) -> Answer {
+    /// Connects, with so many bytes of text that the SYN may carry.
+    fn connect(&mut self, call: &Call, port: u16, with: Option<usize>) -> Answer {
         let fd = self.open(SocketType::STREAM)?;
-        let begun = rustix::net::connect(&fd, &SocketAddr::new(self.peer, port));
+        let (peer, mut written) = (SocketAddr::new(self.peer, port), 0);
+        let begun = match with {
+            None => rustix::net::connect(&fd, &peer),
+            Some(count) => {
+                let mut bytes = vec![0; count];
+                OUR_TEXT.fill(0, &mut bytes);
+                rustix::net::sendto(&fd, &bytes, SendFlags::from_bits_retain(MSG_FASTOPEN), &peer)
+                    .map(|sent| written = sent as u64)
+            }
+        };
         if let Err(error) = begun
             && error != Errno::INPROGRESS
         {
@@ -130,7 +147,11 @@ impl KernelSockets {
         }
         let local = rustix::net::getsockname(&fd).ok().and_then(|any| SocketAddr::try_from(any).ok());
         let local = local.ok_or("a socket that connects has no name")?;
-        Ok((self.keep(call, fd, true), Effect::Connects(local.port(), port)))
+        let word = self.keep(call, fd, true);
+        if let Some(socket) = self.named.get_mut(call.name.as_deref().unwrap_or_default()) {
+            socket.written = written;
+        }
+        Ok((word, Effect::Connects(local.port(), port)))
     }
 
     fn bind(&mut self, call: &Call, port: u16, words: &[&str]) -> Answer {

@@ -94,7 +94,10 @@ impl<'a, W: World> Player<'a, W> {
                 match effect {
                     Effect::None => {}
                     Effect::Listens(port) => self.peer.our_port = port,
-                    Effect::Connects(ours, peers) => self.peer.begin(ours, peers, false),
+                    Effect::Connects(ours, peers) => {
+                        let is_new = call.arguments.iter().any(|word| word == "new");
+                        self.peer.begin(ours, peers, is_new);
+                    }
                 }
                 step.result = Some(result);
             }
@@ -127,6 +130,7 @@ impl<'a, W: World> Player<'a, W> {
         for (at, seen) in came {
             let after: Duration = at.saturating_since(self.last);
             let answer = match seen {
+                Seen::Packet { words, class } => Answer::packet(after, words, class.dscp),
                 Seen::Other(words) => Answer::words(after, words),
                 Seen::Tcp { bytes, class } => match self.peer.read(self.world.station(), &bytes, class) {
                     Ok(segment) => {

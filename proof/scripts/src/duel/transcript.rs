@@ -48,6 +48,13 @@ impl Answer {
         Self(fields)
     }
 
+    /// A packet that is no segment, in words.
+    pub(super) fn packet(after: Duration, words: String, dscp: u8) -> Self {
+        let mut answer = Self::words(after, words);
+        answer.0.push(("dscp".into(), dscp.to_string()));
+        answer
+    }
+
     /// A segment. One whose number is zero on the wire (`is_zero`) has no place in the connection.
     pub(super) fn segment(after: Duration, segment: &Segment, is_zero: bool) -> Self {
         let mut fields = Self::timed(after);
@@ -89,7 +96,7 @@ fn spelled(option: &Opt) -> String {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain =
-            |name: &str, value: &str| !(value == "none" || name == "ttl" || name == "port" || name == "ecn");
+            |name: &str, value: &str| !(value == "none" || matches!(name, "ttl" | "port" | "ecn" | "dscp"));
         let shown: Vec<String> = self
             .0
             .iter()
