@@ -6,6 +6,10 @@
 //! the system has no queue or program for it, or rules are too many to look through for each frame, the lanes that read the
 //! device hand the flow's frames over.
 
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use firelane_classify::FlowMatch;
 use firelane_driver_tap::Selector;
 use firelane_lane::{Control, Lane};
@@ -15,12 +19,12 @@ use crate::engine::Inner;
 use crate::error::ChangeError;
 use crate::own_lanes::STEP_MAX;
 use crate::queue::Queue;
-use crate::registry::{Choice, Queues, Registry};
+use crate::registry::{Choice, Flow, Queues, Registry};
 
 /// How many rules a frame may be compared with when a device chooses its queue: some ten instructions each.
 const RULES_MAX: usize = 64;
 /// A sender that has chosen a queue is done with it by then: that takes less than a microsecond, unless the machine stops under it.
-const GRACE: std::time::Duration = std::time::Duration::from_millis(2);
+const GRACE: Duration = Duration::from_millis(2);
 
 /// A flow with a queue of its own, and the lane that reads that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,11 +39,13 @@ impl Registry {
         let Some(queues) = self.queues.get(&port) else { return Vec::new() };
         let its = self.flows.iter().filter(|(_, flow)| flow.owner == port && !queues.lanes.is_empty());
         // A limit above a flow may be kept in another lane, which then gets its frames.
-        let own =
-            |flow: &crate::registry::Flow| flow.lanes.first().copied().filter(|&it| flow.home == Some(it));
-        its.filter_map(|(&flow, it)| Some(Aside { flow, lane: own(it)? }))
+        let own = |flow: &Flow| flow.lanes.first().copied().filter(|&it| flow.home == Some(it));
+        let wanted: Vec<_> = its
+            .filter_map(|(&flow, it)| Some(Aside { flow, lane: own(it)? }))
             .filter(|it| !queues.lanes.contains(&it.lane))
-            .collect()
+            .collect();
+        let is_long = |it: Choice| it.aside.len() > RULES_MAX;
+        if self.choice(port, queues, &wanted).is_some_and(is_long) { Vec::new() } else { wanted }
     }
 
     /// What the device of a port is to be told: by which queues frames come, if these flows have one of their own; nothing if it may do
@@ -84,20 +90,14 @@ impl Inner {
     pub(crate) fn set_aside(&self, registry: &mut Registry) -> Result<(), ChangeError> {
         let with_lanes = registry.flows.values().filter(|it| !it.lanes.is_empty()).map(|it| it.owner);
         let before = registry.queues.iter().filter(|(_, it)| !it.aside.is_empty()).map(|(&port, _)| port);
-        let ports: std::collections::BTreeSet<_> = with_lanes.chain(before).collect();
+        let ports: BTreeSet<_> = with_lanes.chain(before).collect();
         ports.into_iter().try_for_each(|port| self.set_aside_of(registry, port))
     }
 
     /// The same for one device.
     pub(crate) fn set_aside_of(&self, registry: &mut Registry, port: LinkId) -> Result<(), ChangeError> {
         let wanted = registry.wanted_aside(port);
-        let too_many = |queues: &Queues| {
-            registry.choice(port, queues, &wanted).is_some_and(|it| it.aside.len() > RULES_MAX)
-        };
-        match registry.queues.get(&port).is_some_and(too_many) {
-            true => self.keep_aside(registry, port, &[]),
-            false => self.keep_aside(registry, port, &wanted),
-        }
+        self.keep_aside(registry, port, &wanted)
     }
 
     /// Sets queues of a device aside for these flows and no others.
@@ -119,7 +119,7 @@ impl Inner {
                 registry.queues.get_mut(&port).into_iter().for_each(|it| it.aside.push(ended));
                 return Err(error);
             }
-            std::thread::sleep(GRACE);
+            thread::sleep(GRACE);
             self.end_queue(port, ended.lane, ring)?;
         }
         for &new in &wanted[same..] {
@@ -138,21 +138,16 @@ impl Inner {
 
     /// Opens one more queue of a device in this lane; whether that could be done.
     fn add_queue(&self, port: LinkId, reader: LaneId, lane: LaneId, ring: u16) -> bool {
-        let same = |lane: &mut Lane<Queue>| lane.driver_of(port).and_then(Queue::for_sending);
-        let Some(Some(Ok(same))) = self.fabric.visit(reader, |_, lane| same(lane)) else { return false };
+        let Some(Ok(same)) = self.ask_queue(reader, port, Queue::for_sending) else { return false };
         let Some(Ok(mut queue)) = same.one_more(ring) else { return false };
         self.fabric.watch(lane, &mut queue).is_ok() && self.tell(lane, Control::AddQueue(port, queue)).is_ok()
     }
 
     /// Ends a queue by which nothing more comes, and waits until what was in it has been read.
     fn end_queue(&self, port: LinkId, lane: LaneId, ring: u16) -> Result<(), ChangeError> {
-        let is_there = |lane: &mut Lane<Queue>| lane.rings_of(port).iter().any(|&(it, _)| it == ring);
         self.tell(lane, Control::EndQueue(port, ring))?;
-        let deadline = std::time::Instant::now() + STEP_MAX;
-        while self.fabric.visit(lane, |_, it| is_there(it)).ok_or(ChangeError::LaneFailed)? {
-            crate::own_lanes::wait_until(deadline)?;
-        }
-        Ok(())
+        let is_gone = |it: &mut Lane<Queue>| it.rings_of(port).iter().all(|&(other, _)| other != ring);
+        self.await_lane(lane, Instant::now() + STEP_MAX, is_gone)
     }
 
     /// Tells a port's device by which queues frames are to come, if that is something else than what it was told last.
@@ -162,10 +157,7 @@ impl Inner {
         if choice == queues.choice {
             return Ok(());
         }
-        let spreader = |lane: &LaneId| {
-            let ask = |lane: &mut Lane<Queue>| lane.driver_of(port).and_then(Queue::spreader);
-            self.fabric.visit(*lane, |_, lane| ask(lane)).flatten()
-        };
+        let spreader = |&lane: &LaneId| self.ask_queue(lane, port, Queue::spreader);
         let all = queues.lanes.len() as u16;
         let asked = choice.as_ref().map_or(all, |it| it.rings);
         let spreader =

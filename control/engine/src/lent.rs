@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use firelane_lane::{Control, Lane};
+use firelane_lane::Control;
 use firelane_units::{LaneId, LinkId};
 
 use crate::engine::Inner;
@@ -48,10 +48,7 @@ impl Inner {
     ) -> Result<(), ChangeError> {
         let Some(queues) = registry.queues.get_mut(&port) else { return Ok(()) };
         let before = queues.lent.clone();
-        let same = |reader: LaneId| {
-            let lent = |lane: &mut Lane<Queue>| lane.driver_of(port).and_then(Queue::for_sending);
-            self.fabric.visit(reader, |_, lane| lent(lane)).flatten()
-        };
+        let same = |reader: LaneId| self.ask_queue(reader, port, Queue::for_sending);
         let mut lent = before.clone();
         for &lane in wanted.iter().filter(|lane| !before.contains(lane)) {
             let Some(Ok(queue)) = queues.lanes.first().and_then(|&reader| same(reader)) else { break };

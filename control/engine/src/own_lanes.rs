@@ -185,17 +185,35 @@ impl Inner {
     /// Waits until no lane keeps frames of the port back.
     pub(crate) fn settle(&self, port: LinkId) -> Result<(), ChangeError> {
         let deadline = Instant::now() + STEP_MAX;
-        for lane in self.fabric.lane_ids() {
-            while !self.fabric.visit(lane, |_, lane| lane.is_settled(port)).ok_or(ChangeError::LaneFailed)? {
-                wait_until(deadline)?;
-            }
+        self.fabric.lane_ids().try_for_each(|lane| self.await_lane(lane, deadline, |it| it.is_settled(port)))
+    }
+
+    /// Waits until something holds in a lane.
+    pub(crate) fn await_lane(
+        &self,
+        lane: LaneId,
+        deadline: Instant,
+        holds: impl Fn(&mut Lane<Queue>) -> bool,
+    ) -> Result<(), ChangeError> {
+        while !self.fabric.visit(lane, |_, it| holds(it)).ok_or(ChangeError::LaneFailed)? {
+            wait_until(deadline)?;
         }
         Ok(())
+    }
+
+    /// What a lane's queue of a port says, if there is one.
+    pub(crate) fn ask_queue<T>(
+        &self,
+        lane: LaneId,
+        port: LinkId,
+        ask: impl Fn(&Queue) -> Option<T>,
+    ) -> Option<T> {
+        self.fabric.visit(lane, |_, it| it.driver_of(port).and_then(&ask)).flatten()
     }
 }
 
 /// Waits a moment, unless the time is over.
-pub(crate) fn wait_until(deadline: Instant) -> Result<(), ChangeError> {
+fn wait_until(deadline: Instant) -> Result<(), ChangeError> {
     if Instant::now() > deadline {
         return Err(ChangeError::LaneFailed);
     }

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use firelane_classify::{FlowLanes, FlowMatch, Steering};
-use firelane_lane::{Control, DatagramKind, LaneMessage, SocketCommand, Strangers, datagram_lane};
+use firelane_lane::{Control, DatagramKind, Lane, LaneMessage, SocketCommand, Strangers, datagram_lane};
 use firelane_units::{IpPrefix, LaneId, NetstackId, Port, PortRange};
 
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
-use crate::own_lanes::wait_until;
+use crate::queue::Queue;
 use crate::registry::{Netstack, Registry};
 
 /// How long a lane may take to hear of a steering: it does so at its next turn, but its CPU may be busy.
@@ -195,13 +195,8 @@ impl Inner {
         registry.netstack_mut(id)?.steering = steering.clone();
         self.tell_all(|_| Control::Steer(id, steering.clone()))?;
         let deadline = Instant::now() + HEARS_WITHIN;
-        let hears = |lane| self.fabric.visit(lane, |_, it| it.steering_version(id) == Some(version));
-        self.fabric.lane_ids().try_for_each(|lane| {
-            while !hears(lane).ok_or(ChangeError::LaneFailed)? {
-                wait_until(deadline)?;
-            }
-            Ok(())
-        })
+        let hears = |lane: &mut Lane<Queue>| lane.steering_version(id) == Some(version);
+        self.fabric.lane_ids().try_for_each(|lane| self.await_lane(lane, deadline, hears))
     }
 
     fn has_strangers(&self, lane: LaneId, id: NetstackId) -> bool {
