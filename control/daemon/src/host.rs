@@ -470,14 +470,19 @@ impl Inner {
 
     /// Interfaces come and go: who had one that is there again gets it, and what is wrong with others is logged.
     fn look_at_interfaces(&mut self) {
-        let mut back = self.works.returned();
-        back.retain(|name| self.told.may_try(name));
-        for name in back {
-            let tried = self.works.reattach(&name, &self.store.active);
-            self.told.note(name, tried);
+        let mut faults = self.works.interface_faults(&self.store.active);
+        // Nothing is missing where nothing is wrong.
+        if !faults.is_empty() {
+            let mut back = self.works.returned();
+            back.retain(|name| self.told.may_try(name));
+            for name in back {
+                let tried = self.works.reattach(&name, &self.store.active);
+                self.told.note(name, tried);
+            }
+            self.remake(false);
+            faults = self.works.interface_faults(&self.store.active);
         }
-        self.remake(false);
-        self.told.tell(self.works.interface_faults(&self.store.active));
+        self.told.tell(faults);
     }
 
     /// Makes interfaces again that were deleted; with `anywhere` their namespaces, too. The steps that were carried out.
