@@ -481,13 +481,13 @@ impl Neighbours {
         queues
     }
 
-    /// Frames that wait.
     /// The first frame that waits for a neighbour.
     pub(crate) fn first_waiting(&self, link: LinkId, ip: IpAddr) -> Option<&Frame> {
         let slot = *self.map.get(&Station(link, ip))?;
         self.slots[slot as usize].as_ref()?.queue.front()
     }
 
+    /// Frames that wait.
     pub(crate) const fn held(&self) -> usize {
         self.held
     }

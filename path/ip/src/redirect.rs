@@ -33,17 +33,20 @@ impl Ip {
     ) {
         let forwarding = self.config.forwarding;
         // RFC 1812 §5.2.7.2: the sender's network is that of the next hop; of IPv6 he needs to be on the link.
-        let is_beside = self.addresses.on(hop.link).any(|address| {
-            let subnet = address.prefix;
-            subnet.contains(src) && (src.is_ipv6() || subnet.contains(hop.next_hop))
-        });
+        let is_beside = || {
+            self.addresses.on(hop.link).any(|address| {
+                let subnet = address.prefix;
+                subnet.contains(src) && (src.is_ipv6() || subnet.contains(hop.next_hop))
+            })
+        };
         let packet = &frame.as_slice()[l3_offset..];
         match (src, hop.next_hop, dst) {
-            _ if !is_beside => {}
-            (_, IpAddr::V4(gateway), IpAddr::V4(_)) if forwarding.redirects_v4 => {
+            (_, IpAddr::V4(gateway), IpAddr::V4(_)) if forwarding.redirects_v4 && is_beside() => {
                 self.send_error(now, packet, IcmpError::Redirect(gateway), pools);
             }
-            (IpAddr::V6(to), IpAddr::V6(target), IpAddr::V6(destination)) if forwarding.redirects_v6 => {
+            (IpAddr::V6(to), IpAddr::V6(target), IpAddr::V6(destination))
+                if forwarding.redirects_v6 && is_beside() =>
+            {
                 // RFC 4861 §8.1: a router is known by its link-local address alone.
                 let can_be_named = target == destination || target.is_unicast_link_local();
                 if let Ok(ethernet) = EthernetView::parse(frame.as_slice())
