@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use libc::{epoll_event, pollfd, sigset_t, timespec};
 use rustix::io::Errno;
 
-use crate::handlers::Seen;
+use crate::handlers::{self, Seen};
 
 /// The kernel's signal sets have 64 bits, wherever libc's have more.
 const SIGSET_BYTES: usize = 8;
@@ -205,23 +205,15 @@ fn action_of(signal: usize) -> Result<Action, Errno> {
 /// How much the kernel reads and writes of that.
 pub(crate) const ACTION_BYTES: usize = size_of::<Action>();
 
-/// The system call by which a program sets an action and asks for it: the kernel is told of other handlers, `instead` of the program's, and
-/// the program of those `behind` the kernel's.
+/// The system call by which a program sets an action and asks for it: the kernel knows the step before a handler, and the program the handler.
 ///
 /// # Safety
 /// As the system call's; what lies at the two addresses that are not zero can be read and written.
-pub(crate) unsafe fn act(
-    signal: c_int,
-    new: usize,
-    old: usize,
-    bytes: usize,
-    instead: impl FnOnce(c_int, usize, bool) -> usize,
-    behind: impl FnOnce(usize) -> usize,
-) -> Result<(), Errno> {
+pub(crate) unsafe fn act(signal: c_int, new: usize, old: usize, bytes: usize) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let mut set = if new == 0 { None } else { Some(unsafe { (new as *const Action).read_unaligned() }) };
     if let Some(action) = &mut set {
-        action.handler = instead(signal, action.handler, action.restarts());
+        action.handler = handlers::step_before(signal, action.handler, action.restarts());
     }
     let mut told = Action::default();
     let address = |action: Option<*mut Action>| action.map_or(0, |action| action as usize);
@@ -230,7 +222,7 @@ pub(crate) unsafe fn act(
     // SAFETY: the caller's promise, and both live through the call.
     unsafe { syscall6(libc::SYS_rt_sigaction, args) }?;
     if old != 0 {
-        told.handler = behind(told.handler);
+        told.handler = handlers::behind(told.handler);
         // SAFETY: the caller's promise.
         unsafe { (old as *mut Action).write_unaligned(told) };
     }

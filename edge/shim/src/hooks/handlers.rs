@@ -135,6 +135,6 @@ pub(super) unsafe fn by_number(signal: c_int, new: usize, old: usize, bytes: usi
         return None;
     }
     // SAFETY: the caller's promise.
-    let answer = unsafe { sys::act(signal, new, old, bytes, handlers::step_before, handlers::behind) };
+    let answer = unsafe { sys::act(signal, new, old, bytes) };
     Some(crate::answer::answer(answer.map(|()| 0)))
 }
