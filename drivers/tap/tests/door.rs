@@ -2,10 +2,8 @@
 //!
 //! As root; otherwise each test says why it is skipped.
 
-mod common;
-
+use crate::common;
 use std::net::UdpSocket;
-use std::process::Command;
 use std::time::{Duration, Instant as Clock};
 
 use firelane_driver_tap::{TapQueue, probe_door};
@@ -23,19 +21,10 @@ struct World {
     drops: DropCounters,
 }
 
-fn run(line: &str) {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let status =
-        Command::new(words[0]).args(&words[1..]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").status();
-    assert!(status.is_ok_and(|it| it.success()), "{line}");
-}
-
 impl World {
     fn new() -> Option<Self> {
         let mut queues = common::taps("door0", 1, &["10.0.0.1/24", "fd00::1/64"])?;
-        for neighbour in ["10.0.0.2", "fd00::2"] {
-            run(&format!("ip neighbour add {neighbour} lladdr 02:08:20:00:00:02 dev door0 nud permanent"));
-        }
+        ["10.0.0.2", "fd00::2"].iter().for_each(|it| common::neighbour("door0", it));
         let tap = queues.remove(0);
         assert_eq!(tap.has_door(), probe_door().is_ok(), "what is tried is what is done");
         if !tap.has_door() {
@@ -48,15 +37,12 @@ impl World {
 
     /// The datagrams to port 7 that have come, without waiting.
     fn receive(&mut self) -> Vec<Vec<u8>> {
-        let (mut chain, mut came) = (Chain::new(), Vec::new());
-        while self.tap.receive(&mut self.pools, 64, &mut chain, &mut self.drops) > 0 {}
-        while let Some(frame) = chain.pop() {
-            let ports = if frame.as_slice()[12] == 8 { 34 } else { 54 };
-            if frame.as_slice().get(ports + 2..ports + 4) == Some(&[0, 7]) {
-                came.push(frame.as_slice().to_vec());
+        let mut came = Vec::new();
+        common::fetch(&mut self.tap, &mut self.pools, &mut self.drops, |frame| {
+            if common::ports(frame).is_some_and(|[_, to]| to == 7) {
+                came.push(frame.to_vec());
             }
-            self.pools.put(frame);
-        }
+        });
         came
     }
 

@@ -2,16 +2,8 @@
 //!
 //! As root; otherwise each test says why it is skipped.
 
-mod common;
-
+use crate::common::{self, ip};
 use std::process::Command;
-
-fn ip(line: &str) {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let path = "/usr/sbin:/usr/bin:/sbin:/bin";
-    let status = Command::new("ip").args(words).env("PATH", path).status();
-    assert!(status.is_ok_and(|it| it.success()), "{line}");
-}
 
 /// The speed that ethtool shows.
 fn speed(name: &str) -> String {

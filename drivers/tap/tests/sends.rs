@@ -2,8 +2,7 @@
 //!
 //! As root; otherwise the test says why it is skipped.
 
-mod common;
-
+use crate::common;
 use std::net::UdpSocket;
 use std::time::Duration;
 

@@ -3,14 +3,12 @@
 //!
 //! As root; otherwise the test says why it is skipped.
 
-mod common;
-
+use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, UdpSocket};
-use std::process::Command;
 
 use firelane_driver_tap::{Selector, Spread, TapQueue};
-use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
+use firelane_frame::{Driver, Pools, PoolsConfig};
 use firelane_units::{DropCounters, IpPrefix, Port, PortRange};
 
 const SENDERS: usize = 48;
@@ -18,33 +16,21 @@ const SENDERS: usize = 48;
 /// A TAP with these neighbours in a network namespace of the thread's own.
 fn tap(name: &str, queues: u16, neighbours: &[&str]) -> Option<Vec<TapQueue>> {
     let queues = common::taps(name, queues, &["10.0.0.1/24", "fd00::1/64"])?;
-    for neighbour in neighbours {
-        let words = ["neighbour", "add", neighbour, "lladdr", "02:08:20:00:00:02", "dev", name];
-        ip(&[&words[..], &["nud", "permanent"]].concat());
-    }
+    neighbours.iter().for_each(|it| common::neighbour(name, it));
     Some(queues)
 }
 
-fn ip(words: &[&str]) {
-    let status = Command::new("ip").args(words).status();
-    assert!(status.is_ok_and(|it| it.success()), "{words:?}");
-}
-
-/// By which queues datagrams to port 7 have come, by their source ports.
-fn came(queues: &mut [TapQueue], pools: &mut Pools) -> (usize, BTreeMap<[u8; 3], BTreeSet<u16>>) {
+/// By which queues datagrams to port 7 have come, by version and source port.
+fn came(queues: &mut [TapQueue], pools: &mut Pools) -> (usize, BTreeMap<(u8, u16), BTreeSet<u16>>) {
     let (mut count, mut rings) = (0, BTreeMap::<_, BTreeSet<u16>>::new());
     for queue in queues {
-        let (mut chain, mut drops) = (Chain::new(), DropCounters::default());
-        while queue.receive(pools, 64, &mut chain, &mut drops) > 0 {}
-        while let Some(frame) = chain.pop() {
-            let (bytes, version) = (frame.as_slice(), frame.as_slice()[12]);
-            let ports = if version == 8 { 34 } else { 54 };
-            if let Some(&[high, low, 0, 7]) = bytes.get(ports..ports + 4) {
-                rings.entry([version, high, low]).or_default().insert(queue.ring());
+        let ring = queue.ring();
+        common::fetch(queue, pools, &mut DropCounters::default(), |frame| {
+            if let Some([from, 7]) = common::ports(frame) {
+                rings.entry((frame[12], from)).or_default().insert(ring);
                 count += 1;
             }
-            pools.put(frame);
-        }
+        });
     }
     (count, rings)
 }
@@ -130,11 +116,11 @@ fn frames_with_a_queue_set_aside_come_by_that_one() {
         return;
     };
     for net in ["200.1.0.0/16", "202.0.0.0/16"] {
-        ip(&["route", "add", net, "via", "10.0.0.2"]);
+        common::ip(&format!("route add {net} via 10.0.0.2"));
     }
     // One more, as often as is liked, and the interface may have another name meanwhile.
     queues.push(queues[0].one_more(2).expect("a queue"));
-    ip(&["link", "set", "aside0", "name", "aside1"]);
+    common::ip("link set aside0 name aside1");
     queues.push(queues[0].one_more(3).expect("another one"));
     let mut pools = Pools::new(PoolsConfig { small_slots: 2048, large_slots: 4 });
     let spreader = queues[1].spreader().expect("a descriptor");
@@ -167,19 +153,15 @@ fn frames_with_a_queue_set_aside_come_by_that_one() {
     }
 }
 
-/// By which queues datagrams to this port have come.
+/// By which queues datagrams to this address' port have come.
 fn come(queues: &mut [TapQueue], pools: &mut Pools, to: SocketAddr) -> Vec<u16> {
     let mut rings = Vec::new();
     for queue in queues {
-        let (mut chain, mut drops) = (Chain::new(), DropCounters::default());
-        while queue.receive(pools, 64, &mut chain, &mut drops) > 0 {}
-        while let Some(frame) = chain.pop() {
-            let ports = if to.is_ipv4() { 34 } else { 54 };
-            if frame.as_slice().get(ports + 2..ports + 4) == Some(&to.port().to_be_bytes()) {
-                rings.push(queue.ring());
-            }
-            pools.put(frame);
-        }
+        let ring = queue.ring();
+        common::fetch(queue, pools, &mut DropCounters::default(), |frame| {
+            let is_it = common::ports(frame).is_some_and(|[_, port]| port == to.port());
+            rings.extend(is_it.then_some(ring));
+        });
     }
     rings
 }

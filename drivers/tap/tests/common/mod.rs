@@ -1,7 +1,10 @@
 //! What the tests of TAPs begin with: a network namespace of the test's own with a TAP in it.
 
+use std::process::Command;
+
 use firelane_driver_tap::{TapConfig, TapQueue, open};
-use firelane_units::{MacAddr, Mtu};
+use firelane_frame::{Chain, Driver, Pools};
+use firelane_units::{DropCounters, MacAddr, Mtu};
 
 /// The queues of a TAP with these addresses in a namespace of the calling thread's; none, and why is said, without the right to one.
 pub(crate) fn taps(name: &str, queues: u16, addresses: &[&str]) -> Option<Vec<TapQueue>> {
@@ -18,4 +21,38 @@ pub(crate) fn taps(name: &str, queues: u16, addresses: &[&str]) -> Option<Vec<Ta
         namespace: None,
     };
     open(name, &config).inspect_err(|error| eprintln!("skipped: {error}")).ok()
+}
+
+/// Fetches every frame that has come by a queue, without waiting.
+pub(crate) fn fetch(
+    queue: &mut TapQueue,
+    pools: &mut Pools,
+    drops: &mut DropCounters,
+    mut tell: impl FnMut(&[u8]),
+) {
+    let mut chain = Chain::new();
+    while queue.receive(pools, 64, &mut chain, drops) > 0 {}
+    while let Some(frame) = chain.pop() {
+        tell(frame.as_slice());
+        pools.put(frame);
+    }
+}
+
+/// The ports of a datagram, if it has them where they usually are.
+pub(crate) fn ports(frame: &[u8]) -> Option<[u16; 2]> {
+    let at = if frame.get(12) == Some(&8) { 34 } else { 54 };
+    let ports: &[u8; 4] = frame.get(at..)?.first_chunk()?;
+    Some([[ports[0], ports[1]], [ports[2], ports[3]]].map(u16::from_be_bytes))
+}
+
+/// A line of ip(8).
+pub(crate) fn ip(line: &str) {
+    let path = "/usr/sbin:/usr/bin:/sbin:/bin";
+    let status = Command::new("ip").args(line.split_whitespace()).env("PATH", path).status();
+    assert!(status.is_ok_and(|it| it.success()), "{line}");
+}
+
+/// Lets a TAP's user have a station with this address.
+pub(crate) fn neighbour(name: &str, address: &str) {
+    ip(&format!("neighbour add {address} lladdr 02:08:20:00:00:02 dev {name} nud permanent"));
 }
