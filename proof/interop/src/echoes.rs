@@ -1,5 +1,54 @@
 //! A service that tests start in a namespace, to have a peer of the kernel's, and who compares what it sends back.
 
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::sandbox::{Background, Sandbox};
+
+/// Starts that service in the namespace `bob`, and waits until it listens.
+pub fn serve_echoes(sandbox: &Sandbox) -> Background {
+    let words = ["python3", "-c", ECHOES];
+    let server = Background::start(sandbox.command_in("bob", &words).stdout(Stdio::null()));
+    while sandbox.run(Some("bob"), "ss", &["-ltnH", "sport", "=", "7"]).stdout.trim().is_empty() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server
+}
+
+/// Who compares, while a test goes on.
+#[derive(Debug)]
+pub struct Comparing(Child);
+
+impl Comparing {
+    /// Begins in a namespace, for so many seconds, by so many connections.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn begin(sandbox: &Sandbox, netns: &str, seconds: &str, connections: &str) -> Self {
+        let mut command = sandbox.command_in(netns, &["python3", "-c", COMPARES, seconds, connections]);
+        Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("nsenter is installed"))
+    }
+
+    /// Whether its time is over.
+    ///
+    /// # Panics
+    /// If that cannot be asked.
+    pub fn is_over(&mut self) -> bool {
+        self.0.try_wait().expect("our own child").is_some()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// If anything else came back than was sent.
+    #[track_caller]
+    pub fn ends_well(self) {
+        let ended = self.0.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+        assert!(ended.status.success() && told.starts_with("rounds"), "{told}");
+    }
+}
+
 /// Python: whatever comes on a connection to port 7 of 10.0.0.2 goes back.
 pub const ECHOES: &str = r"
 import socket, threading

@@ -11,11 +11,13 @@ mod frr;
 mod sandbox;
 mod stage;
 mod testpmd;
+mod until;
 
 pub use cpuset::{Cpuset, cpu_ends};
 pub use daemon::{Daemon, binary};
-pub use echoes::{COMPARES, ECHOES};
+pub use echoes::{COMPARES, Comparing, ECHOES, serve_echoes};
 pub use frr::Frr;
 pub use sandbox::{Background, Output, Sandbox, search_path};
 pub use stage::{BOTH, On, Server, Stage};
 pub use testpmd::Testpmd;
+pub use until::until;

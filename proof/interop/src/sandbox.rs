@@ -130,15 +130,17 @@ impl Sandbox {
 
     /// Runs a command line inside, in the network namespace `netns` if one is named.
     pub fn run(&self, netns: Option<&str>, program: &str, args: &[&str]) -> Output {
-        let mut command = match netns {
-            Some(name) => {
-                let mut command = self.command("ip");
-                command.args(["netns", "exec", name, program]);
-                command
-            }
-            None => self.command(program),
-        };
-        finish(&mut command, args)
+        match netns {
+            Some(name) => finish(&mut self.command_in(name, &[program]), args),
+            None => finish(&mut self.command(program), args),
+        }
+    }
+
+    /// A command line that will run inside, in the network namespace `netns`.
+    pub fn command_in(&self, netns: &str, words: &[&str]) -> Command {
+        let mut command = self.command("ip");
+        command.args(["netns", "exec", netns]).args(words);
+        command
     }
 }
 

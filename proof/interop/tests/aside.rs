@@ -1,9 +1,7 @@
 //! A flow of a device with `cpus` gets its frames by a queue of the device of its own: real kernels' traffic comes by it into the flow's
 //! lane and into no other, while it comes and goes under load.
 
-use std::process::{Child, Command, Stdio};
-
-use firelane_interop::{Background, COMPARES, Daemon, ECHOES, Sandbox, cpu_ends};
+use firelane_interop::{Comparing, Daemon, Sandbox, cpu_ends, serve_echoes};
 use serde_json::Value;
 
 /// With one common lane, or two.
@@ -28,27 +26,6 @@ fn rings(daemon: &Daemon<'_>, link: &str) -> (u64, Vec<(u64, u64, u64)>) {
     (number(&link["traffic"], "opackets"), rings)
 }
 
-fn program(sandbox: &Sandbox, namespace: &str, words: &[&str]) -> Command {
-    let mut command = sandbox.command("ip");
-    command.args(["netns", "exec", namespace]).args(words).stdout(Stdio::piped());
-    command
-}
-
-/// Ends when it is dropped.
-fn serve(sandbox: &Sandbox) -> Background {
-    let server = Background::start(&mut program(sandbox, "bob", &["python3", "-c", ECHOES]));
-    while sandbox.run(Some("bob"), "ss", &["-ltnH", "sport", "=", "7"]).stdout.trim().is_empty() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    server
-}
-
-fn ends_well(client: Child) {
-    let ended = client.wait_with_output().expect("it ends");
-    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert!(ended.status.success() && told.starts_with("rounds"), "{told}");
-}
-
 fn add_flow(daemon: &Daemon<'_>, link: &str, what: &str, name: &str) {
     daemon.firelane(&["flowadm", "add-flow", "-t", "-l", link, "-a", what, name]).expect_success();
 }
@@ -67,11 +44,10 @@ fn a_flows_frames_come_by_a_queue_of_its_own_that_comes_and_goes_under_load() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start_as(&sandbox, &tenants(2));
     let (first, last) = cpu_ends();
-    let _server = serve(&sandbox);
+    let _server = serve_echoes(&sandbox);
     add_flow(&daemon, "alice0", "transport=tcp,remote_port=7", "asks");
     add_flow(&daemon, "bob0", "transport=tcp,local_port=7", "answers");
-    let client =
-        program(&sandbox, "alice", &["python3", "-c", COMPARES, "5", "6"]).spawn().expect("ip is installed");
+    let client = Comparing::begin(&sandbox, "alice", "5", "6");
     for nth in 0..24 {
         let flow = if nth % 2 == 0 { "asks" } else { "answers" };
         set_cpus(&daemon, flow, [first.as_str(), last.as_str(), ""][nth / 2 % 3]);
@@ -80,7 +56,7 @@ fn a_flows_frames_come_by_a_queue_of_its_own_that_comes_and_goes_under_load() {
             daemon.firelane(&["dladm", "set-linkprop", "-t", "-p", &wanted, "alice0"]).expect_success();
         }
     }
-    ends_well(client);
+    client.ends_well();
     for link in ["alice0", "bob0"] {
         let (sent, rings) = rings(&daemon, link);
         assert_eq!(rings.iter().map(|it| it.0).collect::<Vec<_>>(), [0, 1, 2], "{rings:?}");

@@ -1,8 +1,8 @@
 //! The interface that is a tenant's, who may rename and delete it, and what its user sees as its speed.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Daemon, Sandbox, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -57,14 +57,6 @@ fn a_tenant_sees_the_speed_that_his_vnic_was_given() {
     );
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < LIMIT, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn reaches(sandbox: &Sandbox) -> bool {
     sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "1", "10.0.0.2"]).status.success()
 }
@@ -75,7 +67,7 @@ fn an_interface_that_a_tenant_deletes_is_made_again_and_one_whose_namespace_goes
     let daemon = daemon(&sandbox);
     assert!(reaches(&sandbox));
     sandbox.run(Some("bob"), "ip", &["link", "delete", "eth0"]).expect_success();
-    until("made again", || reaches(&sandbox));
+    until("made again", LIMIT, || reaches(&sandbox));
     let flow = daemon.firelane(&["flowadm", "show-flow", "-po", "link", "pings"]).expect_success();
     assert_eq!(flow.trim(), "bob0");
     let status = || daemon.firelane(&["status"]).expect_success();
@@ -83,7 +75,7 @@ fn an_interface_that_a_tenant_deletes_is_made_again_and_one_whose_namespace_goes
     // Whoever took the namespace away may want its name: nobody makes it again unasked.
     sandbox.run(None, "ip", &["netns", "delete", "bob"]).expect_success();
     let problem = || status().lines().find(|it| it.starts_with("problem: link bob0: ")).map(str::to_owned);
-    until("told", || problem().is_some_and(|it| it.contains("namespace bob")));
+    until("told", LIMIT, || problem().is_some_and(|it| it.contains("namespace bob")));
     assert_eq!(daemon.firelane(&["doctor"]).code(), 1);
     let config = sandbox.folder().join("host.toml");
     let applied = daemon.firelane(&["apply", &config.to_string_lossy()]).expect_success();

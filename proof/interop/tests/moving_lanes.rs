@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use firelane_interop::{COMPARES, Cpuset, Daemon, ECHOES, Sandbox, cpu_ends};
+use firelane_interop::{Comparing, Cpuset, Daemon, Sandbox, cpu_ends, serve_echoes, until};
 
 const TENANTS: &str = "[etherstub.s0]\n\
     [vnic.alice0]\nover = \"s0\"\ntap = { namespace = \"alice\", addresses = [\"10.0.0.1/24\"] }\n\
@@ -31,14 +31,8 @@ fn allowed(status: &Path) -> String {
     line.expect("Linux tells").trim().to_owned()
 }
 
-#[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not within ten seconds");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+/// How long what the daemon does by itself may take.
+const LIMIT: Duration = Duration::from_secs(10);
 
 #[test]
 fn lanes_follow_the_file_while_traffic_passes_and_a_wrong_cpu_moves_none() {
@@ -82,7 +76,7 @@ fn lanes_follow_the_file_while_traffic_passes_and_a_wrong_cpu_moves_none() {
     if first != last {
         let pid = daemon.pid().to_string();
         sandbox.run(None, "taskset", &["-a", "-c", "-p", &all, &pid]).expect_success();
-        until("lanes return", || lanes(&daemon) == [last, first]);
+        until("lanes return", LIMIT, || lanes(&daemon) == [last, first]);
         let doctor = daemon.firelane(&["doctor"]).stdout;
         assert!(doctor.contains(&format!("came back, once; the last time to CPU {last}")), "{doctor}");
         assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
@@ -170,18 +164,12 @@ fn lanes_return_to_a_cpu_that_was_taken_away_and_no_byte_is_lost() {
     let Some((first, last, config, cpuset)) = two_cpus() else { return };
     let sandbox = Sandbox::new();
     let (daemon, log) = Daemon::start_in(&sandbox, &cpuset, &config);
-    let program = |namespace: &str, words: &[&str]| {
-        let mut command = sandbox.command("ip");
-        command.args(["netns", "exec", namespace]).args(words).stdout(Stdio::piped());
-        command.spawn().expect("ip is installed")
-    };
-    let mut server = program("bob", &["python3", "-c", ECHOES]);
-    until("it listens", || sandbox.run(Some("bob"), "ss", &["-ltnH"]).stdout.contains(":7 "));
-    let compares = program("alice", &["python3", "-c", COMPARES, "6", "4"]);
+    let _server = serve_echoes(&sandbox);
+    let compares = Comparing::begin(&sandbox, "alice", "6", "4");
     let logged = |text: &str| fs::read_to_string(&log).expect("it logs").matches(text).count();
     for round in 1..=3 {
         cpuset.allow(&first);
-        until("the loss is told", || logged(&format!("lane 0 has lost CPU {last}")) == round);
+        until("the loss is told", LIMIT, || logged(&format!("lane 0 has lost CPU {last}")) == round);
         assert_eq!(lanes(&daemon), [&*first, &*first]);
         assert_eq!(effective(&daemon), first);
         for words in [&["status"][..], &["doctor"]] {
@@ -195,19 +183,15 @@ fn lanes_return_to_a_cpu_that_was_taken_away_and_no_byte_is_lost() {
         let refused = daemon.firelane(&asks);
         assert!(refused.code() == 1 && refused.stderr.contains("processor not online"), "{refused:?}");
         cpuset.allow(&format!("{first},{last}"));
-        until("the return is told", || logged(&format!("lane 0 is back on CPU {last}")) == round);
-        until("the link's lane returns", || effective(&daemon) == last);
+        until("the return is told", LIMIT, || logged(&format!("lane 0 is back on CPU {last}")) == round);
+        until("the link's lane returns", LIMIT, || effective(&daemon) == last);
         assert_eq!(lanes(&daemon), [&*last, &*first]);
         assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
         let doctor = daemon.firelane(&["doctor"]).stdout;
         let times = if round == 1 { "once".to_owned() } else { format!("{round} times") };
         assert!(doctor.contains(&format!("lane 0 had to leave its CPU and came back, {times};")), "{doctor}");
     }
-    let compared = compares.wait_with_output().expect("it ends");
-    let told = String::from_utf8_lossy(&compared.stdout).into_owned();
-    assert!(compared.status.success() && told.starts_with("rounds"), "{told}");
-    let _ = server.kill();
-    let _ = server.wait();
+    compares.ends_well();
 }
 
 #[test]
@@ -222,6 +206,6 @@ fn what_a_start_was_refused_is_given_when_the_cpu_comes() {
     }
     assert_eq!(effective(&daemon), "");
     cpuset.allow(&format!("{first},{last}"));
-    until("both are given", || lanes(&daemon) == [&*last, &*first]);
-    until("nothing is missing", || !daemon.firelane(&["status"]).expect_success().contains("problem"));
+    until("both are given", LIMIT, || lanes(&daemon) == [&*last, &*first]);
+    until("nothing is missing", LIMIT, || !daemon.firelane(&["status"]).expect_success().contains("problem"));
 }

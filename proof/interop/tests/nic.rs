@@ -5,9 +5,9 @@
 
 use std::io::{BufRead, Write};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use firelane_interop::{COMPARES, Daemon, Output, Sandbox, cpu_ends};
+use firelane_interop::{Comparing, Daemon, Output, Sandbox, cpu_ends, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -172,14 +172,12 @@ fn its_queue_goes_from_lane_to_lane_while_text_is_compared() {
              [service.echo1]\nkind = \"echo\"\nnetstack = \"web\"\nport = 7\n"
         );
         let daemon = Daemon::start_as(&sandbox, &text);
-        let mut compares = sandbox.command("ip");
-        compares.args(["netns", "exec", "out", "python3", "-c", COMPARES, "4", "4"]).stdout(Stdio::piped());
-        let mut compares = compares.spawn().expect("ip is installed");
+        let mut compares = Comparing::begin(&sandbox, "out", "4", "4");
         let (first, last) = cpu_ends();
         let wanted =
             [format!("cpus={first}"), "cpus=".to_owned(), format!("cpus={last}"), "cpus=".to_owned()];
         let mut moves = 0;
-        while compares.try_wait().expect("our own child").is_none() {
+        while !compares.is_over() {
             let prop = &wanted[moves % wanted.len()];
             let words: &[&str] = match prop.as_str() {
                 "cpus=" => &["dladm", "reset-linkprop", "-t", "-p", "cpus", "net0"],
@@ -191,9 +189,7 @@ fn its_queue_goes_from_lane_to_lane_while_text_is_compared() {
             assert_eq!(format!("cpus={}", shown.trim()), *prop, "{driver}");
             moves += 1;
         }
-        let compared = compares.wait_with_output().expect("it has ended");
-        let told = String::from_utf8_lossy(&compared.stdout).into_owned();
-        assert!(compared.status.success() && told.starts_with("rounds"), "{driver}: {told}");
+        compares.ends_well();
         // Once everywhere at least; how often is the machine's to say.
         assert!(moves >= wanted.len(), "{driver}: {moves} moves");
     }
@@ -230,14 +226,6 @@ fn problems(daemon: &Daemon<'_>) -> String {
     daemon.firelane(&["status"]).expect_success().lines().filter(|it| it.starts_with("problem: ")).collect()
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < LIMIT, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn ip(sandbox: &Sandbox, line: &str) {
     let words: Vec<&str> = line.split_whitespace().collect();
     sandbox.run(None, "ip", &words).expect_success();
@@ -250,8 +238,7 @@ impl Waiting {
     fn begin(sandbox: &Sandbox) -> Self {
         let script = "import socket, sys; s = socket.create_connection(('10.9.0.1', 80)); print('there', flush=True); \
                       sys.stdin.readline(); s.sendall(b'GET /body HTTP/1.0\\r\\n\\r\\n'); print(s.recv(12).decode(), flush=True)";
-        let mut command = sandbox.command("ip");
-        command.args(["netns", "exec", "out", "python3", "-c", script]);
+        let mut command = sandbox.command_in("out", &["python3", "-c", script]);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed");
         let output = std::io::BufReader::new(child.stdout.take().expect("it was asked for"));
@@ -289,7 +276,7 @@ fn an_interface_that_goes_away_is_told_and_costs_nothing_and_returns_under_all_t
         assert_eq!(problems(&daemon), "");
         let mut waiting = Waiting::begin(&sandbox);
         ip(&sandbox, "link delete near");
-        until(driver, || state(&daemon) == "down");
+        until(driver, LIMIT, || state(&daemon) == "down");
         let told = daemon.firelane(&["doctor"]);
         assert_eq!(told.code(), 1, "{told:?}");
         for told in [found(&daemon), problems(&daemon)] {
@@ -307,7 +294,7 @@ fn an_interface_that_goes_away_is_told_and_costs_nothing_and_returns_under_all_t
         ] {
             ip(&sandbox, line);
         }
-        until(driver, || state(&daemon) == "up");
+        until(driver, LIMIT, || state(&daemon) == "up");
         assert_eq!(problems(&daemon), "");
         talks(&sandbox);
         assert!(flowadm(&["show-flow", "-po", "link", "pings"]).contains("net0"));
@@ -349,9 +336,9 @@ fn an_interface_that_is_renamed_or_carries_less_is_told_and_its_traffic_goes_on(
     ip(&sandbox, "link set other up");
     talks(&sandbox);
     ip(&sandbox, "-n out link set far down");
-    until("no carrier", || problems(&daemon).contains("other has no carrier"));
+    until("no carrier", LIMIT, || problems(&daemon).contains("other has no carrier"));
     ip(&sandbox, "-n out link set far up");
-    until("a carrier", || problems(&daemon).is_empty());
+    until("a carrier", LIMIT, || problems(&daemon).is_empty());
     talks(&sandbox);
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{COMPARES, Daemon, ECHOES, Sandbox, cpu_ends};
+use firelane_interop::{Background, Comparing, Daemon, Sandbox, cpu_ends, serve_echoes, until};
 
 const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
     [vnic.alice0]\nover = \"s0\"\ntap = { namespace = \"alice\", addresses = [\"10.0.0.1/24\"] }\n\
@@ -22,24 +22,19 @@ fn connections_of_programs_go_on_while_their_links_get_lanes_of_their_own_and_lo
     let sandbox = Sandbox::new();
     let daemon = Daemon::start_as(&sandbox, TENANTS);
     let (first, last) = cpu_ends();
-    let program = |namespace: &str, words: &[&str]| {
-        let mut command = sandbox.command("ip");
-        command.args(["netns", "exec", namespace]).args(words).stdout(Stdio::piped());
-        command.spawn().expect("ip is installed")
-    };
-    let mut servers = [program("bob", &["python3", "-c", ECHOES]), program("bob", &["iperf3", "-s", "-1"])];
-    let listens = |port: &str| {
-        let said = sandbox.run(Some("bob"), "ss", &["-ltnH", "sport", "=", port]).stdout;
-        !said.trim().is_empty()
-    };
-    while !(listens("7") && listens("5201")) {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let compares = program("alice", &["python3", "-c", COMPARES, "8", "1"]);
+    let _servers = [
+        serve_echoes(&sandbox),
+        Background::start(sandbox.command_in("bob", &["iperf3", "-s", "-1"]).stdout(Stdio::null())),
+    ];
+    until("iperf3 listens", Duration::from_secs(20), || {
+        !sandbox.run(Some("bob"), "ss", &["-ltnH", "sport", "=", "5201"]).stdout.trim().is_empty()
+    });
+    let compares = Comparing::begin(&sandbox, "alice", "8", "1");
     // So slow that no buffer of the kernel's overflows meanwhile.
     let datagrams =
         ["iperf3", "-c", "10.0.0.2", "-u", "-b", "20M", "-l", "1200", "-w", "1M", "-t", "7", "-J"];
-    let counts = program("alice", &datagrams);
+    let mut counts = sandbox.command_in("alice", &datagrams);
+    let counts = counts.stdout(Stdio::piped()).spawn().expect("nsenter is installed");
     let lists = [first.clone(), last.clone(), format!("{last},{first}")];
     for nth in 0..52 {
         let link = if nth % 2 == 0 { "alice0" } else { "bob0" };
@@ -57,19 +52,13 @@ fn connections_of_programs_go_on_while_their_links_get_lanes_of_their_own_and_lo
             assert!(effective(&daemon, link).is_empty() || first == last);
         }
     }
-    let compared = compares.wait_with_output().expect("it ends");
-    let told = String::from_utf8_lossy(&compared.stdout).into_owned();
-    assert!(compared.status.success() && told.starts_with("rounds"), "{told}");
+    compares.ends_well();
     let counted = counts.wait_with_output().expect("it ends");
     let said: serde_json::Value = serde_json::from_slice(&counted.stdout).expect("iperf3 writes JSON");
     let sum = &said["end"]["sum"];
     assert_eq!(sum["lost_packets"], 0, "{sum}");
     assert!(sum["packets"].as_u64().is_some_and(|it| it > 5000), "{sum}");
     assert!(said["end"]["streams"][0]["udp"]["out_of_order"].as_u64().unwrap_or(0) == 0, "{said}");
-    for server in &mut servers {
-        let _ = server.kill();
-        let _ = server.wait();
-    }
 }
 
 #[test]

@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
-use firelane_interop::{Background, COMPARES, Daemon, ECHOES, Sandbox};
+use firelane_interop::{Comparing, Daemon, Sandbox, serve_echoes};
 use serde_json::Value;
 
 const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
@@ -49,16 +48,8 @@ fn connections_of_programs_go_on_while_their_links_get_more_rings_and_fewer() {
     let sandbox = Sandbox::new();
     let daemon = start(&sandbox, TENANTS);
     assert_eq!(effective(&daemon, "bob0"), ["2", "2"]);
-    let program = |namespace: &str, words: &[&str]| {
-        let mut command = sandbox.command("ip");
-        command.args(["netns", "exec", namespace]).args(words).stdout(Stdio::piped());
-        command
-    };
-    let _server = Background::start(&mut program("bob", &["python3", "-c", ECHOES]));
-    while sandbox.run(Some("bob"), "ss", &["-ltnH", "sport", "=", "7"]).stdout.trim().is_empty() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let compares = program("alice", &["python3", "-c", COMPARES, "6", "8"]).spawn().expect("ip is installed");
+    let _server = serve_echoes(&sandbox);
+    let compares = Comparing::begin(&sandbox, "alice", "6", "8");
     let set = |link: &str, prop: &str| {
         daemon.firelane(&["dladm", "set-linkprop", "-t", "-p", prop, link]).expect_success();
     };
@@ -73,9 +64,7 @@ fn connections_of_programs_go_on_while_their_links_get_more_rings_and_fewer() {
         words.iter().for_each(|prop| set(link, prop));
         assert_eq!(effective(&daemon, link), want, "{words:?}");
     }
-    let compared = compares.wait_with_output().expect("it ends");
-    let told = String::from_utf8_lossy(&compared.stdout).into_owned();
-    assert!(compared.status.success() && told.starts_with("rounds"), "{told}");
+    compares.ends_well();
     for link in ["alice0", "bob0"] {
         let (traffic, rings) = counted(&daemon, link);
         assert_eq!(rings.len(), 2, "{rings:?}");
@@ -88,8 +77,7 @@ fn connections_of_programs_go_on_while_their_links_get_more_rings_and_fewer() {
     // One that is not used carries nothing more.
     set("bob0", "rxrings=1,txrings=1");
     let (_, before) = counted(&daemon, "bob0");
-    let quiet = program("alice", &["python3", "-c", COMPARES, "0.5", "8"]).output();
-    assert!(quiet.expect("ip is installed").status.success());
+    Comparing::begin(&sandbox, "alice", "0.5", "8").ends_well();
     let (_, after) = counted(&daemon, "bob0");
     for field in ["ipackets", "opackets"] {
         let came = |nth: usize| after[nth][field].as_u64() > before[nth][field].as_u64();
