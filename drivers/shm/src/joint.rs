@@ -466,12 +466,16 @@ impl<'a, M: Storage> Beside<'a, M> {
         self.mine().waiters.fetch_and(!bits, Ordering::SeqCst);
     }
 
-    /// What the peer and the daemon change: what was written and read there, credit, and whether this end's next write finds no
-    /// room there. Who has a direction changes nothing by itself.
-    pub(crate) fn progress(&self) -> [u64; 4] {
+    /// How much the peer has written.
+    pub(crate) fn written_there(&self) -> u64 {
+        self.theirs().written()
+    }
+
+    /// What the peer and the daemon change of the room to write: what was read there, credit, and whether this end's next write
+    /// finds none. Who has a direction changes nothing by itself.
+    pub(crate) fn room_there(&self) -> [u64; 3] {
         let is_full = self.room().is_some_and(|(room, unread)| !crate::is_roomy(room as u64, unread as u64));
-        let granted = self.mine().granted.load(Ordering::Acquire);
-        [self.theirs().written(), self.head(), granted, u64::from(is_full)]
+        [self.head(), self.mine().granted.load(Ordering::Acquire), u64::from(is_full)]
     }
 
     /// What the peer has read.

@@ -77,26 +77,40 @@ impl<M: Storage> StreamEnd<'_, M> {
         self.block.file.fetch_add(REFUSALS, Ordering::SeqCst);
     }
 
-    /// A number that is another whenever lane or peer have changed what [`StreamEnd::readiness`] looks at, or a write was refused since:
-    /// what the program has done and the lane has undone leaves everything else as it was.
-    pub fn progress(&self) -> u64 {
+    /// A number that is another whenever lane or peer have changed what [`StreamEnd::readiness_of`] looks at for `events`, or a
+    /// write was refused since: what the program has done and the lane has undone leaves everything else as it was.
+    ///
+    /// As in Linux, where a wake-up names its events, room to write is no news for who waits for text alone: lanes give and
+    /// take a ring's storage as they like.
+    pub fn progress(&self, events: u32) -> u64 {
         let rings = self.rings();
         let status = self.status();
         let end = if self.peer_has_ended(status) { status::PEER_CLOSED } else { 0 };
+        let unasked = [status & !status::ACCEPTED | end, rings.margin[margin::MARK].load(Ordering::Acquire)];
+        let mixed = unasked.into_iter().fold(0, mix);
+        let mixed = if events & Readiness::READABLE == 0 {
+            mixed
+        } else {
+            let beside = self.beside.as_ref().map_or(0, Beside::written_there);
+            [rings.two.tail.load(Ordering::Acquire), beside].into_iter().fold(mixed, mix)
+        };
+        if events & Readiness::WRITABLE == 0 {
+            return mixed;
+        }
         let own = [
             self.block.file.load(Ordering::SeqCst) / REFUSALS,
-            rings.two.tail.load(Ordering::Acquire),
             rings.two.head.load(Ordering::Acquire),
             self.own_room() as u64,
-            rings.margin[margin::MARK].load(Ordering::Acquire),
-            status | end,
             self.block.requests.load(Ordering::Acquire) & request::FULL,
         ];
-        let beside = self.beside.as_ref().map_or([0; 4], Beside::progress);
-        // Fibonacci hashing, each word after the other.
-        let mix = |mixed: u64, word: u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        own.into_iter().chain(beside).fold(0, mix)
+        let beside = self.beside.as_ref().map_or([0; 3], Beside::room_there);
+        own.into_iter().chain(beside).fold(mixed, mix)
     }
+}
+
+/// Fibonacci hashing, one word after the other.
+const fn mix(mixed: u64, word: u64) -> u64 {
+    (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 /// Whether a send ring is writable as poll(2) means it: a third of it is free.

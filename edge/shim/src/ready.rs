@@ -32,12 +32,14 @@ pub(crate) fn wanted(events: u32) -> u32 {
 }
 
 /// A number that is another whenever something has happened to a stream that [`of`] may tell of; zero if that is not known.
-pub(crate) fn progress(fd: c_int, word: Word) -> u64 {
+pub(crate) fn progress(fd: c_int, word: Word, events: u32) -> u64 {
     if session::is_dead() {
         return 0;
     }
     let stream = Stream::new(fd, socket::arena(word), socket::number(word));
-    stream.filter(|_| socket::kind(word) == Kind::Stream).map_or(0, |stream| stream.end().progress())
+    stream
+        .filter(|_| socket::kind(word) == Kind::Stream)
+        .map_or(0, |stream| stream.end().progress(wanted(events)))
 }
 
 fn bare(fd: c_int, word: Word) -> u32 {

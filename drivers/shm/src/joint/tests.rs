@@ -14,6 +14,8 @@ use firelane_frame::ring_state::{ATTACHED, SIZE_SHIFT};
 const LAYOUT: Layout = Layout { lanes: 1, blocks: 16, storage_bytes: 64 * PAGE };
 /// Each ring of the lane, and each of the joint.
 const RING: usize = PAGE as usize;
+/// Text and room.
+const BOTH: u32 = crate::Readiness::READABLE | crate::Readiness::WRITABLE;
 
 /// Two programs' arenas and their segment; the test is the lane.
 struct World {
@@ -195,10 +197,10 @@ fn the_end_is_there_when_the_call_has_returned_behind_all_text_and_is_one_edge()
     let world = World::new(64, 64);
     world.fuse();
     assert_eq!(world.write(0, b"last words"), 10);
-    let before = world.end(1).progress();
+    let before = world.end(1).progress(BOTH);
     world.end(0).shut_write();
     assert!(world.end(0).end_beside());
-    let told = world.end(1).progress();
+    let told = world.end(1).progress(BOTH);
     assert_ne!(told, before);
     let ends = crate::Readiness::PEER_CLOSED | crate::Readiness::READABLE;
     assert_eq!(world.end(1).readiness().0 & ends, ends);
@@ -207,9 +209,9 @@ fn the_end_is_there_when_the_call_has_returned_behind_all_text_and_is_one_edge()
     let mut byte = [0];
     let mut read = |at: usize| world.end(at).read(&mut [IoSliceMut::new(&mut byte)], false);
     assert_eq!(read(1), Ok((0, false)));
-    let after = world.end(1).progress();
+    let after = world.end(1).progress(BOTH);
     world.end(1).block().tell(status::PEER_CLOSED);
-    assert_eq!(world.end(1).progress(), after, "what TCP says of it is no news");
+    assert_eq!(world.end(1).progress(BOTH), after, "what TCP says of it is no news");
     assert_eq!((read(1), read(0)), (Ok((0, false)), Err(ReadError::WouldBlock)));
     assert_eq!((world.write(1, b"answer"), world.read(0, 99)), (6, b"answer".to_vec()), "it is half of it");
     assert!(world.joint().has_ended(0) && !world.joint().has_ended(1));
@@ -245,20 +247,20 @@ fn that_a_stream_is_fused_is_no_news_and_that_a_full_direction_is_parted_is() {
     let world = World::new(64, 64);
     // A ring at rest has no storage.
     world.end(0).rings().one.state.store(0, Ordering::Relaxed);
-    let before = world.end(0).progress();
+    let before = world.end(0).progress(BOTH);
     world.fuse();
-    assert_eq!(world.end(0).progress(), before);
-    assert_eq!((world.write(0, b"x"), world.end(0).progress()), (1, before));
+    assert_eq!(world.end(0).progress(BOTH), before);
+    assert_eq!((world.write(0, b"x"), world.end(0).progress(BOTH)), (1, before));
     assert_eq!(world.write(0, &[1; 200]), 127);
-    let full = world.end(0).progress();
+    let full = world.end(0).progress(BOTH);
     world.joint().part();
-    assert_ne!(world.end(0).progress(), full);
+    assert_ne!(world.end(0).progress(BOTH), full);
     world.joint().offer();
     world.joint().begin_limit(0);
     assert_eq!(world.read(1, 999).len(), 128);
-    let limited = world.end(0).progress();
+    let limited = world.end(0).progress(BOTH);
     world.joint().end_limit(0);
-    assert_ne!(world.end(0).progress(), limited);
+    assert_ne!(world.end(0).progress(BOTH), limited);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use firelane_frame::ring_state::{GROWN, SIZE_SHIFT};
 
 const LAYOUT: Layout = Layout { lanes: 1, blocks: 16, storage_bytes: 16 * PAGE };
 const ME: Holder = Holder::new(1, 1);
+/// Text and room.
+const BOTH: u32 = Readiness::READABLE | Readiness::WRITABLE;
 
 /// An arena with one stream, established, with a page of storage for each ring.
 struct World {
@@ -135,21 +137,38 @@ fn a_ring_that_has_grown_is_progress() {
     let world = World::new();
     let (end, side) = (world.end(), &world.block().rings.one);
     assert_eq!(write(&end, &[1; PAGE as usize]), Ok(PAGE as usize));
-    let full = end.progress();
+    let (full, text) = (end.progress(BOTH), end.progress(Readiness::READABLE));
     assert!(!end.readiness().has(Readiness::WRITABLE));
     let grown = ATTACHED | GROWN | u64::from((2 * PAGE).trailing_zeros()) << SIZE_SHIFT;
     side.state.store(grown, Ordering::Release);
     assert!(end.readiness().has(Readiness::WRITABLE));
-    assert_ne!(end.progress(), full);
+    assert_ne!(end.progress(BOTH), full);
+    assert_eq!(end.progress(Readiness::READABLE), text, "room to write is nothing to read");
     // Entering and leaving is the program's own.
-    let before = end.progress();
+    let before = end.progress(BOTH);
     side.state.store(grown.wrapping_add(EPOCH), Ordering::Release);
-    assert_eq!(end.progress(), before);
+    assert_eq!(end.progress(BOTH), before);
     // A larger buffer (SO_SNDBUF) counts as well, once there is storage for it.
     side.state.store(grown & !GROWN, Ordering::Release);
-    let cramped = end.progress();
+    let cramped = end.progress(BOTH);
     world.block().capacity[0].store(2 * PAGE as u32, Ordering::Relaxed);
-    assert_ne!(end.progress(), cramped);
+    assert_ne!(end.progress(BOTH), cramped);
+}
+
+#[test]
+fn text_is_progress_for_who_reads_and_that_somebody_has_accepted_is_none() {
+    let world = World::new();
+    let end = world.end();
+    let all = || [BOTH, Readiness::READABLE, Readiness::WRITABLE].map(|events| end.progress(events));
+    let before = all();
+    world.block().tell(status::ACCEPTED);
+    assert_eq!(all(), before);
+    world.deliver(b"text");
+    let [both, text, room] = all();
+    assert_ne!([both, text], before[..2]);
+    assert_eq!(room, before[2]);
+    world.block().tell(status::PEER_CLOSED);
+    assert!(all().into_iter().zip([both, text, room]).all(|(now, before)| now != before));
 }
 
 /// What the program does and the lane undoes leaves no trace but this.
@@ -158,7 +177,7 @@ fn a_write_that_was_refused_is_progress() {
     let world = World::new();
     let (end, block) = (world.end(), world.block());
     block.low_water[1].store(1000, Ordering::Relaxed);
-    let told = end.progress();
+    let told = end.progress(BOTH);
     assert!(end.readiness().has(Readiness::WRITABLE));
     assert_eq!(write(&end, &[1; 1000]), Ok(1000));
     assert_eq!(write(&end, &[1; 1]), Err(WriteError::WouldBlock));
@@ -166,7 +185,7 @@ fn a_write_that_was_refused_is_progress() {
     // All of it was sent, and nothing is acknowledged as yet.
     block.requests.fetch_and(!request::FULL, Ordering::Relaxed);
     assert!(end.readiness().has(Readiness::WRITABLE));
-    assert_ne!(end.progress(), told);
+    assert_ne!(end.progress(BOTH), told);
 }
 
 #[test]
@@ -181,12 +200,12 @@ fn who_wants_little_to_be_unsent_is_full_until_the_lane_says_otherwise() {
         (Ok(1000), true, 0),
         "what was begun is filled"
     );
-    let before = end.progress();
+    let before = end.progress(BOTH);
     world.take();
     assert_eq!(write(&end, &[1; 1]), Err(WriteError::WouldBlock), "the lane knows what was sent");
     assert!(!end.readiness().has(Readiness::WRITABLE));
     block.requests.fetch_and(!request::FULL, Ordering::Relaxed);
-    assert_ne!(end.progress(), before);
+    assert_ne!(end.progress(BOTH), before);
     assert!(end.readiness().has(Readiness::WRITABLE));
     assert_eq!((write(&end, &[1; 1000]), is_full()), (Ok(1000), true));
     block.low_water[1].store(0, Ordering::Relaxed);

@@ -223,7 +223,7 @@ impl Interests {
             let is_edge = it.events & EDGE != 0;
             let before = it.progress;
             if is_edge && let Some(word) = Word::new(it.word) {
-                it.progress = ready::progress(fd as c_int, word);
+                it.progress = ready::progress(fd as c_int, word, it.events);
             }
             if !is_edge || it.progress != before {
                 self.line_up(fd);
@@ -267,11 +267,18 @@ impl Interests {
             self.unlink(fd);
             return (0, 0);
         };
-        let progress = if it.events & EDGE != 0 { ready::progress(fd as c_int, word) } else { 0 };
-        if progress != 0 && progress == it.told {
-            return (0, progress);
+        let look = || ready::of(fd as c_int, word) & it.events;
+        if it.events & EDGE == 0 {
+            return (look(), 0);
         }
-        (ready::of(fd as c_int, word) & it.events, progress)
+        let progress = || ready::progress(fd as c_int, word, it.events);
+        let before = progress();
+        if before != 0 && before == it.told {
+            return (0, before);
+        }
+        // What has come between the number and the look would be told by this look and by the next one, so there is one more.
+        let (ready, now) = (look(), progress());
+        if now == before { (ready, before) } else { (look(), now) }
     }
 
     /// Tells what is ready, as far as there is room; how many (R1).
