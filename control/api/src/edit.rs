@@ -345,7 +345,11 @@ fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiEr
 }
 
 pub(crate) fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Result<(), ApiError> {
+    let wire = model.wire_of(name.as_str()).map(|(wire, _)| wire.clone());
     let vnic = model.vnics.get_mut(name).ok_or(Status::NoDatalink)?;
+    if let Some(wire) = wire {
+        return Err(ApiError::new(Status::IfInUse, "wire", wire, ""));
+    }
     match &vnic.user {
         VnicUser::Nobody => {
             iptun::check_ends(vnic)?;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use firelane_model::{Conditions, LinkName, Model, Wire, WireSide};
+use firelane_model::{Conditions, LinkName, Model, Wire, WireSide, WiringFault};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -166,26 +166,22 @@ pub fn set_wire_prop(wire: &mut Wire, side: Option<WireSide>, change: &PropChang
     Ok(())
 }
 
+fn refusal(fault: WiringFault) -> ApiError {
+    let (end, why) = (fault.end().clone(), fault.to_string());
+    match fault {
+        WiringFault::Unknown(_) => ApiError::new(Status::LinkInvalid, "ends", end, why),
+        WiringFault::Tunnel(_) => ApiError::new(Status::NotSupported, "ends", end, why),
+        WiringFault::Used(_) => ApiError::new(Status::LinkBusy, "ends", end, why),
+        WiringFault::Taken(_, wire) => ApiError::new(Status::LinkBusy, "wire", wire, ""),
+        WiringFault::Loop(_) => ApiError::new(Status::BadArg, "ends", end, why),
+    }
+}
+
 pub(crate) fn create(model: &mut Model, name: &LinkName, wire: &Wire) -> Result<(), ApiError> {
     if model.wires.contains_key(name) {
         return Err(Status::Exists.into());
     }
-    for end in &wire.ends {
-        let has_way_out = !model.is_without_way_out(end.as_str());
-        match (model.class_of(end.as_str()), model.wire_of(end.as_str())) {
-            (None, _) => {
-                return Err(ApiError::new(Status::LinkInvalid, "ends", end, "an etherstub"));
-            }
-            (_, Some((other, _))) => return Err(ApiError::new(Status::LinkBusy, "wire", other, "")),
-            (Some(_), None) if has_way_out => {
-                return Err(ApiError::new(Status::NotSupported, "ends", end, "a wire is between etherstubs"));
-            }
-            (Some(_), None) => {}
-        }
-    }
-    if wire.ends[0] == wire.ends[1] {
-        return Err(ApiError::new(Status::BadArg, "ends", &wire.ends[1], "two different etherstubs"));
-    }
+    model.check_wiring(wire, model.wires.iter()).map_err(refusal)?;
     model.wires.insert(name.clone(), wire.clone());
     Ok(())
 }

@@ -44,9 +44,7 @@ impl Running {
             }
         };
         let capture = works.engine.capture(of, wanted.snap as usize).map_err(refused)?;
-        let vnics = works.vnics.iter().map(|(name, vnic)| (vnic.id, name.to_string()));
-        let uplinks = works.links.iter().filter_map(|(name, link)| Some((link.uplink?, name.to_string())));
-        Ok(Self { capture, names: vnics.chain(uplinks).collect(), left: wanted.count })
+        Ok(Self { capture, names: port_names(works), left: wanted.count })
     }
 
     /// Writes the stream into `sink` until that answers `false` or all is written that was asked for.
@@ -89,4 +87,13 @@ impl Body for Stream {
         };
         Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes.into()))))
     }
+}
+
+/// What ports are called: VNICs, the devices of links, and the ends of wires over links.
+pub(crate) fn port_names(works: &Works) -> BTreeMap<LinkId, String> {
+    let vnics = works.vnics.iter().map(|(name, vnic)| (vnic.id, name.to_string()));
+    let uplinks = works.links.iter().filter_map(|(name, link)| Some((link.uplink?, name.to_string())));
+    let wires =
+        works.wires.iter().flat_map(|(name, wire)| wire.ports().map(move |id| (id, name.to_string())));
+    vnics.chain(uplinks).chain(wires).collect()
 }

@@ -42,12 +42,12 @@ fn without(model: &Model, name: &LinkName) -> Model {
     rest.links.remove(name);
     rest.etherstubs.remove(name);
     rest.vnics.retain(|vnic, it| vnic != name && !it.over.is(name.as_str()));
-    rest.wires.retain(|_, it| !it.ends.contains(name));
-    let Model { links, etherstubs, vnics, flows, netstacks, .. } = &mut rest;
-    flows.retain(|_, it| {
-        let name = &it.link;
+    let Model { links, etherstubs, vnics, flows, netstacks, wires, .. } = &mut rest;
+    let is_there = |name: &LinkName| {
         links.contains_key(name) || etherstubs.contains_key(name) || vnics.contains_key(name)
-    });
+    };
+    wires.retain(|_, it| it.ends.iter().all(is_there));
+    flows.retain(|_, it| is_there(&it.link));
     for netstack in netstacks.values_mut() {
         let filter = netstack.packet_filter().without(|name| !vnics.contains_key(name));
         netstack.set_packet_filter(filter);

@@ -31,7 +31,7 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
     let status = match &error {
         E::NoLink(_) => Status::LinkInvalid,
         E::NoFlow(_) | E::NoNetstack(_) => Status::NotFound,
-        E::LinkBusy(_) => Status::LinkBusy,
+        E::LinkBusy(_) | E::VnicBusy(_) => Status::LinkBusy,
         E::MacTaken(_) => Status::MacInUse,
         E::TunnelTaken(_) => Status::IptunInUse,
         E::NoWire(_) => Status::NotSupported,

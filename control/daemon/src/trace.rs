@@ -13,6 +13,7 @@ use firelane_api::{ApiError, InventedFrame, SeenInfo, Status, StepInfo, TraceRep
 use firelane_model::{Model, Tap};
 use firelane_units::{Direction, FlowId, LinkId, MacAddr, NetstackId, Station};
 
+use crate::capture::port_names;
 use crate::refusal::refused;
 use crate::works::Works;
 
@@ -123,15 +124,13 @@ fn hexadecimal(text: &str) -> Option<Vec<u8>> {
 
 impl Names {
     fn of(works: &Works, model: &Model) -> Self {
-        let vnics = works.vnics.iter().map(|(name, vnic)| (vnic.id, name.to_string()));
-        let uplinks = works.links.iter().filter_map(|(name, link)| Some((link.uplink?, name.to_string())));
         let rules = works.netstacks.iter().filter_map(|(name, id)| {
             let rules = &model.netstacks.get(name)?.filter;
             Some((*id, rules.iter().map(ToString::to_string).collect()))
         });
         Self {
             rules: rules.collect(),
-            links: vnics.chain(uplinks).collect(),
+            links: port_names(works),
             flows: works.flows.iter().map(|(name, id)| (*id, name.to_string())).collect(),
             netstacks: works.netstacks.iter().map(|(name, id)| (*id, name.to_string())).collect(),
         }

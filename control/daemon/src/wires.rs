@@ -84,13 +84,14 @@ impl Works {
     }
 
     fn create_wire(&mut self, name: &LinkName, wire: &Wire, present: &Model) -> Result<(), ApiError> {
+        let absent = |end: &LinkName| ApiError::new(Status::LinkInvalid, "ends", end, "");
         let known = |end: &LinkName| {
-            let link = self.links.get(end).map(|it| it.id).zip(present.lower_mtu(end.as_str()));
-            link.ok_or_else(|| ApiError::new(Status::LinkInvalid, "ends", end, ""))
+            let vnic = || self.vnics.get(end).map(|it| it.id);
+            self.links.get(end).map(|it| it.id).or_else(vnic).ok_or_else(|| absent(end))
         };
-        let [(first, one), (second, other)] = [known(&wire.ends[0])?, known(&wire.ends[1])?];
-        let seed = wire.seed.map(u64::from);
-        let made = self.engine.add_wire([first, second], one.min(other), seed, both(wire));
+        let ends = [known(&wire.ends[0])?, known(&wire.ends[1])?];
+        let mtu = present.wire_mtu(wire).ok_or_else(|| absent(&wire.ends[0]))?;
+        let made = self.engine.add_wire(ends, mtu, wire.seed.map(u64::from), both(wire));
         self.wires.insert(name.clone(), made.map_err(refused)?);
         Ok(())
     }

@@ -226,11 +226,12 @@ impl Engine {
     /// Removes a link.
     ///
     /// # Errors
-    /// It does not exist, or has VNICs.
+    /// It does not exist, or has VNICs or a wire.
     pub fn remove_link(&self, link: LinkId) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
         let entry = registry.links.get(&link).ok_or(ChangeError::NoLink(link))?;
-        if registry.vnics.values().any(|vnic| vnic.over == link) {
+        let has_wire = registry.trunks.values().any(|trunk| trunk.over == link);
+        if has_wire || registry.vnics.values().any(|vnic| vnic.over == link) {
             return Err(ChangeError::LinkBusy(link));
         }
         let (flow, uplink) = (entry.flow, entry.uplink);
@@ -655,7 +656,7 @@ impl Inner {
     /// Adds a port with its queues dealt to the lanes, round and round. Different devices begin at different lanes, so
     /// that they do not crowd in the first.
     /// The answer is in which lane each queue is.
-    fn add_port(
+    pub(crate) fn add_port(
         &self,
         id: LinkId,
         over: LinkId,

@@ -20,6 +20,8 @@ pub enum ChangeError {
     NoNetstack(NetstackId),
     /// VNICs are still attached to the link.
     LinkBusy(LinkId),
+    /// The VNIC has a user already.
+    VnicBusy(LinkId),
     /// Another VNIC of the link has the address.
     MacTaken(MacAddr),
     /// The link has an uplink already.
@@ -110,7 +112,8 @@ impl fmt::Display for ChangeError {
             Self::NoLink(id) => write!(f, "there is no link {id}"),
             Self::NoFlow(id) => write!(f, "there is no flow {id}"),
             Self::NoNetstack(id) => write!(f, "there is no netstack {id}"),
-            Self::LinkBusy(id) => write!(f, "link {id} still has VNICs"),
+            Self::LinkBusy(id) => write!(f, "link {id} still has VNICs or a wire"),
+            Self::VnicBusy(id) => write!(f, "VNIC {id} has a user"),
             Self::MacTaken(mac) => write!(f, "MAC address {mac} is already in use"),
             Self::HasUplink(id) => write!(f, "link {id} already has an uplink"),
             Self::NoWire(id) => write!(f, "link {id} has no wire; its VNICs may have flows"),

@@ -19,6 +19,7 @@ use crate::error::ChangeError;
 use crate::netstack_config::NetstackConfig;
 use crate::rings::Rings;
 use crate::tunnel::TunnelConfig;
+use crate::wires::Trunk;
 
 /// A link: what VNICs are attached to.
 #[derive(Debug)]
@@ -191,6 +192,8 @@ impl Netstack {
 pub(crate) struct Registry {
     pub(crate) links: BTreeMap<LinkId, Link>,
     pub(crate) vnics: BTreeMap<LinkId, Vnic>,
+    /// The ports that ends of wires have over links.
+    pub(crate) trunks: BTreeMap<LinkId, Trunk>,
     /// Tunnels, by the VNICs that lead into them.
     pub(crate) tunnels: BTreeMap<LinkId, Tunnel>,
     /// The queues of each port that has a driver.

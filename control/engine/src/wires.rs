@@ -1,21 +1,41 @@
-//! Wires between links of one engine: the way out of both, with a rate, a length and faults.
+//! Wires between links of one engine, with a rate, a length and faults.
 //!
-//! A wire is the pair of ends that `drivers/memory` simulates, each end the uplink of its link. The daemon makes one for each
-//! of the model's; the conditions change while frames are under way.
+//! A wire is the pair of ends that `drivers/memory` simulates. Over a link an end is a port of its own, behind which others lie, or it
+//! is plugged into a VNIC that has no user, and then that VNIC's limits, flows, VLAN and protection are its own. The daemon makes one
+//! for each of the model's; the conditions change while frames are under way.
 
-use firelane_driver_memory::{Conditions, Control, WireConfig, WireCounters, wire};
+use firelane_driver_memory::{Conditions, Control as Direction, WireConfig, WireCounters, wire};
+use firelane_flow::FlowConfig;
 use firelane_frame::Capabilities;
-use firelane_units::{LinkId, Mtu};
+use firelane_lane::{Control, FlowSetup, PortKind, PortUser};
+use firelane_units::{FlowId, LaneId, LinkId, Mtu, Priority};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Inner, VnicUser};
 use crate::error::ChangeError;
 use crate::queue::Queue;
+use crate::registry::{Flow, Queues, Registry};
 
 /// A wire between two links. It stays until [`Engine::remove_wire`].
 #[derive(Debug)]
 pub struct Wire {
-    ends: [LinkId; 2],
-    directions: [Control; 2],
+    ends: [End; 2],
+    directions: [Direction; 2],
+}
+
+/// Where an end of it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// A port of its own over a link.
+    Trunk(LinkId),
+    /// A VNIC.
+    Vnic(LinkId),
+}
+
+/// A trunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trunk {
+    pub(crate) over: LinkId,
+    flow: FlowId,
 }
 
 impl Wire {
@@ -28,6 +48,14 @@ impl Wire {
         }
     }
 
+    /// The ports of its own that it has over links.
+    pub fn ports(&self) -> impl Iterator<Item = LinkId> {
+        self.ends.into_iter().filter_map(|end| match end {
+            End::Trunk(port) => Some(port),
+            End::Vnic(_) => None,
+        })
+    }
+
     /// What became of the frames of both directions.
     pub fn counters(&self) -> [WireCounters; 2] {
         [0, 1].map(|side| self.directions[side].counters())
@@ -35,14 +63,14 @@ impl Wire {
 }
 
 impl Engine {
-    /// Makes a wire between two links that have no other way out. Each frame is one packet of at most `mtu`: what was to be cut
-    /// is cut before. Without a seed its faults are others each time.
+    /// Makes a wire between two links, or VNICs without users. Each frame is one packet of at most `mtu`: what was to be cut
+    /// is cut before. Without a seed its faults are others each time. Nobody here sees whether wires make a loop.
     ///
     /// # Errors
-    /// A link does not exist or has an uplink; the system has no random number.
+    /// There is no such link or VNIC, the VNIC has a user, or the system has no random number.
     pub fn add_wire(
         &self,
-        ends: [LinkId; 2],
+        [first, second]: [LinkId; 2],
         mtu: Mtu,
         seed: Option<u64>,
         [forth, back]: [Conditions; 2],
@@ -58,12 +86,13 @@ impl Engine {
         let (Some(forth), Some(back)) = (one.control(), two.control()) else {
             unreachable!("a timed wire has controls");
         };
-        self.add_uplink(ends[0], vec![Queue::from(one)])?;
-        self.add_uplink(ends[1], vec![Queue::from(two)]).inspect_err(|_| {
+        let mut registry = self.0.registry();
+        let begin = self.0.begin_end(&mut registry, first, Queue::from(one))?;
+        let end = self.0.begin_end(&mut registry, second, Queue::from(two)).inspect_err(|_| {
             // It was made just above.
-            let _ = self.remove_uplink(ends[0]);
+            let _ = self.0.end_end(&mut registry, begin);
         })?;
-        Ok(Wire { ends, directions: [forth, back] })
+        Ok(Wire { ends: [begin, end], directions: [forth, back] })
     }
 
     /// Removes a wire; what is under way is lost.
@@ -71,6 +100,72 @@ impl Engine {
     /// # Errors
     /// A lane has failed.
     pub fn remove_wire(&self, wire: &Wire) -> Result<(), ChangeError> {
-        wire.ends.iter().try_for_each(|&end| self.remove_uplink(end))
+        let mut registry = self.0.registry();
+        wire.ends.iter().try_for_each(|&end| self.0.end_end(&mut registry, end))
+    }
+}
+
+impl Inner {
+    fn begin_end(&self, registry: &mut Registry, link: LinkId, queue: Queue) -> Result<End, ChangeError> {
+        if registry.vnics.contains_key(&link) {
+            self.plug(registry, link, queue).map(|()| End::Vnic(link))
+        } else {
+            self.add_trunk(registry, link, queue).map(End::Trunk)
+        }
+    }
+
+    fn end_end(&self, registry: &mut Registry, end: End) -> Result<(), ChangeError> {
+        match end {
+            End::Vnic(vnic) => {
+                self.tell_all(|_| Control::Plug(vnic, PortUser::Nobody, None))?;
+                registry.queues.insert(vnic, Queues::dealt(Vec::new()));
+            }
+            End::Trunk(port) => {
+                let trunk = registry.trunks.remove(&port).ok_or(ChangeError::NoLink(port))?;
+                self.tell_all(|_| Control::RemoveFlow(trunk.flow))?;
+                registry.flows.remove(&trunk.flow);
+                registry.queues.remove(&port);
+                self.tell_all(|_| Control::RemovePort(port))?;
+            }
+        }
+        self.take_back(registry)
+    }
+
+    /// Gives a VNIC without a user an end of a wire.
+    fn plug(&self, registry: &mut Registry, vnic: LinkId, mut queue: Queue) -> Result<(), ChangeError> {
+        let is_used = registry.user_of(vnic).is_some()
+            || registry.tunnels.contains_key(&vnic)
+            || registry.queues.get(&vnic).is_none_or(|queues| !queues.lanes.is_empty());
+        if is_used {
+            return Err(ChangeError::VnicBusy(vnic));
+        }
+        let through = LaneId((vnic.index() % self.fabric.lane_count()) as u16);
+        self.fabric.watch(through, &mut queue)?;
+        let mut queue = Some(queue);
+        for lane in self.fabric.lane_ids() {
+            let here = if lane == through { queue.take() } else { None };
+            self.tell(lane, Control::Plug(vnic, PortUser::Driver { through }, here))?;
+        }
+        registry.queues.insert(vnic, Queues::dealt(vec![through]));
+        self.lend(registry)
+    }
+
+    /// Gives an end of a wire a port over a link, whose limit holds for what passes there.
+    fn add_trunk(&self, registry: &mut Registry, over: LinkId, queue: Queue) -> Result<LinkId, ChangeError> {
+        let parent = Some(registry.links.get(&over).ok_or(ChangeError::NoLink(over))?.flow);
+        let (port, flow) = (registry.mint_link(), registry.mint_flow());
+        let config = FlowConfig { parent, maxbw: None, priority: Priority::High };
+        let home = registry.home_of(flow, &config, None, self.fabric.lane_count());
+        self.tell_all(|_| Control::AddFlow(FlowSetup { flow, owner: port, rule: None, config, home }))?;
+        let kind = PortKind::Trunk { flow };
+        let dealt = self.add_port(port, over, kind, VnicUser::Device(vec![queue])).inspect_err(|_| {
+            // Nothing has passed it.
+            let _ = self.tell_all(|_| Control::RemoveFlow(flow));
+        })?;
+        registry.queues.insert(port, Queues::dealt(dealt));
+        registry.flows.insert(flow, Flow { owner: port, rule: None, config, home, lanes: Vec::new() });
+        registry.trunks.insert(port, Trunk { over, flow });
+        self.lend(registry)?;
+        Ok(port)
     }
 }

@@ -51,6 +51,7 @@ mod validate;
 mod value;
 mod vnic;
 mod wire;
+mod wiring;
 
 pub use accounting::{Accounting, Tracked};
 pub use address::{Addrconf, Address, StaticAddress};
@@ -96,3 +97,4 @@ pub use tunables::Tunables;
 pub use value::spell_rate;
 pub use vnic::{Tap, Vnic, VnicUser};
 pub use wire::{Conditions, Delay, QueueBytes, Share, Wire, WireSide};
+pub use wiring::WiringFault;

@@ -24,7 +24,7 @@ pub struct Model {
     /// The virtual switches.
     #[serde(default, rename = "etherstub", skip_serializing_if = "BTreeMap::is_empty")]
     pub etherstubs: BTreeMap<LinkName, Etherstub>,
-    /// The wires between virtual switches.
+    /// The wires between links.
     #[serde(default, rename = "wire", skip_serializing_if = "BTreeMap::is_empty")]
     pub wires: BTreeMap<LinkName, Wire>,
     /// The virtual NICs.
@@ -123,15 +123,9 @@ impl Model {
         self.vnics.iter().filter(move |(_, vnic)| vnic.over.is(name))
     }
 
-    /// The wire that leads out of `name`.
+    /// A wire of which `name` is an end.
     pub fn wire_of(&self, name: &str) -> Option<(&LinkName, &Wire)> {
         self.wires.iter().find(|(_, wire)| wire.ends.iter().any(|end| end.as_str() == name))
-    }
-
-    /// Whether a wire may lead out of `name`: nothing else does.
-    pub fn is_without_way_out(&self, name: &str) -> bool {
-        let in_memory = self.links.get(name).is_some_and(|link| link.kind == LinkKind::Memory);
-        in_memory || self.etherstubs.contains_key(name)
     }
 
     /// The flows on `link`.

@@ -84,19 +84,10 @@ impl Model {
     }
 
     fn check_wires(&self, faults: &mut Faults) {
-        let mut taken = BTreeMap::new();
         for (name, wire) in &self.wires {
-            let field = format!("wire.{name}.ends");
-            for end in &wire.ends {
-                match self.class_of(end.as_str()) {
-                    Some(_) if self.is_without_way_out(end.as_str()) => {
-                        faults.unique(&mut taken, end, field.clone(), end);
-                    }
-                    Some(_) => {
-                        faults.add(&field, end, "has a way out already; a wire is between etherstubs");
-                    }
-                    None => faults.add(&field, end, "is unknown; a wire is between etherstubs"),
-                }
+            let before = self.wires.iter().take_while(|(other, _)| *other != name);
+            if let Err(fault) = self.check_wiring(wire, before) {
+                faults.add(format!("wire.{name}.ends"), fault.end(), fault.to_string());
             }
         }
     }

@@ -179,7 +179,7 @@ impl Wire {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 struct WireTable {
-    /// The links at its ends: two etherstubs.
+    /// The links at its ends: links, etherstubs, or VNICs without a user, which no other wires join.
     #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
     ends: [LinkName; 2],
     /// What its faults are drawn from.

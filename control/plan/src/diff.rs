@@ -52,14 +52,14 @@ impl<'a> Plan<'a> {
             self.take_out(name, netstack);
         }
         for (name, _) in
-            present.vnics.iter().filter(|(name, it)| self.torn.vnic(name, it)).collect::<Vec<_>>()
-        {
-            self.push(anew(wanted.vnics.contains_key(name)), Action::DeleteVnic(name.clone()));
-        }
-        for (name, _) in
             present.wires.iter().filter(|(name, it)| self.torn.wire(name, it)).collect::<Vec<_>>()
         {
             self.push(anew(wanted.wires.contains_key(name)), Action::DeleteWire(name.clone()));
+        }
+        for (name, _) in
+            present.vnics.iter().filter(|(name, it)| self.torn.vnic(name, it)).collect::<Vec<_>>()
+        {
+            self.push(anew(wanted.vnics.contains_key(name)), Action::DeleteVnic(name.clone()));
         }
         for name in present.etherstubs.keys().filter(|name| self.torn.etherstub(name)).collect::<Vec<_>>() {
             self.push(anew(wanted.class_of(name.as_str()).is_some()), Action::DeleteEtherstub(name.clone()));
@@ -219,13 +219,13 @@ impl<'a> Plan<'a> {
 
     fn build_top(&mut self) {
         let (wanted, present) = (self.wanted, self.present);
-        self.build_wires();
         for (name, shall) in &wanted.vnics {
             let is = present.vnics.get(name);
             if is.is_none_or(|is| self.torn.vnic(name, is)) {
                 self.push(anew(is.is_some()), Action::CreateVnic(name.clone(), shall.clone()));
             }
         }
+        self.build_wires();
         for (name, shall) in &wanted.netstacks {
             let is = self.kept_netstack(name);
             // Before there is an address, so that nothing comes in by it unasked.

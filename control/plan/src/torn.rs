@@ -43,7 +43,14 @@ impl Torn<'_> {
 
     pub(crate) fn wire(&self, name: &LinkName, is: &Wire) -> bool {
         let Some(shall) = self.wanted.wires.get(name) else { return true };
-        is.ends != shall.ends || is.seed != shall.seed || is.ends.iter().any(|end| self.below(end))
+        let goes = |end: &LinkName| match self.present.vnics.get(end) {
+            Some(vnic) => self.vnic(end, vnic),
+            None => self.below(end),
+        };
+        is.ends != shall.ends
+            || is.seed != shall.seed
+            || self.present.wire_mtu(is) != self.wanted.wire_mtu(shall)
+            || is.ends.iter().any(goes)
     }
 
     /// Whether the link or etherstub `name` goes. One name may change its class.

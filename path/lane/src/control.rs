@@ -43,6 +43,7 @@ impl<D: Driver> Links<D> {
         let at_switch = link.switch.free_port();
         let (role, addresses) = match config.kind {
             PortKind::Uplink => (Role::Uplink, Vec::new()),
+            PortKind::Trunk { .. } => (Role::Trunk, Vec::new()),
             PortKind::Vnic { mac, vlan, .. } => (Role::Station { vlan }, vec![mac]),
         };
         let groups = GroupFilter::All;
@@ -109,17 +110,22 @@ impl<D: Driver> Links<D> {
                 link.uplink = None;
             }
         }
+        self.drop_queues(common, id);
+        if let Some(mut kept) = port.kept {
+            common.drop_chain(&mut kept, firelane_units::DropReason::NoPort);
+        }
+        Ok(())
+    }
+
+    /// Ends all queues of a port that are here.
+    fn drop_queues(&mut self, common: &mut Common<D>, id: LinkId) {
         let is_its = |&place: &usize| self.queues.get(place).is_some_and(|queue| queue.port == id);
         for place in (0..self.queues.places()).filter(is_its).collect::<Vec<_>>() {
             if let Some(mut queue) = self.queues.remove(place) {
                 common.drop_chain(&mut queue.tx, firelane_units::DropReason::NoPort);
             }
         }
-        if let Some(mut kept) = port.kept {
-            common.drop_chain(&mut kept, firelane_units::DropReason::NoPort);
-        }
         self.count_unpolled();
-        Ok(())
     }
 
     /// Gives a port another user. What it listens to is not known before it says so.
@@ -132,6 +138,24 @@ impl<D: Driver> Links<D> {
             link.switch.set_groups(at, GroupFilter::All);
         }
         Ok(())
+    }
+
+    /// Connects a VNIC's port with another link, or no more. What waits for the wire or is on its way ends with it.
+    pub(crate) fn plug(
+        &mut self,
+        common: &mut Common<D>,
+        id: LinkId,
+        user: PortUser,
+        driver: Option<D>,
+    ) -> Result<(), Refusal> {
+        self.set_user(id, user)?;
+        self.drop_queues(common, id);
+        let queue = driver.map(|driver| self.add_queue(Queue::new(driver, id)));
+        let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
+        port.queue = queue;
+        let link = self.switches.get_mut(port.over.index()).ok_or("no such link")?;
+        let is_exit = matches!(user, PortUser::Driver { .. });
+        link.switch.set_exit(port.at_switch, is_exit).then_some(()).ok_or("the port is no station's")
     }
 
     /// The groups that a port's user listens to; others are not copied for it.

@@ -270,6 +270,7 @@ impl<D: Driver> Lane<D> {
             Control::SetFusion(flow, fuses) => links.set_fusion(flow, fuses),
             Control::SetPolling(port, polling) => links.set_polling(port, polling),
             Control::SetOnlooker(port, looks_on) => links.set_onlooker(port, looks_on),
+            Control::Plug(port, user, queue) => links.plug(common, port, user, queue),
             Control::SendThrough(port, through) => links.send_through(common, port, through),
             queue @ (Control::AddQueue(..)
             | Control::GiveQueue(..)

@@ -20,14 +20,16 @@ use firelane_flow::{Counters, Credit, FlowTable, Lender, Limits, Verdict};
 use firelane_frame::{Arrival, Chain, Frame, Weight};
 use firelane_ip::LOOPBACK;
 use firelane_switch::{Destination, Guard, L2};
-use firelane_units::{Bytes, Direction, DropReason, FlowId, LinkId, MacAddr, NetstackId, SwitchPortId};
+use firelane_units::{
+    Bytes, Direction, DropReason, FlowId, Instant, LinkId, MacAddr, NetstackId, SwitchPortId,
+};
 use firelane_wire::{EtherType, TcpFlags};
 
 use crate::arrivals::Arrivals;
 use crate::common::Common;
 use crate::guards;
 use crate::lending::Borrower;
-use crate::message::{PortConfig, PortKind, PortUser, Stage};
+use crate::message::{PortConfig, PortUser, Stage};
 use crate::poll::{Load, Senders};
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
@@ -156,7 +158,7 @@ impl<D> Links<D> {
         let Some(port) = self.ports.get(link.index()) else {
             return common.drop_chain(chain, DropReason::NoPort);
         };
-        let has_flows = matches!(port.kind, PortKind::Vnic { .. }) || !port.rules.is_empty();
+        let has_flows = port.default_flow().is_some() || !port.rules.is_empty();
         let is_traced = common.watch.is_tracing();
         let mut ahead = mem::take(&mut self.ahead);
         while !chain.is_empty() {
@@ -320,8 +322,8 @@ impl<D> Links<D> {
         };
         common.taps.see(common.now, (ingress, over), Direction::Out, &frame);
         let l2 = l2(headers);
-        let decided = link.switch.forward(from, &l2, &frame);
-        let is_shown = link.switch.has_onlookers();
+        let decided = link.switch.forward(common.now, from, &l2, &frame);
+        let (is_shown, learns) = (link.switch.has_onlookers(), link.switch.learns());
         if is_shown {
             self.show(common, over, (from, &l2, decided), &frame);
         }
@@ -337,8 +339,8 @@ impl<D> Links<D> {
                     // A tag was set or stripped: the headers lie elsewhere.
                     Some(to) if frame.len() != before => self.resume(common, Stage::In, to, frame),
                     Some(to) => {
-                        // Whoever looks on is shown each frame.
-                        if !is_shown {
+                        // Whoever looks on is shown each frame, and who lies where is learned from each.
+                        if !is_shown && !learns {
                             self.remember(common, ingress, headers, (from, at), to);
                         }
                         self.inward(common, to, frame, headers);
@@ -463,12 +465,11 @@ impl<D> Links<D> {
         self.ways.forget();
     }
 
-    /// The port to which a VNIC's frames for the station `mac` go.
-    pub(crate) fn port_towards(&self, vnic: LinkId, mac: MacAddr) -> Option<LinkId> {
+    /// The port to which a VNIC's frames for the station `mac` go, if it is one.
+    pub(crate) fn port_towards(&self, now: Instant, vnic: LinkId, mac: MacAddr) -> Option<LinkId> {
         let port = self.ports.get(vnic.index())?;
-        let PortKind::Vnic { vlan, .. } = port.kind else { return None };
         let link = self.switches.get(port.over.index())?;
-        link.switch.port_of(mac, vlan).and_then(|at| link.port(at)).or(link.uplink)
+        link.switch.way_towards(now, port.at_switch, mac).and_then(|at| link.port(at))
     }
 
     /// Asks the limits for a large frame in pieces, and goes on with those that pass.

@@ -144,6 +144,9 @@ pub enum Control<D> {
     SetGuard(LinkId, MacAddr, Option<Rules>),
     /// A port gets another user.
     SetUser(LinkId, PortUser),
+    /// A VNIC that has no user leads to another link by a wire, whose queue may be here, or no more: what nobody over its own link has
+    /// goes there.
+    Plug(LinkId, PortUser, Option<D>),
     /// A flow begins.
     AddFlow(FlowSetup),
     /// A flow ends.
@@ -222,6 +225,7 @@ impl<D> Control<D> {
             Self::RemovePort(_) => "remove port",
             Self::SetGuard(..) => "set guard",
             Self::SetUser(..) => "set user",
+            Self::Plug(..) => "plug",
             Self::AddFlow(_) => "add flow",
             Self::RemoveFlow(_) => "remove flow",
             Self::SetMaxbw(..) => "set maxbw",
@@ -296,6 +300,11 @@ pub struct PortConfig {
 pub enum PortKind {
     /// The link's lower side: unknown destinations go there.
     Uplink,
+    /// The end of a wire: another link lies beyond it, and unknown destinations go there, too.
+    Trunk {
+        /// The flow of all that passes.
+        flow: FlowId,
+    },
     /// A VNIC.
     Vnic {
         /// Its address.

@@ -13,7 +13,7 @@ use crate::message::{FuseWith, PortKind, PortUser};
 use crate::moving::Leaving;
 use crate::poll::Polling;
 
-/// A port of a link's switch: an uplink or a VNIC.
+/// A port of a link's switch: an uplink, a VNIC, or the end of a wire.
 pub(crate) struct Port {
     pub(crate) id: LinkId,
     /// The link whose switch it is attached to.
@@ -43,7 +43,7 @@ impl Port {
     pub(crate) fn side(&self, direction: Direction) -> Direction {
         match self.kind {
             PortKind::Uplink => direction.turned(),
-            PortKind::Vnic { .. } => direction,
+            PortKind::Vnic { .. } | PortKind::Trunk { .. } => direction,
         }
     }
 
@@ -51,7 +51,7 @@ impl Port {
     pub(crate) fn default_flow(&self) -> Option<FlowId> {
         match self.kind {
             PortKind::Uplink => None,
-            PortKind::Vnic { flow, .. } => Some(flow),
+            PortKind::Vnic { flow, .. } | PortKind::Trunk { flow } => Some(flow),
         }
     }
 }

@@ -109,7 +109,7 @@ impl Lane {
         let flow = self.flow_of(ingress, headers, Direction::Out);
         let Some(frame) = self.pass(now, flow, Direction::Out, frame) else { return };
         let l2 = L2 { dst: headers.dst, src: headers.src, vlan: headers.vlan, tagged: headers.tagged };
-        let Destination::Port(to) = self.switch.forward(ingress, &l2, &frame) else { return };
+        let Destination::Port(to) = self.switch.forward(now, ingress, &l2, &frame) else { return };
         let flow = self.flow_of(to, headers, Direction::In);
         let Some(mut frame) = self.pass(now, flow, Direction::In, frame) else { return };
         if self.switch.deliver(ingress, to, &l2, &mut frame) {

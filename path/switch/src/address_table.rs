@@ -14,7 +14,7 @@ pub(crate) struct AddressTable {
 
 /// Address and VLAN in one word: 48 bits and 12. No VLAN is zero, which no VLAN has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Key(u64);
+pub(crate) struct Key(u64);
 
 #[derive(Clone, Copy)]
 struct Slot {
@@ -22,18 +22,20 @@ struct Slot {
     port: SwitchPortId,
 }
 
-/// A group address, which no station has.
-const EMPTY: Slot = Slot { key: Key(u64::MAX), port: SwitchPortId(u32::MAX) };
+const EMPTY: Slot = Slot { key: Key::NOBODY, port: SwitchPortId(u32::MAX) };
 const SLOTS_LEAST: usize = 16;
 
 impl Key {
+    /// Of a group address, which no station has.
+    pub(crate) const NOBODY: Self = Self(u64::MAX);
+
     #[inline]
-    fn new(address: MacAddr, vlan: Option<VlanId>) -> Self {
+    pub(crate) fn new(address: MacAddr, vlan: Option<VlanId>) -> Self {
         Self(address.to_u64() << 16 | u64::from(vlan.map_or(0, VlanId::id)))
     }
 
     #[inline]
-    fn hash(self) -> usize {
+    pub(crate) fn hash(self) -> usize {
         // Fibonacci hashing; the low half of an address differs most, the high half of the product mixes most.
         (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
     }

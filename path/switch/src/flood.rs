@@ -6,10 +6,11 @@
 use firelane_frame::{Frame, Pools};
 use firelane_units::{DropCounters, DropReason, MacAddr, SwitchPortId, VlanId};
 
-use crate::port::{Port, Role};
+use crate::port::Port;
 use crate::switch::{L2, Switch};
 
-/// The ports of each VLAN, kept so that flooding looks at no others.
+/// The ports of each VLAN, kept so that flooding looks at no others. The last ones are those of a VLAN without stations: the ports that
+/// carry all of them.
 #[derive(Clone, Default)]
 pub(crate) struct Vlans(Vec<(Option<VlanId>, Vec<SwitchPortId>)>);
 
@@ -23,26 +24,24 @@ pub struct Flooded {
 }
 
 impl Vlans {
-    /// Sorts the ports by VLAN. The uplink carries all of them.
+    /// Sorts the ports by VLAN. Uplink and trunks carry all of them.
     pub(crate) fn rebuild(&mut self, ports: &[Option<Port>]) {
-        let stations = ports.iter().flatten().filter(|port| port.config.role != Role::Uplink);
+        let stations = ports.iter().flatten().filter(|port| !port.config.role.is_tagged());
         let mut vlans: Vec<_> = stations.map(|port| port.config.own_vlan()).collect();
         vlans.sort_unstable();
         vlans.dedup();
-        let members = |vlan| {
-            let carries = |port: &Option<Port>| port.as_ref().is_some_and(|port| port.carries(vlan));
-            (0u32..)
-                .map(SwitchPortId)
-                .zip(ports)
-                .filter(|(_, port)| carries(port))
-                .map(|(id, _)| id)
-                .collect()
+        let those = |belongs: &dyn Fn(&Port) -> bool| {
+            let places = (0u32..).map(SwitchPortId).zip(ports);
+            places.filter(|(_, port)| port.as_ref().is_some_and(belongs)).map(|(id, _)| id).collect()
         };
-        self.0 = vlans.into_iter().map(|vlan| (vlan, members(vlan))).collect();
+        self.0 = vlans.into_iter().map(|vlan| (vlan, those(&|port| port.carries(vlan)))).collect();
+        self.0.push((None, those(&|port| port.config.role.is_tagged())));
     }
 
+    /// The place of a VLAN's ports.
     fn of(&self, vlan: Option<VlanId>) -> Option<usize> {
-        self.0.binary_search_by_key(&vlan, |(v, _)| *v).ok()
+        let last = self.0.len().checked_sub(1)?;
+        Some(self.0[..last].binary_search_by_key(&vlan, |(v, _)| *v).unwrap_or(last))
     }
 }
 
@@ -101,8 +100,11 @@ impl Switch {
         flooded
     }
 
-    /// Whether a group's frames come to a port.
+    /// Whether a group's frames come to a port, or those for a station that nobody knows.
     pub(crate) fn listens(&self, member: SwitchPortId, group: MacAddr, has_members: bool) -> bool {
+        if !group.is_multicast() {
+            return self.exits.has(member);
+        }
         matches!(self.ports.get(member.index()), Some(Some(port)) if port.wants(group, has_members))
     }
 

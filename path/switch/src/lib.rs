@@ -1,13 +1,14 @@
 //! Where does it go.
 //!
-//! A virtual switch: what VNICs that share a link or an etherstub see between them. It does not learn. Stations'
-//! addresses are known, because the switch's owner gave them out, so a frame with a stolen source address moves no
-//! table entry, and a flood of random addresses fills nothing.
+//! A virtual switch: what VNICs that share a link or an etherstub see between them. It does not learn where its stations are:
+//! their addresses are known, because the switch's owner gave them out, so a frame with a stolen source address moves no
+//! table entry, and a flood of random addresses fills nothing. What is for nobody here leaves by an exit: the uplink, or a wire. Only
+//! where there are several it is learned who lies beyond which.
 //!
 //! ```text
 //!   station port --\                            /--> station port     (address, VLAN) is known
 //!   station port ---> check_ingress -> forward ----> every port        broadcast, multicast
-//!   uplink ---------/                           \--> uplink, or drop  not known
+//!   uplink, trunk --/                           \--> an exit, or drop not known
 //! ```
 //!
 //! Per frame the lane calls [`Switch::forward`] and then, for each port that gets it, [`Switch::deliver`], which
@@ -21,6 +22,7 @@ mod address_table;
 mod counters;
 mod dhcp;
 mod dhcp6;
+mod exits;
 mod flood;
 mod guard;
 mod heard;

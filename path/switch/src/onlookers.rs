@@ -7,13 +7,12 @@ use firelane_frame::{Frame, Pools};
 use firelane_units::{DropCounters, DropReason, SwitchPortId, VlanId};
 
 use crate::flood::Flooded;
-use crate::port::Role;
 use crate::switch::{Destination, L2, Switch};
 
 impl Switch {
     /// Lets a station's port look on, or no more. `false` if there is no such port.
     pub fn set_onlooker(&mut self, id: SwitchPortId, looks_on: bool) -> bool {
-        if self.config(id).is_none_or(|config| config.role == Role::Uplink) {
+        if self.config(id).is_none_or(|config| config.role.is_tagged()) {
             return false;
         }
         self.onlookers.retain(|&port| port != id);
@@ -65,7 +64,7 @@ impl Switch {
         let Some(Some(port)) = self.ports.get(onlooker.index()) else { return false };
         let is_for_others = match decided {
             Destination::Port(to) => to != onlooker,
-            Destination::Flood => !port.wants(l2.dst, self.has_members_in(vlan, l2.dst)),
+            Destination::Flood => !self.listens(onlooker, l2.dst, self.has_members_in(vlan, l2.dst)),
             Destination::Drop(reason) => {
                 matches!(reason, DropReason::UnknownDestination | DropReason::SamePort)
             }

@@ -21,7 +21,7 @@ impl PortConfig {
     pub(crate) fn own_vlan(&self) -> Option<VlanId> {
         match self.role {
             Role::Station { vlan } => vlan,
-            Role::Uplink => None,
+            Role::Uplink | Role::Trunk => None,
         }
     }
 }
@@ -37,6 +37,19 @@ pub enum Role {
     /// The rest of the world: the lower link, where frames of a VLAN are tagged and others are not. A switch has one
     /// at most; an etherstub has none.
     Uplink,
+    /// Another switch, by a wire. Tags are as at the uplink.
+    Trunk,
+}
+
+impl Role {
+    /// Whether its frames carry the tags of their VLANs, and any VLAN's come here.
+    #[inline]
+    pub(crate) fn is_tagged(self) -> bool {
+        match self {
+            Self::Station { .. } => false,
+            Self::Uplink | Self::Trunk => true,
+        }
+    }
 }
 
 /// Which multicast groups a port gets. Broadcast is always delivered, and so are the groups in which a station is asked for by
@@ -113,7 +126,7 @@ impl Port {
     pub(crate) fn carries(&self, vlan: Option<VlanId>) -> bool {
         match self.config.role {
             Role::Station { vlan: own } => own == vlan,
-            Role::Uplink => true,
+            Role::Uplink | Role::Trunk => true,
         }
     }
 
@@ -122,7 +135,7 @@ impl Port {
     pub(crate) fn vlan_of(&self, tag: Option<VlanId>) -> Option<VlanId> {
         match self.config.role {
             Role::Station { vlan } => vlan,
-            Role::Uplink => tag,
+            Role::Uplink | Role::Trunk => tag,
         }
     }
 }

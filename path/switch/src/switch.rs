@@ -4,10 +4,11 @@
 //! that comes from a port, or is on its way to one, when the port is removed is dropped as `no_port`.
 
 use firelane_frame::{Frame, Weight};
-use firelane_units::{DropReason, MacAddr, SwitchPortId, VlanId};
+use firelane_units::{DropReason, Instant, MacAddr, SwitchPortId, VlanId};
 
 use crate::address_table::AddressTable;
 use crate::counters::PortCounters;
+use crate::exits::{Beyond, Exits};
 use crate::flood::Vlans;
 use crate::heard::Heard;
 use crate::port::{GroupFilter, Port, PortConfig, PortError, Role};
@@ -31,7 +32,7 @@ pub struct L2 {
 pub enum Destination {
     /// It goes to one port.
     Port(SwitchPortId),
-    /// It goes to every port of its VLAN but the one it came from.
+    /// It goes to every port of its VLAN but the one it came from; if it is for one station, to every exit.
     Flood,
     /// It is dropped; the port it came from has counted it.
     Drop(DropReason),
@@ -44,6 +45,7 @@ pub struct Switch {
     addresses: AddressTable,
     pub(crate) vlans: Vlans,
     uplink: Option<SwitchPortId>,
+    pub(crate) exits: Exits,
     /// Ports that look on, in order.
     pub(crate) onlookers: Vec<SwitchPortId>,
 }
@@ -58,33 +60,58 @@ impl Switch {
     /// A switch without ports.
     pub fn new() -> Self {
         let (ports, addresses, vlans) = (vec![], AddressTable::new(), Vlans::default());
-        Self { ports, addresses, vlans, uplink: None, onlookers: vec![] }
+        Self { ports, addresses, vlans, uplink: None, exits: Exits::default(), onlookers: vec![] }
     }
 
     /// Where a frame from `ingress` goes. Counts it for that port.
     #[inline]
-    pub fn forward(&mut self, ingress: SwitchPortId, l2: &L2, frame: &Frame) -> Destination {
-        let Some(port) = self.ports.get_mut(ingress.index()).and_then(Option::as_mut) else {
+    pub fn forward(&mut self, now: Instant, ingress: SwitchPortId, l2: &L2, frame: &Frame) -> Destination {
+        let Some(port) = self.ports.get(ingress.index()).and_then(Option::as_ref) else {
             return Destination::Drop(DropReason::NoPort);
         };
+        let vlan = port.vlan_of(l2.vlan);
         let decided = match check_ingress(port, l2) {
             Err(reason) => Destination::Drop(reason),
-            Ok(()) if l2.dst.is_multicast() => Destination::Flood,
-            Ok(()) => match self.addresses.lookup(l2.dst, port.vlan_of(l2.vlan)).or(self.uplink) {
-                Some(found) if found != ingress => Destination::Port(found),
-                // What comes up from the wire for nobody here has its way on the wire.
-                Some(_) if port.config.role == Role::Uplink => {
-                    Destination::Drop(DropReason::UnknownDestination)
+            Ok(()) => {
+                if self.exits.learn() && self.exits.has(ingress) && self.port_of(l2.src, vlan).is_none() {
+                    self.exits.note(now, l2.src, vlan, ingress);
                 }
-                Some(_) => Destination::Drop(DropReason::SamePort),
-                None => Destination::Drop(DropReason::UnknownDestination),
-            },
+                if l2.dst.is_multicast() {
+                    Destination::Flood
+                } else {
+                    self.towards(now, ingress, l2.dst, vlan)
+                }
+            }
         };
-        match decided {
-            Destination::Drop(_) => port.counters.oerrors += 1,
-            Destination::Port(_) | Destination::Flood => port.counters.sent(frame.weight()),
+        if let Some(Some(port)) = self.ports.get_mut(ingress.index()) {
+            match decided {
+                Destination::Drop(_) => port.counters.oerrors += 1,
+                Destination::Port(_) | Destination::Flood => port.counters.sent(frame.weight()),
+            }
         }
         decided
+    }
+
+    /// Where a frame goes that is for one station.
+    #[inline]
+    fn towards(
+        &self,
+        now: Instant,
+        ingress: SwitchPortId,
+        station: MacAddr,
+        vlan: Option<VlanId>,
+    ) -> Destination {
+        match self.addresses.lookup(station, vlan) {
+            Some(found) if found != ingress => Destination::Port(found),
+            // What comes in from elsewhere for nobody here has its way there.
+            Some(_) if self.exits.has(ingress) => Destination::Drop(DropReason::UnknownDestination),
+            Some(_) => Destination::Drop(DropReason::SamePort),
+            None => match self.exits.towards(now, station, vlan, ingress, &self.ports) {
+                Beyond::Port(exit) => Destination::Port(exit),
+                Beyond::All => Destination::Flood,
+                Beyond::Nowhere => Destination::Drop(DropReason::UnknownDestination),
+            },
+        }
     }
 
     /// Makes a frame ready for `to`, which [`forward`](Self::forward) named: sets or strips the tag, and counts it.
@@ -99,8 +126,8 @@ impl Switch {
         let Some(Some(port)) = self.ports.get_mut(to.index()) else { return false };
         match (port.config.role, vlan) {
             (Role::Station { .. }, _) if l2.tagged => tag::pop(frame),
-            (Role::Uplink, Some(vlan)) if !l2.tagged => tag::push(frame, vlan),
-            (Role::Station { .. } | Role::Uplink, _) => {}
+            (Role::Uplink | Role::Trunk, Some(vlan)) if !l2.tagged => tag::push(frame, vlan),
+            (Role::Station { .. } | Role::Uplink | Role::Trunk, _) => {}
         }
         port.counters.received(frame.weight());
         true
@@ -143,6 +170,9 @@ impl Switch {
         if self.ports.len() <= id.index() {
             self.ports.resize_with(id.index() + 1, || None);
         }
+        if config.role.is_tagged() {
+            self.exits.set(id, true);
+        }
         self.ports[id.index()] =
             Some(Port { config, counters: PortCounters::default(), heard: Heard::default() });
         self.vlans.rebuild(&self.ports);
@@ -156,7 +186,7 @@ impl Switch {
         if let (Role::Uplink, Some(uplink)) = (config.role, self.uplink) {
             return Err(PortError::SecondUplink(uplink));
         }
-        let needs_address = config.role != Role::Uplink && config.addresses.is_empty();
+        let needs_address = !config.role.is_tagged() && config.addresses.is_empty();
         if needs_address || config.addresses.iter().any(|a| !a.is_unicast()) {
             return Err(PortError::NotUnicast);
         }
@@ -176,6 +206,7 @@ impl Switch {
         let port = self.ports.get_mut(id.index())?.take()?;
         self.addresses.remove_port(id);
         self.onlookers.retain(|&port| port != id);
+        self.exits.set(id, false);
         if self.uplink == Some(id) {
             self.uplink = None;
         }
@@ -215,6 +246,29 @@ impl Switch {
         self.uplink
     }
 
+    /// Says whether others than its own station lie behind a station's port, so that what nobody here has goes there.
+    pub fn set_exit(&mut self, id: SwitchPortId, is_exit: bool) -> bool {
+        let is_station = self.config(id).is_some_and(|config| !config.role.is_tagged());
+        if is_station {
+            self.exits.set(id, is_exit);
+        }
+        is_station
+    }
+
+    /// Whether who lies beyond which exit is learned, from each frame that comes in there.
+    #[inline]
+    pub fn learns(&self) -> bool {
+        self.exits.learn()
+    }
+
+    /// The port to which what a station sends to another goes, if it is one.
+    pub fn way_towards(&self, now: Instant, from: SwitchPortId, dst: MacAddr) -> Option<SwitchPortId> {
+        match self.towards(now, from, dst, self.config(from)?.own_vlan()) {
+            Destination::Port(to) => Some(to),
+            Destination::Flood | Destination::Drop(_) => None,
+        }
+    }
+
     /// The identifiers of all ports.
     pub fn ports(&self) -> impl Iterator<Item = SwitchPortId> {
         (0u32..).map(SwitchPortId).zip(&self.ports).filter_map(|(id, port)| port.as_ref().map(|_| id))
@@ -236,7 +290,7 @@ fn check_ingress(port: &Port, l2: &L2) -> Result<(), DropReason> {
         return Err(DropReason::LinkLocalProtocol);
     }
     // A station that could tag its frames could hop to another VLAN.
-    if l2.tagged && port.config.role != Role::Uplink {
+    if l2.tagged && !port.config.role.is_tagged() {
         return Err(DropReason::BadVlan);
     }
     Ok(())

@@ -8,9 +8,10 @@ use firelane_frame::{Frame, Pools, PoolsConfig};
 use firelane_switch::{
     Destination, Flooded, GroupFilter, L2, PortConfig, PortCounters, PortError, Role, Switch,
 };
-use firelane_units::{DropCounters, DropReason, MacAddr, SwitchPortId, VlanId};
+use firelane_units::{DropCounters, DropReason, Instant, MacAddr, SwitchPortId, VlanId};
 use proptest::prelude::*;
 
+const NOW: Instant = Instant::from_secs(1);
 const UPLINK: SwitchPortId = SwitchPortId(0);
 const GROUP: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 7]);
 
@@ -104,7 +105,7 @@ fn where_a_frame_goes() {
         let mut pools = pools();
         let (frame, l2) = frame(&mut pools, mac(200), to, tag);
         for (has_uplink, wanted) in [(true, with_uplink), (false, etherstub)] {
-            let decided = switch(has_uplink).forward(SwitchPortId(from), &l2, &frame);
+            let decided = switch(has_uplink).forward(NOW, SwitchPortId(from), &l2, &frame);
             assert_eq!(decided, wanted, "from {from} to {to} tag {tag:?} uplink {has_uplink}");
         }
     }
@@ -123,7 +124,9 @@ fn tags_exist_on_the_uplink_only() {
         let (mut switch, mut pools) = (switch(true), pools());
         let (mut frame, mut l2) = frame(&mut pools, mac(200), mac(to), tag);
         l2.vlan = tag.and_then(|t| vlan(t & 0xfff));
-        let Destination::Port(port) = switch.forward(SwitchPortId(from), &l2, &frame) else { panic!("{to}") };
+        let Destination::Port(port) = switch.forward(NOW, SwitchPortId(from), &l2, &frame) else {
+            panic!("{to}")
+        };
         assert!(switch.deliver(SwitchPortId(from), port, &l2, &mut frame));
         assert_eq!(tag_of(&frame), leaves_with, "from {from} to {to}");
         assert_eq!(frame.as_slice()[..6], mac(to).0);
@@ -143,7 +146,7 @@ fn a_broadcast_reaches_everyone_in_the_vlan_but_its_sender() {
         let (mut switch, mut pools, mut drops) = (switch(true), pools(), DropCounters::default());
         let (sent, l2) = frame(&mut pools, mac(200), MacAddr::BROADCAST, tag);
         let from = SwitchPortId(from);
-        assert_eq!(switch.forward(from, &l2, &sent), Destination::Flood);
+        assert_eq!(switch.forward(NOW, from, &l2, &sent), Destination::Flood);
         let mut got = vec![];
         let flooded =
             switch.flood(from, &l2, sent, &mut pools, &mut drops, |port, frame| got.push((port.0, frame)));
@@ -203,14 +206,14 @@ fn ports_come_and_go_while_frames_are_on_their_way() {
     let (mut switch, mut pools) = (switch(false), pools());
     let (mut sent, l2) = frame(&mut pools, mac(1), mac(2), None);
     let (one, two) = (SwitchPortId(1), SwitchPortId(2));
-    assert_eq!(switch.forward(one, &l2, &sent), Destination::Port(two));
+    assert_eq!(switch.forward(NOW, one, &l2, &sent), Destination::Port(two));
     assert!(switch.deliver(one, two, &l2, &mut sent));
     switch.refuse(two, &sent);
     let replica = switch.replica();
     let counters = switch.remove_port(two).unwrap();
     assert_eq!(counters, PortCounters { ierrors: 1, ..PortCounters::default() });
     assert!(!switch.deliver(one, two, &l2, &mut sent));
-    assert_eq!(switch.forward(one, &l2, &sent), Destination::Drop(DropReason::UnknownDestination));
+    assert_eq!(switch.forward(NOW, one, &l2, &sent), Destination::Drop(DropReason::UnknownDestination));
     assert_eq!((switch.free_port(), switch.remove_port(two)), (SwitchPortId(0), None));
     switch.add_port(two, station(22, 0)).unwrap();
     assert_eq!((switch.port_of(mac(2), None), switch.port_of(mac(22), None)), (None, Some(two)));
@@ -244,7 +247,7 @@ fn refusals() {
 fn shown(switch: &mut Switch, pools: &mut Pools, (from, dst, tag): (u32, MacAddr, Option<u16>)) -> Vec<u32> {
     let (sent, l2) = frame(pools, mac(200), dst, tag);
     let (from, mut drops, mut got) = (SwitchPortId(from), DropCounters::default(), vec![]);
-    let decided = switch.forward(from, &l2, &sent);
+    let decided = switch.forward(NOW, from, &l2, &sent);
     let all = |_| true;
     let told = switch.show((from, &l2, decided), &sent, pools, &mut drops, all, |port, copy| {
         assert_eq!(tag_of(&copy), None, "a station's frames carry no tag");
@@ -313,7 +316,7 @@ proptest! {
         let dst = if to == 255 { GROUP } else { mac(to) };
         let (sent, l2) = frame(&mut pools, mac(200), dst, tag);
         let from = SwitchPortId(from);
-        let decided = switch.forward(from, &l2, &sent);
+        let decided = switch.forward(NOW, from, &l2, &sent);
         let mut seen = 0;
         switch.show((from, &l2, decided), &sent, &mut pools, &mut drops, |_| true, |port, _| {
             seen += u32::from(port == id);
@@ -363,7 +366,7 @@ proptest! {
             arrived += 1;
             let in_vlan = if is_uplink { l2.vlan } else { own.and_then(|&(_, _, id)| id) };
             let others = || model.iter().filter(|&&(port, _, id)| port != from && id == in_vlan);
-            match switch.forward(from, &l2, &sent) {
+            match switch.forward(NOW, from, &l2, &sent) {
                 Destination::Port(port) => {
                     prop_assert!(own.is_some() && !l2.tagged || is_uplink);
                     let found = others().find(|&&(_, address, _)| address == dst).map(|&(port, ..)| port);

@@ -11,6 +11,7 @@ mod frr;
 mod sandbox;
 mod stage;
 mod testpmd;
+mod throughput;
 mod until;
 
 pub use cpuset::{Cpuset, cpu_ends};
@@ -20,4 +21,5 @@ pub use frr::Frr;
 pub use sandbox::{Background, Output, Sandbox, search_path};
 pub use stage::{BOTH, On, Server, Stage};
 pub use testpmd::Testpmd;
+pub use throughput::Iperf;
 pub use until::until;

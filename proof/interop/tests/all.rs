@@ -27,4 +27,5 @@ mod translated_pieces;
 mod tunnels;
 mod tunnels_judged;
 mod views;
+mod wired_links;
 mod wires;

@@ -3,9 +3,7 @@
 //! What is exact is asked exactly (nothing comes too early, nothing passes faster, every loss is counted); how late something may
 //! be depends on who else runs here, so the best of several is taken.
 
-use std::process::Stdio;
-
-use firelane_interop::{Background, Daemon, Sandbox};
+use firelane_interop::{Daemon, Iperf, Sandbox};
 
 /// alice on one switch, bob on the other, and a wire of 20 ms between them.
 const CONFIG: &str = r#"
@@ -101,40 +99,23 @@ fn ping_shows_what_is_lost_and_what_comes_twice() {
     assert!(daemon.firelane(&["drops"]).expect_success().contains("wire_loss"));
 }
 
-/// What the receiver got, in Mb/s.
-fn received(sandbox: &Sandbox, args: &[&str]) -> f64 {
-    let begin = std::time::Instant::now();
-    loop {
-        let fixed = ["-c", "10.0.0.2", "-t", "3", "-f", "k", "-J"];
-        let output = sandbox.run(Some("alice"), "iperf3", &[&fixed, args].concat());
-        if output.code() == 0 {
-            let said: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
-            let bits = said["end"]["sum_received"]["bits_per_second"].as_f64().expect("a number");
-            return bits / 1e6;
-        }
-        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{output:?}");
-    }
-}
-
 #[test]
 fn iperf3_shows_the_rate_and_what_finds_the_queue_full_is_counted() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start_as(&sandbox, CONFIG);
-    let mut command = sandbox.command("ip");
-    command.args(["netns", "exec", "bob", "iperf3", "-s"]).stdout(Stdio::null());
-    let _server = Background::start(&mut command);
+    let server = Iperf::serve(&sandbox, "bob", "10.0.0.2");
     modify(&daemon, "delay=1ms,rate=20M,queue=60000", None);
     // A frame of 1,514 bytes has 1,448 of text.
     let most = 20.0 * 1448.0 / 1514.0;
-    let text = received(&sandbox, &[]);
+    let text = server.rate("alice", &[]);
     assert!(text <= most * 1.01, "{text} Mb/s of text through 20 Mb/s");
     assert!(text >= most * 0.8, "{text} Mb/s of text through 20 Mb/s");
     let before = counted(&daemon, "left0", "full");
-    let text = received(&sandbox, &["-u", "-b", "40M", "-l", "1400"]);
+    let text = server.rate("alice", &["-u", "-b", "40M", "-l", "1400"]);
     assert!(text <= 20.0 * 1400.0 / 1442.0 * 1.02, "{text} Mb/s of text through 20 Mb/s");
     assert!(counted(&daemon, "left0", "full") > before + 1000, "half of it finds no room");
     assert!(daemon.firelane(&["drops"]).expect_success().contains("ring_full"));
     modify(&daemon, "rate=none,delay=0", None);
-    let free = received(&sandbox, &[]);
+    let free = server.rate("alice", &[]);
     assert!(free > 40.0, "{free} Mb/s without a rate");
 }

@@ -97,7 +97,7 @@ impl Stacks {
     ) -> Option<[LinkId; 2]> {
         let netstack = self.conns.slab.get(id)?.netstack;
         let route = self.inside(common, netstack)?.route_of(id)?;
-        let there = links.port_towards(route.link, route.dst_mac?)?;
+        let there = links.port_towards(common.now, route.link, route.dst_mac?)?;
         Some([route.link, there])
     }
 
@@ -223,7 +223,7 @@ impl<D> Links<D> {
             let port = self.ports.get(link.index())?;
             match port.kind {
                 PortKind::Vnic { vlan, .. } => Some((port.over, vlan)),
-                PortKind::Uplink => None,
+                PortKind::Uplink | PortKind::Trunk { .. } => None,
             }
         };
         place(one).is_some_and(|at| place(other) == Some(at))

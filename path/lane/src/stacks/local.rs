@@ -87,6 +87,7 @@ impl Stacks {
             // Two netstacks may have somebody between them now who was not there before.
             Control::RemovePort(_)
             | Control::SetOnlooker(..)
+            | Control::Plug(..)
             | Control::SetUser(..)
             | Control::RemoveAddress(..)
             | Control::SuspendAddress(..)

@@ -197,7 +197,7 @@ impl<D> Inside<'_, D> {
     /// The port that a connection's segments leave by, if its device has enough to do.
     fn busy_port(&self, id: ConnId, links: &Links<D>) -> Option<LinkId> {
         let route = self.conns.slab.get(id)?.route()?;
-        let port = links.port_towards(route.link, route.dst_mac?)?;
+        let port = links.port_towards(self.common.now, route.link, route.dst_mac?)?;
         links.is_busy(port).then_some(port)
     }
 
