@@ -57,13 +57,15 @@ fn a_wire_delays_and_loses_and_can_be_changed_and_taken_away() {
                 counted.delivered + counted.lost() + counted.queued
             );
         }
-        // One way out each, and none once the wire is gone.
+        // A link may have another wire, and none is left once they are gone.
         let plain = || [Conditions::default(), Conditions::default()];
         let other = engine.add_link(Mtu::ETHERNET).unwrap();
-        let refused = engine.add_wire([other, left], Mtu::ETHERNET, None, plain());
-        assert!(matches!(refused, Err(ChangeError::HasUplink(link)) if link == left));
+        let beside = engine.add_wire([other, left], Mtu::ETHERNET, None, plain()).unwrap();
+        assert!(matches!(engine.remove_link(other), Err(ChangeError::LinkBusy(link)) if link == other));
+        engine.remove_wire(&beside).unwrap();
+        engine.remove_link(other).unwrap();
         engine.remove_wire(&wire).unwrap();
-        assert!(matches!(engine.remove_wire(&wire), Err(ChangeError::NoWire(_))));
+        assert!(matches!(engine.remove_wire(&wire), Err(ChangeError::NoLink(_))));
         engine.add_wire([left, right], Mtu::ETHERNET, None, plain()).unwrap();
         sender.send_to(b"again", "10.0.0.2:7000").unwrap();
         assert_eq!(receiver.recv_from(&mut bytes).unwrap().0, 5);

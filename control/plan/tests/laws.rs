@@ -1,6 +1,6 @@
 //! The four laws of plans over generated models, and what a few plans say.
 
-use firelane_model::Model;
+use firelane_model::{LinkName, Model};
 use firelane_plan::{Action, Effect, apply_to_model, plan, render};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -75,7 +75,12 @@ proptest! {
             prop_assert!(!same || !touched.contains(&("link", name.to_string())), "{}", name);
         }
         for (name, is) in &present.wires {
-            let ends = |model: &Model| is.ends.clone().map(|it| (model.links.get(&it).cloned(), model.etherstubs.get(&it).cloned()));
+            let lower = |model: &Model, end: &LinkName| (model.links.get(end).cloned(), model.etherstubs.get(end).cloned());
+            let ends = |model: &Model| is.ends.each_ref().map(|end| {
+                let vnic = model.vnics.get(end).cloned();
+                let over = vnic.as_ref().and_then(|vnic| vnic.over.link()).unwrap_or(end).clone();
+                (vnic, lower(model, &over))
+            });
             let same = wanted.wires.get(name) == Some(is) && ends(&wanted) == ends(&present);
             prop_assert!(!same || !touched.contains(&("wire", name.to_string())), "{}", name);
         }

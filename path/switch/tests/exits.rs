@@ -168,7 +168,7 @@ proptest! {
         let mut it = Bench::new(2);
         let (mut heard, mut now) = (HashMap::new(), NOW);
         for (from, src, dst, in_vlan, seconds) in traffic {
-            now = now + Duration::from_secs(seconds);
+            now += Duration::from_secs(seconds);
             let is_exit = from < 3;
             let tag = (in_vlan && is_exit).then_some(5);
             let vlan = if is_exit { tag } else { (from == 5).then_some(5) };

@@ -205,13 +205,14 @@ fn roll_lower(model: &mut Model, dice: &mut Dice<'_>) {
     }
 }
 
-/// Wires between what has no other way out, which may be the same link or one with a wire already: those faults are dropped.
+/// Wires between links and VNICs, which may be joined already, or have users: those faults are dropped.
 fn roll_wires(model: &mut Model, dice: &mut Dice<'_>) {
-    for number in 0..2 {
+    for number in 0..3 {
         if dice.below(2) == 0 {
             continue;
         }
-        let ends = [0, 1].map(|_| name("l", dice.below(3)));
+        let ends = [0, 1]
+            .map(|_| if dice.below(3) == 0 { name("v", dice.below(5)) } else { name("l", dice.below(3)) });
         let mut wire = Wire { seed: dice.maybe(|dice| dice.below(2) as u32), ..Wire::new(ends) };
         for side in WireSide::ALL {
             let (word, value) =
