@@ -106,23 +106,18 @@ impl Recovery {
         if !path.sack {
             return;
         }
-        for (index, block) in ack.sack.iter().enumerate() {
-            if self.sent.is_valid_block(block) {
-                let (rack, rate, undo) = (&mut self.rack, &mut self.rate, &mut self.undo);
-                let repeated = index == 0 && is_within_next(ack.sack);
-                if repeated {
-                    news.dsack = Some(block.clone());
-                }
-                self.sent.on_sack_block(block, path.mss, |piece| {
-                    rack.on_delivered(now, piece, ack.echoed, path.rtt);
-                    rate.on_delivered(now, piece);
-                    undo.on_sacked(now, piece, path.rtt.minimum());
-                    news.on_piece(piece, false);
-                });
-            } else if index == 0 && block.start < block.end && block.end <= self.sent.una() {
-                // RFC 2883 §4: a first block below the acknowledgement reports a duplicate.
-                news.dsack = Some(block.clone());
+        news.dsack = self.reported_again(ack.sack);
+        for block in in_order(ack.sack) {
+            if !self.sent.is_valid_block(block) {
+                continue;
             }
+            let (rack, rate, undo) = (&mut self.rack, &mut self.rate, &mut self.undo);
+            self.sent.on_sack_block(block, path.mss, |piece| {
+                rack.on_delivered(now, piece, ack.echoed, path.rtt);
+                rate.on_delivered(now, piece);
+                undo.on_sacked(now, piece, path.rtt.minimum());
+                news.on_piece(piece, false);
+            });
         }
         if let Some(block) = &news.dsack
             && self.undo.on_report(block)
@@ -130,6 +125,14 @@ impl Recovery {
         {
             self.rack.on_dsack(self.sent.una(), self.sent.nxt());
         }
+    }
+
+    /// RFC 2883 §4: a first block below the acknowledgement, or inside the second one, reports a duplicate.
+    fn reported_again(&self, blocks: &[Range<u64>]) -> Option<Range<u64>> {
+        let first = blocks.first()?;
+        let is_below = first.start < first.end && first.end <= self.sent.una();
+        let is_within = self.sent.is_valid_block(first) && is_within_next(blocks);
+        (is_below || is_within).then(|| first.clone())
     }
 
     /// RFC 5681 §3.2 and RFC 6582 for peers without SACK.
@@ -179,8 +182,21 @@ impl Recovery {
     }
 }
 
-/// RFC 2883 §4: a first block inside the second one reports a duplicate beyond the acknowledgement.
+/// Whether the first block is inside the second one.
 fn is_within_next(blocks: &[Range<u64>]) -> bool {
     let [first, second, ..] = blocks else { return false };
     second.start <= first.start && first.end <= second.end
+}
+
+/// The blocks in the order of the stream. In a segment the newest stands first (RFC 2018 §4); that one acknowledgement tells of
+/// several together is no sign that they arrived out of order.
+fn in_order(blocks: &[Range<u64>]) -> impl Iterator<Item = &Range<u64>> {
+    let place = |block: &Range<u64>| (block.start, block.end);
+    let mut last = None;
+    core::iter::from_fn(move || {
+        let rest = blocks.iter().filter(|block| last.is_none_or(|last| place(block) > last));
+        let next = rest.min_by_key(|block| place(block))?;
+        last = Some(place(next));
+        Some(next)
+    })
 }
