@@ -198,6 +198,11 @@ impl TcpListener {
         self.end.accept_any()
     }
 
+    /// How many connections wait, and how many may.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.end.waiting(), self.end.backlog())
+    }
+
     /// Whether [`TcpListener::accept`] returns `WouldBlock` instead of waiting.
     ///
     /// # Errors

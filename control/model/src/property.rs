@@ -392,7 +392,7 @@ const ABSENT: &[(Protocol, &[&str], &str)] = &[
     (
         Protocol::Tcp,
         &["_ip_notify_interval", "_ip_notify_cinterval"],
-        "TCP does not report a silent peer to IP, which asks its neighbours itself whether they are there",
+        "TCP tells IP of a silent peer after three time-outs in a row, however long they are (RFC 9293 MUST-20)",
     ),
     (
         Protocol::Tcp,

@@ -85,6 +85,12 @@ impl AcceptQueue {
         self.head.compare_exchange(head, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// How many wait here.
+    pub fn waiting(&self) -> u32 {
+        let head = self.head.load(Ordering::Acquire);
+        self.tail.load(Ordering::Acquire).wrapping_sub(head).min(ROOM)
+    }
+
     /// Whether nothing waits here.
     pub fn is_empty(&self) -> bool {
         self.tail.load(Ordering::SeqCst) == self.head.load(Ordering::SeqCst)

@@ -93,6 +93,11 @@ impl ListenerEnd {
         self.queue.waiting.load(Ordering::Acquire)
     }
 
+    /// How many may wait.
+    pub fn backlog(&self) -> usize {
+        self.queue.backlog
+    }
+
     /// Interest and token.
     pub fn words(&self) -> Words<'_> {
         self.queue.words.words()

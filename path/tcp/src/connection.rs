@@ -273,6 +273,8 @@ impl Pending {
 impl Connection {
     /// A connection that has nothing but its birth; `handshake.rs` gives it a state.
     pub(crate) fn new(config: &Arc<TcpConfig>, birth: &Birth, state: State, now: Instant) -> Self {
+        let mut counts = Counts::default();
+        counts.begin(now);
         Self {
             config: Arc::clone(config),
             send: SendSide::new(birth.iss, birth.mss),
@@ -281,7 +283,7 @@ impl Connection {
             stamps: Timestamps::new(birth.clock, config.timestamps),
             ecn: EcnState::default(),
             timers: Timers::new(),
-            counts: Counts::default(),
+            counts,
             busy: Busy::default(),
             troubles: None,
             heard_at: now,

@@ -21,7 +21,7 @@ pub struct Counts {
     pub text_in: u32,
     /// Of those that left, the ones with text or FIN.
     pub text_out: u32,
-    /// When text last arrived, in milliseconds.
+    /// When text last arrived, in milliseconds; when the connection began, if none ever did.
     text_at: u32,
 }
 
@@ -52,6 +52,13 @@ pub struct Troubles {
 }
 
 impl Counts {
+    /// The connection begins, or its handshake is over: no text was there to come before.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        if self.text_in == 0 {
+            self.text_at = now.millis() as u32;
+        }
+    }
+
     /// A segment arrived, with `len` bytes of text in pieces of at most `piece`.
     #[inline]
     pub(crate) fn on_received(&mut self, now: Instant, len: usize, piece: usize) {
@@ -80,7 +87,7 @@ impl Counts {
         self.text_out = self.text_out.wrapping_add(1);
     }
 
-    /// Milliseconds since text last arrived.
+    /// Milliseconds since text last arrived, or since it could.
     pub(crate) fn since_text(&self, now: Instant) -> u32 {
         (now.millis() as u32).wrapping_sub(self.text_at)
     }

@@ -215,6 +215,7 @@ impl Connection {
             None => {}
         }
         self.progress_at = now;
+        self.counts.begin(now);
         self.is_unreachable = false;
         out.events |= Events::CONNECTED | Events::WRITABLE;
         if self.send.fin != crate::send::NOWHERE {
@@ -307,6 +308,8 @@ impl Connection {
         }
         self.syn_retries = self.syn_retries.saturating_add(1);
         self.ask_for_other_way();
+        let repeated = &mut self.troubles().repeated;
+        *repeated = repeated.wrapping_add(1);
         self.pending.syn = true;
         self.timers.send = SendTimer::Off;
         None

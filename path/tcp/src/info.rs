@@ -55,7 +55,7 @@ pub struct Info {
     pub rtt_variation: Duration,
     /// The least round-trip time of the last minutes.
     pub rtt_minimum: Option<Duration>,
-    /// Retransmission time-outs in a row.
+    /// Retransmission time-outs in a row, also of the SYN.
     pub timeouts: u8,
     /// How often the time-out was doubled.
     pub backoff: u8,
@@ -95,9 +95,9 @@ pub struct Info {
     pub app_limited: bool,
     /// The round trip that the receiver sees, once it measured one.
     pub receive_rtt: Option<Duration>,
-    /// Since data last left.
+    /// Since data last left; the SYN, before any did.
     pub last_sent: Duration,
-    /// Since text last arrived.
+    /// Since text last arrived, or since the handshake if none did.
     pub last_text: Duration,
     /// Since the peer was last heard.
     pub last_heard: Duration,
@@ -124,6 +124,8 @@ impl Connection {
     pub fn info(&self, now: Instant) -> Info {
         let (flight, rtt) = (&self.flight, self.flight.rtt());
         let (una, nxt) = (flight.una(), flight.nxt());
+        let is_asking = self.state == State::SynSent;
+        let last_sent_at = if is_asking { self.progress_at } else { flight.last_sent_at() };
         Info {
             state: self.state,
             phase: flight.phase(),
@@ -144,7 +146,7 @@ impl Connection {
             rtt: rtt.smoothed(),
             rtt_variation: rtt.variation(),
             rtt_minimum: rtt.minimum(),
-            timeouts: flight.timeouts(),
+            timeouts: if is_asking { self.syn_retries } else { flight.timeouts() },
             backoff: rtt.backoff(),
             window_probes: self.send.persist_backoff,
             keepalive_probes: self.keepalive_probes,
@@ -164,7 +166,7 @@ impl Connection {
             delivery_rate: flight.delivery_rate().and_then(|sample| sample.rate()),
             app_limited: flight.delivery_rate().is_some_and(|sample| sample.app_limited),
             receive_rtt: self.receive.round_trip(),
-            last_sent: now.saturating_since(flight.last_sent_at()),
+            last_sent: now.saturating_since(last_sent_at),
             last_text: Duration::from_millis(self.counts.since_text(now).into()),
             last_heard: now.saturating_since(self.heard_at),
             rtt_measured: rtt.measured(),

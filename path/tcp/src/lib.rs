@@ -86,6 +86,6 @@ pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 pub use send::TransmitLimits;
 pub use state::{Event, State};
 pub use syn::{HALF_OPEN_TOTAL, HalfOpen, Opening, SynAnswer, SynCounters, SynTable, deferred_repeats};
-pub use tcp_info::{Surroundings, TCP_INFO_LEN};
+pub use tcp_info::{Surroundings, TCP_INFO_LEN, Unconnected};
 pub use time_wait::{Reopening, TimeWaitAnswer, TimeWaitRecord, TimeWaitTable};
 pub use tuple::Tuple;

@@ -31,6 +31,35 @@ pub struct Surroundings {
     pub receive_buffer: Bytes,
 }
 
+/// A socket without a connection: it has begun none, or its connection has ended and nothing more is known of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unconnected {
+    /// It does nothing.
+    Closed,
+    /// It listens.
+    Listening {
+        /// Connections that nobody has accepted yet (`tcpi_unacked`).
+        waiting: u32,
+        /// How many may be (`tcpi_sacked`).
+        backlog: u32,
+    },
+}
+
+impl Unconnected {
+    /// The structure's bytes: Linux counts a listener's connections where a connection counts segments.
+    pub fn tcp_info(self) -> [u8; TCP_INFO_LEN] {
+        let (state, waiting, backlog) = match self {
+            Self::Closed => (TCP_CLOSE, 0, 0),
+            Self::Listening { waiting, backlog } => (TCP_LISTEN, waiting, backlog),
+        };
+        let mut bytes = [0; TCP_INFO_LEN];
+        bytes[0] = state;
+        bytes[24..28].copy_from_slice(&waiting.to_ne_bytes());
+        bytes[28..32].copy_from_slice(&backlog.to_ne_bytes());
+        bytes
+    }
+}
+
 /// Fields one after the other, in the machine's order.
 struct Writer {
     bytes: [u8; TCP_INFO_LEN],
@@ -139,6 +168,9 @@ impl Info {
     }
 }
 
+const TCP_CLOSE: u8 = 7;
+const TCP_LISTEN: u8 = 10;
+
 /// `TCP_ESTABLISHED` and so on (include/net/tcp_states.h).
 const fn linux_state(state: State) -> u8 {
     match state {
@@ -148,7 +180,7 @@ const fn linux_state(state: State) -> u8 {
         State::FinWait1 => 4,
         State::FinWait2 => 5,
         State::TimeWait => 6,
-        State::Closed => 7,
+        State::Closed => TCP_CLOSE,
         State::CloseWait => 8,
         State::LastAck => 9,
         State::Closing => 11,

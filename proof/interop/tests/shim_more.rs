@@ -289,6 +289,42 @@ fn connections_are_accepted_as_the_kernels_however_one_waits_for_them() {
 
 /// Fused and by segments.
 #[test]
+fn what_is_known_of_a_socket_is_told_before_and_after_its_connection_too() {
+    as_the_kernels("known.py", 15);
+}
+
+/// Which congestion control a connection has is its program's to say, else its route's, else the netstack's; and it is told so.
+#[test]
+fn the_congestion_control_that_decides_is_told() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let config = std::fs::read_to_string(stage.folder().join("host.toml")).unwrap();
+    let path = stage.folder().join("changed.toml");
+    let more = "[netstack.web]\ntunables = { tcp = { congestion_control = \"newreno\" } }\n\
+        routes = [{ destination = \"10.9.0.0/16\", gateway = \"10.0.0.1\", congestion_control = \"bbr\" }]\n";
+    std::fs::write(&path, format!("{config}\n{more}")).unwrap();
+    stage.daemon().firelane(&["apply", &path.to_string_lossy()]).expect_success();
+    let told = "import socket
+def control(one):
+    return one.getsockopt(6, 13, 16).rstrip(bytes(1)).decode()
+def begun(host, own=None):
+    one = socket.socket()
+    one.setblocking(False)
+    if own:
+        one.setsockopt(6, 13, own)
+    one.connect_ex((host, 9))
+    return control(one)
+door = socket.socket()
+door.bind(('10.0.0.10', 0))
+door.listen()
+caller = socket.create_connection(door.getsockname())
+print(control(socket.socket()), control(door), control(caller), control(door.accept()[0]))
+print(begun('10.0.0.77'), begun('10.9.0.1'), begun('10.9.0.1', b'dctcp'))";
+    let told = stage.ask(On::Firelane, &["/usr/bin/python3", "-c", told]);
+    assert_eq!(told, "newreno newreno newreno newreno\nnewreno bbr dctcp\n");
+}
+
+#[test]
 fn buffers_hold_as_much_as_was_said_last() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 2);

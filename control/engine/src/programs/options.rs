@@ -11,7 +11,7 @@ use firelane_lane::{Band, StreamOption, StreamOptions};
 use firelane_shm::layout::{LINGERS, OOB_INLINE, RESETS, TELLS_UNREAD, request};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Keepalive, TcpConfig, Tuning, deferred_repeats};
+use firelane_tcp::{Keepalive, TcpConfig, Tuning, Unconnected, deferred_repeats};
 use firelane_units::{BitRate, Mss};
 use rustix::io::Errno;
 
@@ -113,10 +113,17 @@ impl KeepTimes {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About<'a> {
     pub(super) is_v6: bool,
-    pub(super) is_listening: bool,
+    /// What it is without a stream.
+    pub(super) otherwise: Unconnected,
     pub(super) stream: Option<Asked<'a>>,
     pub(super) usual: &'a SocketDefaults,
     pub(super) tcp: &'a TcpConfig,
+}
+
+impl About<'_> {
+    fn is_listening(&self) -> bool {
+        matches!(self.otherwise, Unconnected::Listening { .. })
+    }
 }
 
 impl Options {
@@ -302,13 +309,13 @@ impl Options {
                 pair.into_iter().flat_map(i32::to_ne_bytes).collect()
             }
             (tcp::LEVEL, tcp::CONGESTION) => {
-                let mut word = self.congestion.unwrap_or_default().word().as_bytes().to_vec();
+                let mut word = self.congestion_of(about).word().as_bytes().to_vec();
                 word.resize(16, 0);
                 word
             }
             (tcp::LEVEL, tcp::INFO) => {
                 let info = about.stream.and_then(|stream| stream.info().ok());
-                info.map_or_else(|| vec![0; 104], |info| info.tcp_info().to_vec())
+                info.map_or_else(|| about.otherwise.tcp_info(), |info| info.tcp_info()).to_vec()
             }
             _ => self.number(level, name, about)?.to_ne_bytes().to_vec(),
         };
@@ -331,7 +338,7 @@ impl Options {
             (socket::LEVEL, socket::TYPE | socket::SNDLOWAT) => 1,
             // Errors are in the stream's words.
             (socket::LEVEL, socket::ERROR) => 0,
-            (socket::LEVEL, socket::ACCEPTCONN) => about.is_listening.into(),
+            (socket::LEVEL, socket::ACCEPTCONN) => about.is_listening().into(),
             (socket::LEVEL, socket::PROTOCOL) => tcp::LEVEL,
             (socket::LEVEL, socket::DOMAIN) => domain(about.is_v6),
             (socket::LEVEL, socket::PRIORITY) => self.priority,
@@ -376,9 +383,15 @@ impl Options {
         })
     }
 
+    /// Which congestion control it has: a connection's is also the route's or the netstack's to say.
+    fn congestion_of(&self, about: &About<'_>) -> Algorithm {
+        let of_connection = || about.stream.and_then(|stream| stream.info().ok()).map(|info| info.tcp.congestion);
+        self.congestion.or_else(of_connection).unwrap_or(about.tcp.flight.algorithm)
+    }
+
     /// When its peer is asked: a socket that has begun nothing yet will take over what the netstack says then.
     fn keep_of(&self, about: &About<'_>) -> Keepalive {
-        let has_begun = about.is_listening || about.stream.is_some();
+        let has_begun = about.is_listening() || about.stream.is_some();
         if has_begun { self.keep.times() } else { self.keep.over(about.tcp.keepalive) }
     }
 
@@ -552,12 +565,35 @@ mod tests {
     #[test]
     fn what_a_program_leaves_open_is_as_the_netstack_has_it() {
         let (usual, tcp) = (usual(), TcpConfig::default());
-        let about = About { is_v6: false, is_listening: false, stream: None, usual: &usual, tcp: &tcp };
+        let about = About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &usual, tcp: &tcp };
         let options = Options::default();
         for (name, got) in [(2, 536), (7, 7), (8, 60), (9, 0), (23, 0)] {
             assert_eq!(options.get(6, name, 4, &about), Ok(i32::to_ne_bytes(got).to_vec()), "{name}");
         }
         assert_eq!(options.get(1, 19, 4, &about), Ok(i32::to_ne_bytes(1).to_vec()), "SO_SNDLOWAT");
+    }
+
+    #[test]
+    fn what_decides_without_a_word_of_the_program_is_told() {
+        let usual = usual();
+        let mut tcp = TcpConfig::default();
+        tcp.flight.algorithm = Algorithm::Bbr;
+        let about = About {
+            is_v6: false,
+            otherwise: Unconnected::Listening { waiting: 3, backlog: 8 },
+            stream: None,
+            usual: &usual,
+            tcp: &tcp,
+        };
+        let mut options = Options::default();
+        let congestion = |options: &Options| options.get(6, tcp::CONGESTION, 4, &about);
+        assert_eq!(congestion(&options), Ok(b"bbr\0".to_vec()));
+        options.set(6, tcp::CONGESTION, b"cubic").unwrap();
+        assert_eq!(congestion(&options), Ok(b"cubi".to_vec()));
+        let info = options.get(6, tcp::INFO, 240, &about).unwrap();
+        assert_eq!((info.len(), info[0], info[24], info[28]), (240, 10, 3, 8), "TCP_LISTEN");
+        let closed = About { otherwise: Unconnected::Closed, ..about };
+        assert_eq!(options.get(6, tcp::INFO, 1, &closed), Ok(vec![7]), "TCP_CLOSE");
     }
 
     /// `_keepalive_interval` of ipadm, and TCP_KEEPIDLE and its like, which count more.
@@ -567,7 +603,7 @@ mod tests {
         let mut config = NetstackConfig::default();
         config.tcp.keepalive = Keepalive { idle: secs(90), interval: secs(9), probes: 3 };
         let about =
-            |tcp| About { is_v6: false, is_listening: false, stream: None, usual: &config.sockets, tcp };
+            |tcp| About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &config.sockets, tcp };
         let (said, older) = (config.tcp.clone(), TcpConfig::default());
         let mut options = Arc::new(Options::default());
         assert_eq!(options.get(6, tcp::KEEPIDLE, 4, &about(&said)), Ok(i32::to_ne_bytes(90).to_vec()));
@@ -577,7 +613,8 @@ mod tests {
         let told = Arc::make_mut(&mut options).set(6, tcp::KEEPINTVL, &5i32.to_ne_bytes());
         let chosen = Keepalive { interval: secs(5), ..config.tcp.keepalive };
         assert_eq!(told, Ok(Some(StreamOption::Keepalive(Some(chosen)))));
-        let listening = About { is_listening: true, ..about(&older) };
+        let otherwise = Unconnected::Listening { waiting: 0, backlog: 1 };
+        let listening = About { otherwise, ..about(&older) };
         for (name, got) in [(tcp::KEEPIDLE, 90), (tcp::KEEPINTVL, 5), (tcp::KEEPCNT, 3)] {
             assert_eq!(options.get(6, name, 4, &listening), Ok(i32::to_ne_bytes(got).to_vec()), "{name}");
         }
@@ -586,7 +623,7 @@ mod tests {
     #[test]
     fn what_is_set_is_what_is_got_and_the_rest_is_refused() {
         let (usual, tcp) = (usual(), TcpConfig::default());
-        let about = About { is_v6: false, is_listening: false, stream: None, usual: &usual, tcp: &tcp };
+        let about = About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &usual, tcp: &tcp };
         let mut options = Options::default();
         for (level, name, value, got) in [
             (1, 2, 5, Ok(1)),

@@ -16,7 +16,7 @@ use firelane_shm::AcceptQueue;
 use firelane_shm::control::{Answer, Family, Kind, OWN_LEVEL, OWN_SIGNALS, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
 use firelane_socket::StreamConfig;
-use firelane_tcp::FastOpenPolicy;
+use firelane_tcp::{FastOpenPolicy, Unconnected};
 use firelane_units::LaneId;
 use rustix::io::Errno;
 
@@ -96,6 +96,14 @@ impl Listening {
     /// Where its connections wait.
     pub(super) fn place(&self) -> Option<Place> {
         self.waiting.as_ref()?.place()
+    }
+
+    /// How many connections of it nobody has accepted yet, and how many may be.
+    fn shown(&self) -> Unconnected {
+        let there = self.waiting.as_ref().and_then(Waiting::words).map_or(0, AcceptQueue::waiting);
+        let (waiting, backlog) = self.listener.waiting();
+        let [waiting, backlog] = [waiting, backlog].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        Unconnected::Listening { waiting: waiting.saturating_add(there), backlog }
     }
 
     /// Whether none waits there.
@@ -594,7 +602,10 @@ impl Socket {
         let config = self.stack.config().map_err(errno)?;
         let about = About {
             is_v6: self.family == Family::V6,
-            is_listening: matches!(self.role, Role::Listening(..)),
+            otherwise: match &self.role {
+                Role::Listening(listening) => listening.shown(),
+                _ => Unconnected::Closed,
+            },
             stream: self.stream().map(|stream| Asked { fabric: &self.stack.inner.fabric, stream }),
             usual: &config.sockets,
             tcp: &config.tcp,

@@ -63,6 +63,27 @@ fn tcp_info_tells_what_happened() {
     assert_eq!((word(228), word(232)), (info.send_window.0 as u32, info.receive_window.0 as u32));
 }
 
+/// Nothing has come yet: times count from when it could, not from when the clock began.
+#[test]
+fn tcp_info_counts_silence_from_the_beginning() {
+    // tcpi_last_data_sent and tcpi_last_data_recv.
+    let silence = |lab: &Lab| (info_word(&linux_info(lab), 44), info_word(&linux_info(lab), 52));
+    let mut lab = Lab::opening(plain());
+    assert_eq!(lab.sent().len(), 1);
+    lab.now += ms(300);
+    assert_eq!(silence(&lab), (300, 300), "since the SYN");
+    assert_eq!(lab.wait(secs(1)).0.len(), 1, "the SYN again");
+    let bytes = linux_info(&lab);
+    assert_eq!((bytes[2], info_word(&bytes, 100)), (1, 1), "tcpi_retransmits, tcpi_total_retrans");
+    lab.get(Peer::new(SYN.with(ACK), 0));
+    lab.now += ms(200);
+    assert_eq!(silence(&lab), (200, 200), "since the handshake");
+    assert_eq!((linux_info(&lab)[2], info_word(&linux_info(&lab), 100)), (0, 1));
+    lab.get(Peer::new(ACK, 1).text(100));
+    lab.now += ms(50);
+    assert_eq!(silence(&lab), (250, 50));
+}
+
 #[test]
 fn tcp_info_of_a_new_connection() {
     let lab = Lab::established();
