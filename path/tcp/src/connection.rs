@@ -459,10 +459,14 @@ impl Connection {
             self.timers.quiet = QuietTimer::Keepalive(quiet_until.max(now + keepalive.interval));
             return Disposition::default();
         }
-        if self.keepalive_probes >= keepalive.probes {
+        // As in Linux, the program's own limit counts instead of the number of questions; one is asked at least.
+        let is_over = self.options.user_timeout().map_or(self.keepalive_probes >= keepalive.probes, |limit| {
+            self.keepalive_probes > 0 && now.saturating_since(self.heard_at) >= limit
+        });
+        if is_over {
             return self.die(now, CloseReason::TimedOut);
         }
-        self.keepalive_probes += 1;
+        self.keepalive_probes = self.keepalive_probes.saturating_add(1);
         self.pending.demand_probe();
         self.timers.quiet = QuietTimer::Keepalive(now + keepalive.interval);
         Disposition::default()
