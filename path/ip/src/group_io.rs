@@ -77,6 +77,12 @@ impl Ip {
         is_everybodys(group) || self.groups.hears(link, group, member, source)
     }
 
+    /// Whether anybody here wants what came by `link` from `source` to `group`.
+    pub fn is_heard(&self, link: LinkId, group: IpAddr, source: IpAddr) -> bool {
+        let link = Some(link).filter(|&link| link != LOOPBACK);
+        is_everybodys(group) || self.groups.is_heard(link, group, source)
+    }
+
     /// Whether a member has joined a group on a link, whomever it hears there.
     pub fn has_joined(&self, member: Member, link: LinkId, group: IpAddr) -> bool {
         self.groups.has(Some(link).filter(|&link| link != LOOPBACK), group, member)

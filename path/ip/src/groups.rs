@@ -177,6 +177,12 @@ impl Groups {
         self.any(link, group, member, |filter| filter.hears(source))
     }
 
+    /// Whether anybody here wants a datagram from `source` to a group; on `None` on any link.
+    pub(crate) fn is_heard(&self, link: Option<LinkId>, group: IpAddr, source: IpAddr) -> bool {
+        let hears = |members: &BTreeMap<Member, SourceFilter>| members.values().any(|it| it.hears(source));
+        self.on(link, group, hears)
+    }
+
     /// Whether a member has joined a group; on `None` on any link.
     pub(crate) fn has(&self, link: Option<LinkId>, group: IpAddr, member: Member) -> bool {
         self.any(link, group, member, |_| true)
@@ -189,10 +195,18 @@ impl Groups {
         member: Member,
         hears: impl Fn(&SourceFilter) -> bool,
     ) -> bool {
-        let hears = |members: &BTreeMap<Member, SourceFilter>| members.get(&member).is_some_and(&hears);
+        self.on(link, group, |members| members.get(&member).is_some_and(&hears))
+    }
+
+    fn on(
+        &self,
+        link: Option<LinkId>,
+        group: IpAddr,
+        hear: impl Fn(&BTreeMap<Member, SourceFilter>) -> bool,
+    ) -> bool {
         match link {
-            Some(link) => self.table.get(&(link, group)).is_some_and(hears),
-            None => self.table.iter().any(|((_, joined), members)| *joined == group && hears(members)),
+            Some(link) => self.table.get(&(link, group)).is_some_and(hear),
+            None => self.table.iter().any(|((_, joined), members)| *joined == group && hear(members)),
         }
     }
 
@@ -271,6 +285,7 @@ mod tests {
             let anybody = (0..members.len() as u32)
                 .any(|n| groups.hears(Some(LINK), group(), Member::Socket(n), source));
             prop_assert_eq!(groups.wanted(LINK, group()).hears(source), anybody);
+            prop_assert_eq!([Some(LINK), None].map(|on| groups.is_heard(on, group(), source)), [anybody; 2]);
             prop_assert_eq!(groups.is_joined(None, group()), !groups.wanted(LINK, group()).is_none());
         }
     }

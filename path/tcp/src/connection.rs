@@ -460,9 +460,10 @@ impl Connection {
             return Disposition::default();
         }
         // As in Linux, the program's own limit counts instead of the number of questions; one is asked at least.
-        let is_over = self.options.user_timeout().map_or(self.keepalive_probes >= keepalive.probes, |limit| {
-            self.keepalive_probes > 0 && now.saturating_since(self.heard_at) >= limit
-        });
+        let is_over =
+            self.options.user_timeout().map_or(self.keepalive_probes >= keepalive.probes, |limit| {
+                self.keepalive_probes > 0 && now.saturating_since(self.heard_at) >= limit
+            });
         if is_over {
             return self.die(now, CloseReason::TimedOut);
         }

@@ -655,7 +655,11 @@ fn an_ack_that_tells_of_several_blocks_is_no_sign_of_reordering() {
     let together = [8_000..9_000, 4_000..5_000, 6_000..7_000, 2_000..3_000];
     let out = network.flight.on_ack(t(50), &ack(&together));
     assert_eq!((out.delivered, out.reordered), (Bytes(5 * MSS), false));
-    assert_eq!(out.lost, Bytes(4 * MSS), "four segments are beyond the first: no time is given to the lost ones");
+    assert_eq!(
+        out.lost,
+        Bytes(4 * MSS),
+        "four segments are beyond the first: no time is given to the lost ones"
+    );
     // What lies below that and comes later was overtaken, or sent again: nothing was.
     let out = network.flight.on_ack(t(51), &ack(&[2_000..5_000, 8_000..9_000, 6_000..7_000]));
     assert_eq!((out.delivered, out.reordered), (Bytes(MSS), true));

@@ -2,7 +2,7 @@
 //!
 //! Kept here from the socket's begin, and given to the lane and to the program's words when there is a socket there.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use firelane_filter::FilterConfig;
@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use super::alike::Alike;
 use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
-use super::memberships::{Member, Memberships, address_v4, interface_v4};
+use super::joining::Unbound;
+use super::memberships::{Member, Memberships, Named, address_v4, interface_v4};
 use super::numbers::{
     band_of, buffer_of, buffer_shown, domain, ip, ipv6, number, pacing_of, pacing_shown, packet_max, socket,
     udp,
@@ -45,7 +46,7 @@ pub(super) enum Setting {
 }
 
 /// What a program has set.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct DatagramOptions {
     is_v6: bool,
     pub(super) v6_only: bool,
@@ -66,6 +67,8 @@ pub(super) struct DatagramOptions {
     /// By which address IP_MULTICAST_IF named it.
     multicast_address: Ipv4Addr,
     groups: Memberships,
+    /// Who is in them before the socket is bound.
+    pub(super) unbound: Option<Unbound>,
     /// IP_RECVERR and IPV6_RECVERR.
     faults: [bool; 2],
     /// Seconds of SO_LINGER, which has no meaning here as in Linux.
@@ -106,6 +109,7 @@ impl DatagramOptions {
             multicast_link: [None; 2],
             multicast_address: Ipv4Addr::UNSPECIFIED,
             groups: Memberships::default(),
+            unbound: None,
             bits: 0,
         }
     }
@@ -147,13 +151,13 @@ impl DatagramOptions {
         .map(|option| packets(family, option))
     }
 
-    /// setsockopt(2). `link_of` finds the link that has an address.
+    /// setsockopt(2). `link_of` finds the link that is named.
     pub(super) fn set(
         &mut self,
         level: i32,
         name: i32,
         value: &[u8],
-        link_of: impl Fn(IpAddr) -> Option<u32>,
+        link_of: impl Fn(Named) -> Option<u32>,
     ) -> Result<Setting, Errno> {
         if let Some(member) = self.groups.set(level, name, value, &link_of) {
             return member.map(Setting::Member);
@@ -442,7 +446,7 @@ mod tests {
 
     const USUAL: [usize; 2] = [1000, 2000];
 
-    fn nobody(_: IpAddr) -> Option<u32> {
+    fn nobody(_: Named) -> Option<u32> {
         None
     }
 
@@ -497,7 +501,10 @@ mod tests {
     #[test]
     fn groups_are_joined_once_and_left_once() {
         let mut options = DatagramOptions::new(false, DatagramKind::Udp);
-        let link_of = |ip: IpAddr| (ip.to_string() == "10.0.0.1").then_some(4);
+        let link_of = |named| match named {
+            Named::Address(ip) => (ip.to_string() == "10.0.0.1").then_some(4),
+            Named::Number(number) => Some(number),
+        };
         let on_link = [224, 1, 1, 1, 10, 0, 0, 1];
         let of = |filter| Member { group: [224, 1, 1, 1].into(), link: Some(4), filter };
         let member = Setting::Member(of(SourceFilter::any()));
@@ -509,12 +516,12 @@ mod tests {
         assert!(!options.all().iter().any(|it| matches!(it, Setting::Member(_))));
         assert_eq!(options.set(0, 36, &on_link, link_of), Err(Errno::ADDRNOTAVAIL));
         assert_eq!(options.set(0, 35, &[10, 0, 0, 9, 0, 0, 0, 0], link_of), Err(Errno::INVAL), "no group");
-        assert_eq!(options.set(0, 35, &[224, 1, 1, 1, 9, 9, 9, 9], link_of), Err(Errno::ADDRNOTAVAIL));
+        assert_eq!(options.set(0, 35, &[224, 1, 1, 1, 9, 9, 9, 9], link_of), Err(Errno::NODEV));
         let mut v6 = vec![0xff, 2];
         v6.resize(16, 1);
         v6.extend(3u32.to_ne_bytes());
         assert!(matches!(
-            options.set(41, 20, &v6, nobody),
+            options.set(41, 20, &v6, link_of),
             Ok(Setting::Member(Member { link: Some(2), .. }))
         ));
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_lane::{
-    Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, Join, LaneMessage, Sharing, SocketCommand,
+    Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, LaneMessage, Sharing, SocketCommand,
 };
 use firelane_shm::layout::{margin, request, status};
 use firelane_shm::{Block, Holder, Origin, is_roomy};
@@ -23,6 +23,7 @@ use super::Place;
 use super::arena::ProgramArena;
 use super::datagram_options::Setting;
 use super::faults::{self, Faults};
+use super::joining;
 use super::memberships::Member;
 use super::signals::{self, Seen};
 use crate::error::{io_error, lane_failed};
@@ -402,11 +403,8 @@ impl Datagrams {
     }
 
     fn join(&self, stack: &Stack, member: &Member) -> io::Result<()> {
-        let Member { group, link, ref filter } = *member;
         self.has_joined.store(true, Ordering::Relaxed);
-        let lanes = stack.inner.registry().netstack_mut(stack.id())?.all_lanes();
-        let join = Join { socket: self.socket, group, link: link.map(LinkId), filter: filter.clone() };
-        stack.inner.fabric.tell_lanes(stack.id(), &lanes, || SocketCommand::Join(Box::new(join.clone())))
+        joining::set(stack, self.socket, member)
     }
 
     /// The last descriptor is gone: what was queued goes first.
@@ -416,13 +414,9 @@ impl Datagrams {
         }
         self.hold.shared().words().watch(Ready::NONE);
         if self.has_joined.load(Ordering::Relaxed) {
-            for lane in fabric.lane_ids() {
-                let leave = LaneMessage::Socket(self.netstack(), SocketCommand::LeaveGroups(self.socket));
-                // A lane that has failed has no members.
-                let _ = fabric.enter_surely(lane, leave);
-            }
+            joining::leave(fabric, self.netstack(), self.socket);
         }
-        // Nor has it sockets left to close.
+        // A lane that has failed has no sockets left to close.
         let _ = self.command(fabric, SocketCommand::CloseDatagrams(self.socket));
     }
 

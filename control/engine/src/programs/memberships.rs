@@ -25,6 +25,15 @@ pub(super) struct Member {
     pub(super) filter: SourceFilter,
 }
 
+/// How a program names a link.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named {
+    /// By an address of this host.
+    Address(IpAddr),
+    /// By its number.
+    Number(u32),
+}
+
 /// What a program asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wish {
@@ -46,30 +55,39 @@ impl Memberships {
         self.0.iter()
     }
 
-    /// setsockopt(2), if the option is about groups. `link_of` finds the link that has an address. The membership as it is
+    /// setsockopt(2), if the option is about groups. `link_of` finds the link that is named. The membership as it is
     /// afterwards.
     pub(super) fn set(
         &mut self,
         level: i32,
         name: i32,
         value: &[u8],
-        link_of: impl Fn(IpAddr) -> Option<u32>,
+        link_of: impl Fn(Named) -> Option<u32>,
     ) -> Option<Result<Member, Errno>> {
         let whole = match (level, name) {
             (ip::LEVEL, ip::MSFILTER) => Some(filter_v4(value, &link_of)),
-            (ip::LEVEL | ipv6::LEVEL, mcast::MSFILTER) => Some(filter_of(value, level == ipv6::LEVEL)),
+            (ip::LEVEL | ipv6::LEVEL, mcast::MSFILTER) => {
+                Some(filter_of(value, level == ipv6::LEVEL, &link_of))
+            }
             _ => None,
         };
         if let Some(whole) = whole {
-            return Some(whole.and_then(|(group, link, filter)| self.replace(group, link, filter)));
+            return Some(whole.and_then(|(group, link, filter)| {
+                let link = link.map_err(|_| Errno::NODEV);
+                if group.is_multicast() { self.replace(group, link?, filter) } else { Err(Errno::INVAL) }
+            }));
         }
+        let leaves = matches!(
+            (level, name),
+            (ip::LEVEL, ip::DROP_MEMBERSHIP) | (ipv6::LEVEL, ipv6::DROP_MEMBERSHIP) | (_, mcast::LEAVE_GROUP)
+        );
         let asked = match (level, name) {
             (ip::LEVEL, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP) => group_v4(value, link_of),
-            (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => group_v6(value),
+            (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => group_v6(value, link_of),
             (ip::LEVEL, ip::UNBLOCK_SOURCE..=ip::DROP_SOURCE_MEMBERSHIP) => source_v4(value, link_of),
             (ip::LEVEL | ipv6::LEVEL, mcast::JOIN_GROUP..=mcast::LEAVE_SOURCE_GROUP) => {
                 let has_source = !matches!(name, mcast::JOIN_GROUP | mcast::LEAVE_GROUP);
-                of_request(value, level == ipv6::LEVEL, has_source)
+                of_request(value, level == ipv6::LEVEL, has_source, link_of)
             }
             _ => return None,
         };
@@ -86,13 +104,14 @@ impl Memberships {
                 _ => of(FilterMode::Exclude, false),
             }
         };
-        Some(asked.and_then(|(group, link, source)| self.change(group, link, wish(source))))
+        Some(asked.and_then(|(group, link, source)| {
+            // A group is left where it was joined, or nowhere.
+            let link = link.map_err(|it| if leaves { it } else { Errno::NODEV });
+            if group.is_multicast() { self.change(group, link?, wish(source)) } else { Err(Errno::INVAL) }
+        }))
     }
 
     fn change(&mut self, group: IpAddr, link: Option<u32>, wish: Wish) -> Result<Member, Errno> {
-        if !group.is_multicast() {
-            return Err(Errno::INVAL);
-        }
         let known = self.find(group, link);
         let filter = wished(known.map(|at| &self.0[at].filter), wish)?;
         Ok(self.keep(known, Member { group, link, filter }))
@@ -100,9 +119,6 @@ impl Memberships {
 
     /// Another filter for a group that was joined; that of nobody leaves it (`ip_mc_msfilter`).
     fn replace(&mut self, group: IpAddr, link: Option<u32>, filter: SourceFilter) -> Result<Member, Errno> {
-        if !group.is_multicast() {
-            return Err(Errno::INVAL);
-        }
         let known = self.find(group, link);
         match known {
             None if filter.is_none() => Err(Errno::ADDRNOTAVAIL),
@@ -154,35 +170,38 @@ fn wished(before: Option<&SourceFilter>, wish: Wish) -> Result<SourceFilter, Err
     Ok(filter)
 }
 
-/// A group, by which link, and a source.
-type Asked = (IpAddr, Option<u32>, Option<IpAddr>);
+/// A group, by which link, if there is such a one, and a source.
+type Asked = (IpAddr, Result<Option<u32>, Errno>, Option<IpAddr>);
 
 /// `struct ip_mreq` or `struct ip_mreqn`.
-fn group_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Asked, Errno> {
+fn group_v4(value: &[u8], link_of: impl Fn(Named) -> Option<u32>) -> Result<Asked, Errno> {
     let group = octets_v4(value)?;
-    Ok((group.into(), interface_v4(&value[4..], link_of)?, None))
+    Ok((group.into(), interface_v4(&value[4..], link_of), None))
 }
 
 /// `struct ip_mreq_source`: the group, the interface's address and the source.
-fn source_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Asked, Errno> {
+fn source_v4(value: &[u8], link_of: impl Fn(Named) -> Option<u32>) -> Result<Asked, Errno> {
     let [group, interface, source] = [0, 4, 8].map(|at| octets_v4(value.get(at..).unwrap_or_default()));
-    Ok((group?.into(), interface_v4(&interface?.octets(), link_of)?, Some(source?.into())))
+    Ok((group?.into(), interface_v4(&interface?.octets(), link_of), Some(source?.into())))
 }
 
 /// An address of this host, and perhaps the number of a link; neither leaves the choice.
 pub(super) fn interface_v4(
     value: &[u8],
-    link_of: impl Fn(IpAddr) -> Option<u32>,
+    link_of: impl Fn(Named) -> Option<u32>,
 ) -> Result<Option<u32>, Errno> {
     let (address, value) = (address_v4(value)?, without_group(value));
     let index = value.get(4..8).and_then(|bytes| bytes.first_chunk()).map_or(0, |it| u32::from_ne_bytes(*it));
-    if index != 0 {
-        return Ok(Some(index - 1));
+    if index != 0 || address.is_unspecified() {
+        return numbered(index, link_of);
     }
-    if address.is_unspecified() {
-        return Ok(None);
-    }
-    link_of(address.into()).map(Some).ok_or(Errno::ADDRNOTAVAIL)
+    link_of(Named::Address(address.into())).map(Some).ok_or(Errno::ADDRNOTAVAIL)
+}
+
+/// The link of a number; zero leaves the choice.
+fn numbered(index: u32, link_of: impl Fn(Named) -> Option<u32>) -> Result<Option<u32>, Errno> {
+    let Some(number) = index.checked_sub(1) else { return Ok(None) };
+    link_of(Named::Number(number)).map(Some).ok_or(Errno::ADDRNOTAVAIL)
 }
 
 /// The address of this host that it begins with.
@@ -200,10 +219,10 @@ fn without_group(value: &[u8]) -> &[u8] {
 }
 
 /// `struct ipv6_mreq`.
-fn group_v6(value: &[u8]) -> Result<Asked, Errno> {
+fn group_v6(value: &[u8], link_of: impl Fn(Named) -> Option<u32>) -> Result<Asked, Errno> {
     let (group, rest) = value.split_first_chunk::<16>().ok_or(Errno::INVAL)?;
     let index = rest.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
-    Ok((Ipv6Addr::from(*group).into(), index.checked_sub(1), None))
+    Ok((Ipv6Addr::from(*group).into(), numbered(index, link_of), None))
 }
 
 /// `MCAST_EXCLUDE` and `MCAST_INCLUDE` as filters have them.
@@ -215,24 +234,24 @@ fn mode_of(number: u32) -> Result<FilterMode, Errno> {
     }
 }
 
-/// A group by a link, and whom of it to hear.
-type Filtered = (IpAddr, Option<u32>, SourceFilter);
+/// A group by a link, if there is such a one, and whom of it to hear.
+type Filtered = (IpAddr, Result<Option<u32>, Errno>, SourceFilter);
 
 /// `struct ip_msfilter`: group, the interface's address, mode, count, and so many sources.
-fn filter_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Filtered, Errno> {
+fn filter_v4(value: &[u8], link_of: impl Fn(Named) -> Option<u32>) -> Result<Filtered, Errno> {
     let (sources, (mode, count)) = sources_behind(value, 8, size_of::<u32>())?;
     let group = octets_v4(value)?;
     let sources = sources.take(count).map(|it| octets_v4(it).map(IpAddr::from)).collect::<Result<_, _>>()?;
     let filter = SourceFilter { mode: mode_of(mode)?, sources };
-    Ok((group.into(), interface_v4(&value[4..8], link_of)?, filter))
+    Ok((group.into(), interface_v4(&value[4..8], link_of), filter))
 }
 
 /// `struct group_filter`: the number of a link, a group, mode, count, and so many sources.
-fn filter_of(value: &[u8], is_v6: bool) -> Result<Filtered, Errno> {
+fn filter_of(value: &[u8], is_v6: bool, link_of: impl Fn(Named) -> Option<u32>) -> Result<Filtered, Errno> {
     let (sources, (mode, count)) = sources_behind(value, REQUEST_AT + STORAGE, STORAGE)?;
     // As Linux has it, of IPv6 what is of another family is no group.
     let invalid = |errno| if is_v6 { Errno::INVAL } else { errno };
-    let (group, link, _) = of_request(value, is_v6, false).map_err(invalid)?;
+    let (group, link, _) = of_request(value, is_v6, false, link_of).map_err(invalid)?;
     let sources = sources.take(count).map(|it| stored(it, is_v6)).collect::<Result<_, _>>()?;
     Ok((group, link, SourceFilter { mode: mode_of(mode)?, sources }))
 }
@@ -251,11 +270,16 @@ fn sources_behind(
 }
 
 /// `struct group_req` or `struct group_source_req`: the number of a link, a group, and perhaps a source.
-fn of_request(value: &[u8], is_v6: bool, has_source: bool) -> Result<Asked, Errno> {
+fn of_request(
+    value: &[u8],
+    is_v6: bool,
+    has_source: bool,
+    link_of: impl Fn(Named) -> Option<u32>,
+) -> Result<Asked, Errno> {
     let index = value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
     let address = |at: usize| stored(value.get(at..at + STORAGE).ok_or(Errno::INVAL)?, is_v6);
     let source = has_source.then(|| address(REQUEST_AT + STORAGE)).transpose()?;
-    Ok((address(REQUEST_AT)?, index.checked_sub(1), source))
+    Ok((address(REQUEST_AT)?, numbered(index, link_of), source))
 }
 
 /// The address in a `sockaddr_storage`, which is to be of a family.
@@ -279,6 +303,13 @@ mod tests {
 
     fn source(n: u8) -> IpAddr {
         [10, 0, 0, n].into()
+    }
+
+    fn link_of(named: Named) -> Option<u32> {
+        match named {
+            Named::Address(address) => (address == source(9)).then_some(4),
+            Named::Number(number) => (number < 20).then_some(number),
+        }
     }
 
     fn filter(mode: FilterMode, sources: &[u8]) -> SourceFilter {
@@ -324,12 +355,10 @@ mod tests {
         }
         assert_eq!(its.change(GROUP, Some(3), hear(99)), Err(Errno::NOBUFS));
         assert_eq!(its.change(GROUP, None, Wish::Join).unwrap().link, None, "by another link it is another");
-        assert_eq!(its.change(source(1), None, Wish::Join), Err(Errno::INVAL), "it is no group");
     }
 
     #[test]
     fn options_name_groups_links_and_sources() {
-        let link_of = |address| (address == source(9)).then_some(4);
         let storage = |ip: IpAddr| {
             let mut bytes = vec![0; STORAGE];
             match ip {
@@ -369,14 +398,23 @@ mod tests {
             assert_eq!(made.map(|it| (it.group, it.link, it.filter)), member, "{level} {name}");
         }
         let from_nowhere = [[232, 1, 2, 3], [10, 0, 0, 8]].concat();
-        assert_eq!(Memberships::default().set(0, 35, &from_nowhere, link_of), Some(Err(Errno::ADDRNOTAVAIL)));
+        for (level, name, value, error) in [
+            (0, 35, from_nowhere.clone(), Errno::NODEV),
+            (0, 36, from_nowhere, Errno::ADDRNOTAVAIL),
+            (0, 35, [[10, 1, 2, 3], [10, 0, 0, 8]].concat(), Errno::INVAL),
+            (0, 42, [index(99), storage(GROUP)].concat(), Errno::NODEV),
+            (0, 45, [index(99), storage(GROUP)].concat(), Errno::ADDRNOTAVAIL),
+            (0, 42, [index(99), storage(source(1))].concat(), Errno::INVAL),
+            (41, 46, [index(99), storage(group_v6), storage(from_v6)].concat(), Errno::NODEV),
+        ] {
+            assert_eq!(Memberships::default().set(level, name, &value, link_of), Some(Err(error)), "{name}");
+        }
     }
 
     /// `struct ip_msfilter`, by which a whole filter is said at once.
     #[test]
     fn a_whole_filter_takes_the_place_of_the_one_that_was_there() {
         use FilterMode::{Exclude, Include};
-        let link_of = |address| (address == source(9)).then_some(4);
         let said = |mode: u32, count: u32, sources: &[u8]| {
             let words = [mode.to_ne_bytes(), count.to_ne_bytes()].concat();
             let sources: Vec<u8> = sources.iter().flat_map(|&n| [10, 0, 0, n]).collect();

@@ -35,6 +35,7 @@ mod headers;
 mod hub;
 mod hub_bell;
 mod inert;
+mod joining;
 mod leaving;
 mod lingering;
 mod memberships;

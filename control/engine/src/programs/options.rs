@@ -385,7 +385,8 @@ impl Options {
 
     /// Which congestion control it has: a connection's is also the route's or the netstack's to say.
     fn congestion_of(&self, about: &About<'_>) -> Algorithm {
-        let of_connection = || about.stream.and_then(|stream| stream.info().ok()).map(|info| info.tcp.congestion);
+        let of_connection =
+            || about.stream.and_then(|stream| stream.info().ok()).map(|info| info.tcp.congestion);
         self.congestion.or_else(of_connection).unwrap_or(about.tcp.flight.algorithm)
     }
 
@@ -565,7 +566,8 @@ mod tests {
     #[test]
     fn what_a_program_leaves_open_is_as_the_netstack_has_it() {
         let (usual, tcp) = (usual(), TcpConfig::default());
-        let about = About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &usual, tcp: &tcp };
+        let about =
+            About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &usual, tcp: &tcp };
         let options = Options::default();
         for (name, got) in [(2, 536), (7, 7), (8, 60), (9, 0), (23, 0)] {
             assert_eq!(options.get(6, name, 4, &about), Ok(i32::to_ne_bytes(got).to_vec()), "{name}");
@@ -602,8 +604,13 @@ mod tests {
         let secs = Duration::from_secs;
         let mut config = NetstackConfig::default();
         config.tcp.keepalive = Keepalive { idle: secs(90), interval: secs(9), probes: 3 };
-        let about =
-            |tcp| About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &config.sockets, tcp };
+        let about = |tcp| About {
+            is_v6: false,
+            otherwise: Unconnected::Closed,
+            stream: None,
+            usual: &config.sockets,
+            tcp,
+        };
         let (said, older) = (config.tcp.clone(), TcpConfig::default());
         let mut options = Arc::new(Options::default());
         assert_eq!(options.get(6, tcp::KEEPIDLE, 4, &about(&said)), Ok(i32::to_ne_bytes(90).to_vec()));
@@ -623,7 +630,8 @@ mod tests {
     #[test]
     fn what_is_set_is_what_is_got_and_the_rest_is_refused() {
         let (usual, tcp) = (usual(), TcpConfig::default());
-        let about = About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &usual, tcp: &tcp };
+        let about =
+            About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &usual, tcp: &tcp };
         let mut options = Options::default();
         for (level, name, value, got) in [
             (1, 2, 5, Ok(1)),

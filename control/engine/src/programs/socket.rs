@@ -27,12 +27,13 @@ use super::arrivals::Arrival;
 use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
 use super::handing::Queue;
+use super::joining::Unbound;
 use super::numbers::{cut, ip, ipv6, socket, tcp};
 use super::options::{About, Options};
 use super::session::Session;
 use super::stream::{Asked, Stream};
 use super::waiting::Waiting;
-use super::{fixed, rights};
+use super::{fixed, joining, rights};
 use crate::registry::Claim;
 use crate::stack::Stack;
 use crate::tcp_listener::{ListenConfig, Reserved, TcpListener};
@@ -164,8 +165,9 @@ impl Socket {
             return Err(errno(error));
         }
         let place = self.datagram_place(&made);
-        if let Role::Datagrams(socket, _) = &mut self.role {
-            *socket = Some(made);
+        if let Role::Datagrams(socket, options) = &mut self.role {
+            // It has joined its groups itself by now.
+            (*socket, options.unbound) = (Some(made), None);
         }
         self.show_signals(true).map_err(errno)?;
         Ok(Answer::Stream { place })
@@ -186,12 +188,14 @@ impl Socket {
     fn set_datagram_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
         let stack = self.stack.clone();
         let Role::Datagrams(made, options) = &mut self.role else { return Err(Errno::INVAL) };
-        let setting = options.set(level, name, value, |address| stack.link_of(address))?;
+        let setting = options.set(level, name, value, |named| joining::link_of(&stack, named))?;
         if let Some(made) = made {
             made.set(&stack, &self.arena, &setting).map_err(errno)?;
             made.set(&stack, &self.arena, &Setting::Program(options.bits())).map_err(errno)?;
             // A TOS has a priority of its own.
             made.set(&stack, &self.arena, &options.band()).map_err(errno)?;
+        } else if let Setting::Member(member) = &setting {
+            options.unbound.get_or_insert_with(|| Unbound::new(&stack)).set(member).map_err(errno)?;
         }
         Ok(Answer::Done)
     }

@@ -139,13 +139,14 @@ impl Shard {
         }
     }
 
-    /// Whether a socket hears what `source` sends to a group: one that it has joined itself, or, if its program says so, others have.
+    /// Whether a socket hears what `source` sends to a group: one that it has joined itself, or, if its program says so, others who
+    /// want to hear him.
     fn hears_group(&self, socket: SocketId, link: LinkId, group: IpAddr, source: IpAddr) -> bool {
         let (member, ip) = (Member::Socket(socket.0), &self.ip.core);
         let hears_all = |it: &DatagramSocket| it.options.packets(group).multicast_all;
         ip.hears_group(member, link, group, source)
             || self.datagrams.get(socket.index()).is_some_and(hears_all)
-                && ip.is_member(link, group)
+                && ip.is_heard(link, group, source)
                 && !ip.has_joined(member, link, group)
     }
 

@@ -55,3 +55,27 @@ print("many", [wish(one, HEAR, socket.inet_aton(f"10.0.0.{n}")) for n in range(1
 for sized in (b"", GONE[:3]):
     print("short", wish(one, HEAR, sized), wish(one, BLOCK, sized))
 print("no group", request(one, "join", group="10.0.0.5"), request(one, "hear", "10.0.0.5", GONE))
+# Who is not bound yet is a member all the same, and others hear what he has joined (IP_MULTICAST_ALL).
+one.close()
+other = member()
+print("nobody", hears(other))
+early = socket.socket(type=socket.SOCK_DGRAM)
+print("early", wish(early, JOIN), hears(other), wish(early, BLOCK, HERE), hears(other), wish(early, UNBLOCK, HERE), hears(other))
+print("early leaves", wish(early, LEAVE), hears(other), wish(early, JOIN), hears(other))
+early.close()
+print("early closes", hears(other))
+early = socket.socket(type=socket.SOCK_DGRAM)
+early.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+print("early again", wish(early, JOIN), hears(other))
+early.bind((HOST, 0))
+print("early is bound", hears(other), wish(early, LEAVE), hears(other), wish(early, LEAVE))
+other.close()
+nowhere = struct.pack("Q", 999) + struct.pack("HH4s120x", socket.AF_INET, 0, socket.inet_aton(GROUP))
+for one in socket.socket(type=socket.SOCK_DGRAM), member():
+    print("nowhere", tried(one.setsockopt, IP, 42, nowhere), tried(one.setsockopt, IP, JOIN, socket.inet_aton(GROUP) + GONE))
+    print("no device", tried(one.setsockopt, IP, JOIN, socket.inet_aton(GROUP) + HERE + struct.pack("i", 999)))
+for one in socket.socket(socket.AF_INET6, socket.SOCK_DGRAM), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM):
+    group = socket.inet_pton(socket.AF_INET6, "ff02::9:8:7")
+    print("nowhere v6", tried(one.setsockopt, 41, 20, group + struct.pack("i", 999)), tried(one.setsockopt, 41, 20, group + struct.pack("i", -1)))
+    one.bind(("::", 0))
+    print("nowhere v6", tried(one.setsockopt, 41, 20, group + struct.pack("i", 999)))
