@@ -3,7 +3,8 @@
 //! Makes the bytes that `getsockopt(TCP_INFO)` gives from an [`Info`]. Linux counts windows and what is under way in
 //! segments; ours are counted in bytes and given in segments of the present MSS, rounded up (the congestion window
 //! down, as only whole segments leave). Zero where Linux has a number and we keep none: the time that a sender waited for
-//! room in its send buffer (how much that holds is known to the program's side alone), and `fackets` (zero in Linux, too).
+//! room in its send buffer (how much that holds is known to the program's side alone), `fackets` (zero in Linux, too), and, of a
+//! connection that has been silent for long enough to rest, the rate of delivery and the receiver's round trip.
 
 use core::time::Duration;
 

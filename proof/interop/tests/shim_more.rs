@@ -293,14 +293,16 @@ fn what_is_known_of_a_socket_is_told_before_and_after_its_connection_too() {
     as_the_kernels("known.py", 15);
 }
 
-/// Which congestion control a connection has is its program's to say, else its route's, else the netstack's; and it is told so.
+/// Which congestion control a connection has is its program's to say, else its route's, else the netstack's; hops are the program's
+/// or the netstack's.
 #[test]
-fn the_congestion_control_that_decides_is_told() {
+fn what_decides_where_a_program_says_nothing_is_told() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 2);
     let config = std::fs::read_to_string(stage.folder().join("host.toml")).unwrap();
     let path = stage.folder().join("changed.toml");
-    let more = "[netstack.web]\ntunables = { tcp = { congestion_control = \"newreno\" } }\n\
+    let more = "[netstack.web]\ntunables = { tcp = { congestion_control = \"newreno\" }, \
+        ipv4 = { ttl = 77 }, ipv6 = { hoplimit = 33 } }\n\
         routes = [{ destination = \"10.9.0.0/16\", gateway = \"10.0.0.1\", congestion_control = \"bbr\" }]\n";
     std::fs::write(&path, format!("{config}\n{more}")).unwrap();
     stage.daemon().firelane(&["apply", &path.to_string_lossy()]).expect_success();
@@ -319,9 +321,13 @@ door.bind(('10.0.0.10', 0))
 door.listen()
 caller = socket.create_connection(door.getsockname())
 print(control(socket.socket()), control(door), control(caller), control(door.accept()[0]))
-print(begun('10.0.0.77'), begun('10.9.0.1'), begun('10.9.0.1', b'dctcp'))";
+print(begun('10.0.0.77'), begun('10.9.0.1'), begun('10.9.0.1', b'dctcp'))
+for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
+    one = socket.socket(socket.AF_INET6, kind)
+    one.setsockopt(0, 2, 9)
+    print(socket.socket(type=kind).getsockopt(0, 2), one.getsockopt(0, 2), one.getsockopt(41, 16))";
     let told = stage.ask(On::Firelane, &["/usr/bin/python3", "-c", told]);
-    assert_eq!(told, "newreno newreno newreno newreno\nnewreno bbr dctcp\n");
+    assert_eq!(told, "newreno newreno newreno newreno\nnewreno bbr dctcp\n77 9 33\n77 9 33\n");
 }
 
 #[test]

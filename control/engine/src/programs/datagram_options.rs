@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use firelane_filter::FilterConfig;
+use firelane_ip::HopLimits;
 use firelane_lane::{DatagramKind, DatagramOption, PacketOption};
 use firelane_shm::layout::file;
 use firelane_units::{BitRate, Family, LinkId};
@@ -326,8 +327,8 @@ impl DatagramOptions {
         words
     }
 
-    fn kept(&self, level: i32, name: i32) -> Option<i32> {
-        let kept = self.headers.get(level, name).or(self.alike.get(level, name));
+    fn kept(&self, level: i32, name: i32, hops: HopLimits) -> Option<i32> {
+        let kept = self.headers.get(level, name, hops).or(self.alike.get(level, name));
         kept.or(self.inert.get(level, name))
     }
 
@@ -350,7 +351,14 @@ impl DatagramOptions {
     }
 
     /// getsockopt(2), at most `len` bytes.
-    pub(super) fn get(&self, level: i32, name: i32, len: usize, usual: [usize; 2]) -> Result<Vec<u8>, Errno> {
+    pub(super) fn get(
+        &self,
+        level: i32,
+        name: i32,
+        len: usize,
+        usual: [usize; 2],
+        hops: HopLimits,
+    ) -> Result<Vec<u8>, Errno> {
         let buffer = |at: usize| buffer_shown(self.queues(usual)[at]);
         let at = family_of(level).index();
         let number: i32 = match (level, name) {
@@ -392,7 +400,7 @@ impl DatagramOptions {
             (udp::LEVEL, udp::SEGMENT) => ((self.bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as i32,
             (udp::LEVEL, udp::CORK) => (self.bits & file::CORK != 0).into(),
             (udp::LEVEL, udp::GRO) => (self.bits & file::GRO != 0).into(),
-            _ => match self.kept(level, name) {
+            _ => match self.kept(level, name, hops) {
                 Some(number) => number,
                 None => (self.bits & told_bit(level, name).ok_or(Errno::NOPROTOOPT)? != 0).into(),
             },
@@ -490,7 +498,7 @@ mod tests {
             (6, 1, 1, Err(Errno::NOPROTOOPT)),
         ] {
             let set = options.set(level, name, &i32::to_ne_bytes(value), nobody).map(|_| ());
-            let number = set.and_then(|()| options.get(level, name, 4, USUAL));
+            let number = set.and_then(|()| options.get(level, name, 4, USUAL, HopLimits::DEFAULT));
             assert_eq!(number, got.map(|it: i32| it.to_ne_bytes().to_vec()), "{level} {name} {value}");
         }
         assert_eq!(options.set(0, 33, &[9], nobody), Ok(packets(Family::V4, PacketOption::MulticastHops(9))));

@@ -3,6 +3,7 @@
 
 use std::num::NonZeroU8;
 
+use firelane_ip::HopLimits;
 use firelane_units::Family;
 use rustix::io::Errno;
 
@@ -32,9 +33,6 @@ pub(super) struct Headers {
 pub(super) const fn family_of(level: i32) -> Family {
     if level == ipv6::LEVEL { Family::V6 } else { Family::V4 }
 }
-
-/// What Linux says of hops that nobody has set (`net.ipv4.ip_default_ttl`).
-const USUAL_HOPS: i32 = 64;
 
 impl Headers {
     /// setsockopt(2), if the option is one of these. Of the class only the bits of `mask` are the program's; another TOS is another
@@ -76,12 +74,13 @@ impl Headers {
         }
     }
 
-    /// getsockopt(2), if the option is one of these.
-    pub(super) fn get(&self, level: i32, name: i32) -> Option<i32> {
+    /// getsockopt(2), if the option is one of these; hops that the program has not set are the netstack's.
+    pub(super) fn get(&self, level: i32, name: i32, usual: HopLimits) -> Option<i32> {
         let at = family_of(level).index();
+        let usual = [usual.v4, usual.v6][at];
         match (level, name) {
             (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => {
-                Some(self.hops[at].map_or(USUAL_HOPS, |hops| hops.get().into()))
+                Some(self.hops[at].map_or(usual, NonZeroU8::get).into())
             }
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => Some(self.class[at].into()),
             (ip::LEVEL, ip::MINTTL) | (ipv6::LEVEL, ipv6::MINHOPCOUNT) => Some(self.least_hops[at].into()),
@@ -150,8 +149,9 @@ mod tests {
             );
         }
         assert_eq!(priority, 4, "that of the TOS");
-        let got = [(0, 2), (41, 16), (0, 1), (41, 67), (0, 67)].map(|(level, name)| headers.get(level, name));
-        assert_eq!(got, [Some(7), Some(64), Some(0xb8), Some(0x20), None]);
+        let got = [(0, 2), (41, 16), (0, 1), (41, 67), (0, 67)]
+            .map(|(level, name)| headers.get(level, name, HopLimits { v4: 11, v6: 12 }));
+        assert_eq!(got, [Some(7), Some(12), Some(0xb8), Some(0x20), None]);
         assert_eq!(
             headers.spelled().collect::<Vec<_>>(),
             ["ttl=7", "tos=0xb8", "tclass=0x20", "minttl=255", "minhopcount=254"]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firelane_filter::FilterConfig;
+use firelane_ip::HopLimits;
 use firelane_lane::{Band, StreamOption, StreamOptions};
 use firelane_shm::layout::{LINGERS, OOB_INLINE, RESETS, TELLS_UNREAD, request};
 use firelane_socket::StreamConfig;
@@ -118,6 +119,8 @@ pub(super) struct About<'a> {
     pub(super) stream: Option<Asked<'a>>,
     pub(super) usual: &'a SocketDefaults,
     pub(super) tcp: &'a TcpConfig,
+    /// Of packets whose program says nothing.
+    pub(super) hops: HopLimits,
 }
 
 impl About<'_> {
@@ -377,7 +380,7 @@ impl Options {
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
             (ip::LEVEL, ip::BIND_ADDRESS_NO_PORT) => self.port_later.into(),
             _ => {
-                let kept = self.headers.get(level, name).or(self.alike.get(level, name));
+                let kept = self.headers.get(level, name, about.hops).or(self.alike.get(level, name));
                 kept.or(self.inert.get(level, name)).ok_or(Errno::NOPROTOOPT)?
             }
         })
@@ -566,8 +569,14 @@ mod tests {
     #[test]
     fn what_a_program_leaves_open_is_as_the_netstack_has_it() {
         let (usual, tcp) = (usual(), TcpConfig::default());
-        let about =
-            About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &usual, tcp: &tcp };
+        let about = About {
+            is_v6: false,
+            otherwise: Unconnected::Closed,
+            stream: None,
+            usual: &usual,
+            tcp: &tcp,
+            hops: HopLimits::DEFAULT,
+        };
         let options = Options::default();
         for (name, got) in [(2, 536), (7, 7), (8, 60), (9, 0), (23, 0)] {
             assert_eq!(options.get(6, name, 4, &about), Ok(i32::to_ne_bytes(got).to_vec()), "{name}");
@@ -586,6 +595,7 @@ mod tests {
             stream: None,
             usual: &usual,
             tcp: &tcp,
+            hops: HopLimits { v4: 77, v6: 78 },
         };
         let mut options = Options::default();
         let congestion = |options: &Options| options.get(6, tcp::CONGESTION, 4, &about);
@@ -594,6 +604,8 @@ mod tests {
         assert_eq!(congestion(&options), Ok(b"cubi".to_vec()));
         let info = options.get(6, tcp::INFO, 240, &about).unwrap();
         assert_eq!((info.len(), info[0], info[24], info[28]), (240, 10, 3, 8), "TCP_LISTEN");
+        assert_eq!(options.get(0, 2, 1, &about), Ok(vec![77]), "IP_TTL");
+        assert_eq!(options.get(41, 16, 1, &about), Ok(vec![78]), "IPV6_UNICAST_HOPS");
         let closed = About { otherwise: Unconnected::Closed, ..about };
         assert_eq!(options.get(6, tcp::INFO, 1, &closed), Ok(vec![7]), "TCP_CLOSE");
     }
@@ -610,6 +622,7 @@ mod tests {
             stream: None,
             usual: &config.sockets,
             tcp,
+            hops: config.hops,
         };
         let (said, older) = (config.tcp.clone(), TcpConfig::default());
         let mut options = Arc::new(Options::default());
@@ -630,8 +643,14 @@ mod tests {
     #[test]
     fn what_is_set_is_what_is_got_and_the_rest_is_refused() {
         let (usual, tcp) = (usual(), TcpConfig::default());
-        let about =
-            About { is_v6: false, otherwise: Unconnected::Closed, stream: None, usual: &usual, tcp: &tcp };
+        let about = About {
+            is_v6: false,
+            otherwise: Unconnected::Closed,
+            stream: None,
+            usual: &usual,
+            tcp: &tcp,
+            hops: HopLimits::DEFAULT,
+        };
         let mut options = Options::default();
         for (level, name, value, got) in [
             (1, 2, 5, Ok(1)),

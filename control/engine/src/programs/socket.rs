@@ -600,10 +600,10 @@ impl Socket {
         {
             return Ok(cpu.to_ne_bytes().to_vec());
         }
-        if let Role::Datagrams(_, options) = &self.role {
-            return options.get(level, name, len, self.datagram_queues()?);
-        }
         let config = self.stack.config().map_err(errno)?;
+        if let Role::Datagrams(_, options) = &self.role {
+            return options.get(level, name, len, self.datagram_queues()?, config.hops);
+        }
         let about = About {
             is_v6: self.family == Family::V6,
             otherwise: match &self.role {
@@ -613,6 +613,7 @@ impl Socket {
             stream: self.stream().map(|stream| Asked { fabric: &self.stack.inner.fabric, stream }),
             usual: &config.sockets,
             tcp: &config.tcp,
+            hops: config.hops,
         };
         self.options.get(level, name, len, &about)
     }
