@@ -77,7 +77,7 @@ impl<M: Storage> StreamEnd<'_, M> {
         self.block.file.fetch_add(REFUSALS, Ordering::SeqCst);
     }
 
-    /// A number that is another whenever lane or peer have changed what [`StreamEnd::readiness_of`] looks at for `events`, or a
+    /// A number that is another whenever lane or peer have changed what `StreamEnd::readiness_of` looks at for `events`, or a
     /// write was refused since: what the program has done and the lane has undone leaves everything else as it was.
     ///
     /// As in Linux, where a wake-up names its events, room to write is no news for who waits for text alone: lanes give and
