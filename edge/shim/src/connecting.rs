@@ -13,7 +13,7 @@ use crate::handlers::Seen;
 use crate::socket::Held;
 use crate::stream::Stream;
 use crate::table::Word;
-use crate::{accept_queue, arenas, kept, options, process, session, socket};
+use crate::{accept_queue, arenas, kept, options, process, session, socket, waiter};
 
 /// The next connection is asked for.
 static ASKS: AtomicBool = AtomicBool::new(false);
@@ -109,10 +109,25 @@ fn fails(fd: c_int, outcome: Result<(), Errno>) -> Result<(), Errno> {
 /// Ends what a stream is, as `tcp_disconnect` of Linux: the peer of a connection gets a reset, and the socket is without one, with its
 /// options and the address that it was bound to.
 pub(crate) fn end(socket: &Held) -> Result<Held, Errno> {
+    end_as(socket, Held::becomes_fresh)
+}
+
+/// shutdown(2) of a socket that connects, as `tcp_disconnect` of Linux again: who waits for the connection is told ECONNRESET, or if
+/// nobody does, the next call that tells an error.
+pub(crate) fn give_up(socket: &Held, stream: &Stream) -> Result<(), Errno> {
+    let watchers = waiter::watchers(socket.word);
+    // Who wakes up finds what has happened before he looks at words that may be another connection's by now.
+    end_as(socket, Held::becomes_given_up)?;
+    stream.end().block().wake();
+    watchers.ring();
+    Ok(())
+}
+
+fn end_as(socket: &Held, becomes: impl FnOnce(&Held) -> Held) -> Result<Held, Errno> {
     let bits = [libc::TCP_NODELAY, libc::TCP_CORK, libc::TCP_QUICKACK]
         .map(|name| (name, options::lane_bit(socket, name).is_some_and(|(stream, bit)| stream.option(bit))));
-    session::disconnect(socket)?;
-    let socket = socket.becomes_fresh();
+    let socket = becomes(socket);
+    session::disconnect(&socket)?;
     for (name, _) in bits.into_iter().filter(|(_, is_on)| *is_on) {
         options::set(&socket, libc::IPPROTO_TCP, name, &1_i32.to_ne_bytes())?;
     }

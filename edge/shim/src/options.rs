@@ -55,6 +55,7 @@ pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) ->
             }
         }
         (SOL_SOCKET, libc::SO_ACCEPTCONN) => socket.is_listener().into(),
+        (SOL_SOCKET, libc::SO_ERROR) if socket.tells_given_up() => libc::ECONNRESET,
         (SOL_SOCKET, libc::SO_ERROR) => socket.stream().map_or(0, |stream| stream.end().take_error()),
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => return get_time(socket, name, value),
         (SOL_SOCKET, libc::SO_RCVLOWAT) => low_water(socket),

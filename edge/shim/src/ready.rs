@@ -51,6 +51,9 @@ fn bare(fd: c_int, word: Word) -> u32 {
             if lacks_some { ready.0 & !Readiness::READABLE } else { ready.0 }
         }),
         Kind::Fresh if socket::is_datagram(word) => Readiness::WRITABLE,
+        Kind::Fresh if socket::is_given_up(word) => {
+            Readiness::WRITABLE | Readiness::HANGUP | Readiness::ERROR
+        }
         Kind::Fresh => Readiness::WRITABLE | Readiness::HANGUP,
         Kind::Epoll if epoll::is_ready(word) => Readiness::READABLE,
         Kind::Listener if accept_queue::has_some(word) => Readiness::READABLE,

@@ -48,6 +48,8 @@ const DATAGRAMS: u64 = 1 << 6;
 const ECHOES: u64 = 1 << 7;
 /// Of a listener: arena and number are those of its accept queue.
 const QUEUED: u64 = 1 << 24;
+/// Of a TCP socket without a connection: it was shut down while it connected, which the next call that tells an error says.
+const GIVEN_UP: u64 = 1 << 25;
 const ARENA_SHIFT: u32 = 8;
 const NUMBER_SHIFT: u32 = 32;
 
@@ -98,6 +100,11 @@ pub(crate) fn arena(word: Word) -> u16 {
 /// Whether it is a listener's with an accept queue ([`arena`] and [`number`] say where).
 pub(crate) fn is_queued(word: Word) -> bool {
     word.bits() & QUEUED != 0
+}
+
+/// Whether it was connecting when it was shut down, and nobody has been told of that.
+pub(crate) fn is_given_up(word: Word) -> bool {
+    word.bits() & GIVEN_UP != 0
 }
 
 /// Whether a socket's family is AF_INET6.
@@ -282,6 +289,20 @@ impl Held {
         self.becomes(word(Kind::Fresh, self.word.bits() & (V6 | SHARED), 0, next_name()))
     }
 
+    /// The same, because it was shut down while it connected.
+    pub(crate) fn becomes_given_up(&self) -> Held {
+        self.becomes(word(Kind::Fresh, self.word.bits() & (V6 | SHARED) | GIVEN_UP, 0, next_name()))
+    }
+
+    /// Whether its connection was given up, which is told once: ECONNRESET.
+    pub(crate) fn tells_given_up(&self) -> bool {
+        let is_told = is_given_up(self.word);
+        if is_told {
+            self.becomes_fresh();
+        }
+        is_told
+    }
+
     /// The listener's daemon is gone, and its program knows now.
     pub(crate) fn ends(&self) {
         let kept = self.word.bits() & (V6 | SHARED);
@@ -388,6 +409,7 @@ impl Held {
         }
         match (self.kind(), self.stream()) {
             _ if self.is_datagram() => datagram::shutdown(self, how),
+            (_, Some(stream)) if stream.is_connecting() => connecting::give_up(self, &stream),
             (_, Some(stream)) => stream.shutdown(how),
             (Kind::Listener, _) => listener::stop(self, how),
             (Kind::Fresh, _) if let Some(by_now) = elsewhere::changed(self) => by_now.shutdown(how),
@@ -403,6 +425,7 @@ impl Held {
         match self.stream() {
             _ if self.is_datagram() => datagram::receive(self, sink, flags),
             Some(stream) => stream.receive(sink, flags),
+            None if flags & libc::MSG_OOB == 0 && self.tells_given_up() => Err(Errno::CONNRESET),
             None if let Some(by_now) = elsewhere::changed(self) => by_now.receive(sink, flags),
             None if flags & libc::MSG_OOB != 0 && self.kind() == Kind::Fresh => Err(Errno::INVAL),
             None => Err(Errno::NOTCONN),
@@ -432,6 +455,7 @@ impl Held {
                 stream.send(source, flags)
             }
             Some(stream) => stream.send(source, flags),
+            None if flags & libc::MSG_FASTOPEN == 0 && self.tells_given_up() => Err(Errno::CONNRESET),
             None if let Some(by_now) = elsewhere::changed(self) => by_now.send_with(source, flags, to, extra),
             None if flags & libc::MSG_FASTOPEN != 0 => self.send_fast(source, flags, to),
             None => Err(broken_pipe(flags)),

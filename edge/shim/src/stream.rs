@@ -19,7 +19,7 @@ use crate::buffers::{Sink, Source};
 use crate::handlers::Seen;
 use crate::holds::{self, Hold};
 use crate::sleeping::Sleeper;
-use crate::socket::{Beside, Received, broken_pipe};
+use crate::socket::{self, Beside, Received, broken_pipe};
 use crate::wait::Deadline;
 use crate::{arenas, fused, session, signals, sys, table, thread};
 
@@ -173,6 +173,21 @@ impl Stream {
     /// Whether it was ever established and is not yet over.
     pub(crate) fn is_connected(&self) -> bool {
         self.end().status() & (status::CONNECTED | status::CLOSED) == status::CONNECTED
+    }
+
+    /// Whether it is neither known to stand nor to have failed.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.end().status() == 0
+    }
+
+    /// Whether it was given up while it connected, so that its words may be another connection's by now.
+    fn is_given_up(&self) -> bool {
+        table::get(self.fd).is_some_and(socket::is_given_up)
+    }
+
+    /// The same, which is told once.
+    fn tells_given_up(&self) -> bool {
+        socket::at(self.fd).is_some_and(|it| it.tells_given_up())
     }
 
     /// Ends one or both directions.
@@ -659,6 +674,7 @@ impl<'a> Waiting<'a> {
                 stream.begins_again()
             }
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
+            Woken::Ready | Woken::TimeOut if self.stream.tells_given_up() => Err(Errno::CONNRESET),
             Woken::Ready | Woken::TimeOut => Ok(()),
         }
     }
@@ -684,7 +700,7 @@ impl Stream {
     /// Whether one of `events`, or an error or hang-up, is there.
     fn has_some(&self, events: u32) -> bool {
         self.follow();
-        self.end().readiness().has(events | Readiness::ERROR | Readiness::HANGUP)
+        self.is_given_up() || self.end().readiness().has(events | Readiness::ERROR | Readiness::HANGUP)
     }
 
     /// Waits until one of `events`, or an error or hang-up, is there, or it may have been fused; for `left`, or a slice of it. A handler that has run
@@ -721,6 +737,9 @@ impl Stream {
         }
         let (_hold, mut sleeper) = (self.hold()?, Sleeper::new(seen));
         loop {
+            if self.is_given_up() {
+                return Err(Errno::CONNRESET);
+            }
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }
@@ -730,7 +749,7 @@ impl Stream {
             if deadline.is_some_and(Deadline::has_passed) {
                 return Err(Errno::INPROGRESS);
             }
-            let is_told = || self.end().status() != 0;
+            let is_told = || self.end().status() != 0 || self.is_given_up();
             let shallow = |slice, seen: Seen| {
                 let sleep_on = |word: &_, value, limit| seen.sleep_on(word, value, limit);
                 self.end().block().sleep_by(slice, is_told, sleep_on)

@@ -312,6 +312,27 @@ pub(crate) fn mark_in(fd: c_int, arena: u16, marks: u64, segment: u16, beside: B
     done
 }
 
+/// Which of this process' waiters wait for a stream, so that they can be rung when its words are not its own any more.
+pub(crate) fn watchers(word: Word) -> Watchers {
+    let arena = socket::arena(word);
+    Watchers { arena, marks: block_of(word).map_or(0, |block| block.waiters.load(Ordering::SeqCst)) }
+}
+
+/// The waiters that were found to wait for a stream.
+pub(crate) struct Watchers {
+    arena: u16,
+    marks: u64,
+}
+
+impl Watchers {
+    /// Rings their bells, whether they sleep or not. Of those that have no slot of their own all are rung.
+    pub(crate) fn ring(&self) {
+        let is_one = |place: &&Place| place.known_bit(self.arena) & self.marks != 0;
+        let are_busy = |place: &&Place| place.state.load(Ordering::Acquire) == BUSY;
+        places().iter().filter(are_busy).filter(is_one).for_each(Place::ring);
+    }
+}
+
 /// A stream, by its words alone.
 fn end_of(word: Word) -> Option<StreamEnd<'static>> {
     let nobody = Holder::new(0, 0);

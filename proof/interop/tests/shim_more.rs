@@ -404,6 +404,11 @@ fn sockets_are_used_again_as_the_kernels() {
     as_the_kernels("again.py", 18);
 }
 
+#[test]
+fn an_attempt_to_connect_is_given_up_as_the_kernel_does() {
+    as_the_kernels("given_up.py", 45);
+}
+
 /// Fused and by segments.
 #[test]
 fn who_sleeps_on_a_socket_holds_it() {
