@@ -129,14 +129,13 @@ fn each(mut with: impl FnMut(&mut Set)) {
     }
 }
 
-/// A descriptor has become another kind of socket: `connect` and `listen` do that.
+/// A descriptor, and with it its copies, have become another kind of socket: `connect` and `listen` do that.
 pub(crate) fn changed(fd: c_int, from: Word, to: Word) {
-    each(|set| {
-        if let Some(event) = set.interests.remove(fd, from) {
-            // A failure here would be one of memory; the socket is then not told of any more.
-            let _ = set.add(fd, to, event);
-        }
-    });
+    if !socket::is_shared(from) {
+        return each(|set| set.changes(fd, from, to));
+    }
+    let is_copy = |fd: &c_int| table::get(*fd) == Some(to);
+    each(|set| table::ours().filter(is_copy).for_each(|fd| set.changes(fd, from, to)));
 }
 
 /// Nobody is told of this listener any more.
@@ -183,8 +182,34 @@ pub(crate) fn is_ready(word: Word) -> bool {
 
 /// Whether somebody who was woken by a set's descriptor was not woken in vain. A ring that was is taken back.
 pub(crate) fn has_something(word: Word) -> bool {
-    of_word(word)
-        .is_none_or(|set| set.0.enter().is_none_or(|mut set| set.as_mut().is_none_or(Set::has_something)))
+    let Some(place) = of_word(word) else { return true };
+    let Some((told, fd, nested)) = place.0.enter().and_then(|mut set| {
+        let set = set.as_mut()?;
+        Some((set.tells(), set.fd, set.nested))
+    }) else {
+        return true;
+    };
+    match told {
+        Told::Nothing => false,
+        Told::Ours => true,
+        // One inside may have rung in vain, and that is taken back by looking, while this one is free.
+        Told::Kernels => nested.has_something(has_something) || is_readable(fd),
+    }
+}
+
+/// Whether the kernel has something to tell of a set, or cannot be asked.
+fn is_readable(fd: c_int) -> bool {
+    let mut entry = [pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    sys::ppoll(&mut entry, Some(Duration::ZERO), None, None).is_err() || entry[0].revents != 0
+}
+
+/// What a set has to tell.
+enum Told {
+    Nothing,
+    /// Of sockets of ours.
+    Ours,
+    /// What the kernel says, of its own or of sets inside; or nobody knows.
+    Kernels,
 }
 
 /// Somebody is about to wait for the set's own descriptor.
@@ -451,6 +476,13 @@ impl Set {
         }
     }
 
+    fn changes(&mut self, fd: c_int, from: Word, to: Word) {
+        if let Some(event) = self.interests.remove(fd, from) {
+            // A failure here would be one of memory; the socket is then not told of any more.
+            let _ = self.add(fd, to, event);
+        }
+    }
+
     fn add(&mut self, fd: c_int, word: Word, event: epoll_event) -> Result<(), Errno> {
         if socket::kind(word) == Kind::Listener {
             return self.change_listener(self.fd, libc::EPOLL_CTL_ADD, fd, word, event);
@@ -578,14 +610,14 @@ impl Set {
         }
     }
 
-    /// Whether there is something to tell: of ours, or else, with the bell still, of the kernel's.
-    fn has_something(&mut self) -> bool {
+    /// What there is to tell: of ours, or else, with the bell still, of the kernel's.
+    fn tells(&mut self) -> Told {
         for _ in 0..RINGS {
             if let Some(waiter) = &self.waiter {
                 waiter.silence();
             }
             if self.arm() {
-                return true;
+                return Told::Ours;
             }
             let mut all = [pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 1 + BELLS_MAX];
             let bells = self.waiter.iter().flat_map(Waiter::bells);
@@ -594,14 +626,14 @@ impl Set {
             }
             let looked = sys::ppoll(&mut all, Some(Duration::ZERO), None, None);
             match looked {
-                Ok(_) if all[0].revents == 0 => return false,
+                Ok(_) if all[0].revents == 0 => return Told::Nothing,
                 // One has rung meanwhile, perhaps in vain again.
                 Ok(_) if all[1..].iter().any(|bell| bell.revents != 0) => {}
                 // Who cannot look says yes.
-                _ => return true,
+                _ => return Told::Kernels,
             }
         }
-        true
+        Told::Kernels
     }
 
     /// What is wanted has changed: who sleeps at the set hears of what is ready by now, and of news from an arena that is new to it.

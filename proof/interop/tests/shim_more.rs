@@ -405,6 +405,11 @@ fn sockets_are_used_again_as_the_kernels() {
 }
 
 #[test]
+fn what_is_seldom_asked_is_answered_as_by_the_kernel() {
+    as_the_kernels("odd.py", 14);
+}
+
+#[test]
 fn an_attempt_to_connect_is_given_up_as_the_kernel_does() {
     as_the_kernels("given_up.py", 45);
 }

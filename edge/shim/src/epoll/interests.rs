@@ -144,7 +144,7 @@ impl Interests {
 
     /// Takes a descriptor out; what was wanted of it.
     pub(super) fn remove(&mut self, fd: c_int, word: Word) -> Option<epoll_event> {
-        let it = *self.at(fd as usize).filter(|it| it.word == word.bits())?;
+        let it = *self.at(fd as usize).filter(|it| is_of(it, word))?;
         self.unlink(fd as usize);
         Some(epoll_event { events: it.events, u64: it.data })
     }
@@ -327,6 +327,10 @@ fn generation_of(word: Word) -> u64 {
 
 /// Whether an interest is in the socket that `word` names now. Copies of its descriptor made meanwhile change nothing.
 fn is_current(it: &Interest, word: Word) -> bool {
+    is_of(it, word) && it.generation == generation_of(word)
+}
+
+/// Whether an interest was put in for what `word` names.
+fn is_of(it: &Interest, word: Word) -> bool {
     Word::new(it.word).map(socket::shared) == Some(socket::shared(word))
-        && it.generation == generation_of(word)
 }

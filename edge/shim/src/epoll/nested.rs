@@ -43,6 +43,14 @@ impl Nested {
         }
     }
 
+    /// Whether one of those that are looked at has something to tell.
+    pub(super) fn has_something(&self, has_something: impl Fn(Word) -> bool) -> bool {
+        self.0.iter().flatten().any(|it| {
+            let is_wanted = it.event.events & libc::EPOLLIN as u32 != 0;
+            is_wanted && it.is_current() && has_something(it.word)
+        })
+    }
+
     /// Whether an event that `epoll` has told is not that of a set with nothing to tell.
     pub(super) fn is_worth_telling(
         &self,

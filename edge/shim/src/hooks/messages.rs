@@ -15,6 +15,7 @@ use crate::real::hooks;
 use crate::socket::{self, Held};
 
 use super::control;
+use crate::wait::Deadline;
 use crate::{faults, kept, passing, session};
 
 hooks! {
@@ -203,21 +204,33 @@ fn receive_each(
     flags: c_int,
     limit: *mut timespec,
 ) -> Result<c_int, Errno> {
+    const SECOND: u32 = 1_000_000_000;
+    if !limit.is_null() {
+        buffers::check(limit.cast(), size_of::<timespec>())?;
+    }
     // SAFETY: the caller's promise about the time.
-    let limit = unsafe { limit.as_ref() }.map(|t| {
+    let time = unsafe { limit.as_ref() }.map(|t| {
         let seconds = u64::try_from(t.tv_sec).map_err(|_| Errno::INVAL)?;
-        u32::try_from(t.tv_nsec).map(|nanos| Duration::new(seconds, nanos)).map_err(|_| Errno::INVAL)
+        let nanos = u32::try_from(t.tv_nsec).ok().filter(|&nanos| nanos < SECOND);
+        nanos.map(|nanos| Duration::new(seconds, nanos)).ok_or(Errno::INVAL)
     });
-    let end = limit.transpose()?.map(crate::wait::Deadline::after);
+    let end = time.transpose()?.map(Deadline::after);
     let mut first = true;
-    each(messages, n, |message| {
+    let received = each(messages, n, |message| {
         // As Linux does, the time is looked at after each message, not while waiting for one.
-        if !first && end.is_some_and(|end| end.has_passed()) {
+        if !first && end.is_some_and(Deadline::has_passed) {
             return Err(Errno::AGAIN);
         }
         let wait = if !first && flags & libc::MSG_WAITFORONE != 0 { libc::MSG_DONTWAIT } else { 0 };
         first = false;
         // SAFETY: the caller's promise about the messages.
         unsafe { receive(socket, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE | wait) }
-    })
+    })?;
+    if let Some(end) = end {
+        let left = end.left();
+        let seconds = left.as_secs().cast_signed();
+        // SAFETY: as it was read.
+        unsafe { *limit = timespec { tv_sec: seconds, tv_nsec: left.subsec_nanos().into() } };
+    }
+    Ok(received)
 }

@@ -11,10 +11,10 @@ use crate::real::hooks;
 use crate::{address, copying, socket, splicing};
 
 hooks! {
-    @point fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t = receive(fd, buffer, len, 0);
+    @point fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t = read_into(fd, buffer, len);
 
     @point fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t =
-        receive(fd, buffer, len, 0).filter(|_| len <= room);
+        read_into(fd, buffer, len).filter(|_| len <= room);
 
     @point fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t = receive(fd, buffer, len, flags);
 
@@ -43,12 +43,19 @@ hooks! {
     @point fn readv(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
         // SAFETY: the caller's promise about the pieces.
         let mut sink = unsafe { Sink::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
+        if sink.len() == 0 {
+            return Ok(0);
+        }
         s.receive(&mut sink, 0).map(|received| count(received.bytes))
     });
 
     @point fn writev(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
         // SAFETY: the caller's promise about the pieces.
         let source = unsafe { Source::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
+        // Unlike write(2) of nothing, which may be a datagram.
+        if source.len() == 0 {
+            return Ok(0);
+        }
         s.send(source, 0, None).map(count)
     });
 
@@ -71,6 +78,11 @@ hooks! {
 /// The kernel takes a count of pieces as unsigned.
 fn size(n: c_int) -> Result<usize, Errno> {
     usize::try_from(n).map_err(|_| Errno::INVAL)
+}
+
+/// read(2): nothing is read at once, of whatever socket, as in System V; recv(2) waits until there is something.
+fn read_into(fd: c_int, buffer: *mut c_void, len: size_t) -> Option<Result<ssize_t, Errno>> {
+    if len == 0 { socket::at(fd).map(|_| Ok(0)) } else { receive(fd, buffer, len, 0) }
 }
 
 fn receive(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> Option<Result<ssize_t, Errno>> {

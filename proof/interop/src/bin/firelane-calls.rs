@@ -270,6 +270,8 @@ const CALLS: &[Call] = &[
     ("recv, out of band", |s| recv(s, 1, libc::MSG_OOB)),
     ("recv, error queue", |s| recv(s, 16, libc::MSG_ERRQUEUE)),
     ("read to nowhere", |s| unsafe { libc::read(s.fd, nowhere::<c_void>(), 4) as i64 }),
+    ("read, nothing", |s| unsafe { libc::read(s.fd, null_mut(), 0) as i64 }),
+    ("readv, nothing", |s| unsafe { libc::readv(s.fd, null(), 0) as i64 }),
     ("readv, negative", |s| unsafe { libc::readv(s.fd, null(), -1) as i64 }),
     ("readv, too many", |s| unsafe {
         let list = vec![iovec { iov_base: null_mut(), iov_len: 0 }; 1025];
@@ -296,6 +298,8 @@ const CALLS: &[Call] = &[
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         libc::sendto(s.fd, b"x".as_ptr().cast(), 1, flags, (&raw const name).cast(), NAME_BYTES) as i64
     }),
+    ("write, nothing", |s| unsafe { libc::write(s.fd, null(), 0) as i64 }),
+    ("writev, nothing", |s| unsafe { libc::writev(s.fd, null(), 0) as i64 }),
     ("writev, negative", |s| unsafe { libc::writev(s.fd, null(), -1) as i64 }),
     ("sendmsg", |s| message(s, 3, true)),
     ("sendmsg, too many", |s| message(s, 1025, true)),
