@@ -83,6 +83,11 @@ impl Process {
         self.sockets.values().copied().collect()
     }
 
+    /// How many descriptors it has of a socket.
+    fn count(&self, inode: u64) -> usize {
+        self.sockets.values().filter(|it| **it == inode).count()
+    }
+
     fn is_preloaded(&self) -> bool {
         let maps = fs::read(self.folder.join("maps")).unwrap_or_default();
         String::from_utf8_lossy(&maps).lines().any(|line| line.ends_with(LIBRARY))
@@ -123,11 +128,13 @@ impl Process {
         let kernels = self.kernels_sockets();
         let ours: BTreeMap<u64, &ExplainedSocket> = known.sockets.iter().map(|it| (it.inode, it)).collect();
         let mut sockets = Vec::new();
-        let mut others = 0;
+        let mut others = 0_u32;
         // Each socket by its lowest number: the library keeps copies.
         let mut told = BTreeSet::new();
         for (&fd, inode) in self.sockets.iter().filter(|(_, inode)| told.insert(**inode)) {
             match (ours.get(inode), kernels.get(inode)) {
+                // The library has made it ahead: once the program has it there are two descriptors.
+                (Some(socket), _) if socket.is_ahead && self.count(*inode) < 2 => {}
                 (Some(socket), _) => sockets.push(SocketReport { fd, ..known.shown(socket) }),
                 (None, Some(socket)) => {
                     let why = match (path, socket.protocol.as_str()) {
@@ -140,6 +147,8 @@ impl Process {
                 (None, None) => others += 1,
             }
         }
+        // The library's session is a socket, too.
+        let others = others.saturating_sub(u32::from(known.netstack.is_some()));
         let (pid, command, netstack) = (self.pid, self.command, known.netstack.clone());
         ProgramReport { pid, command, path: path.to_owned(), why, netstack, sockets, others }
     }

@@ -10,7 +10,7 @@ use firelane_frame::{
 };
 use firelane_units::{LaneId, NetstackId};
 
-use crate::records::{Datagram, QueueIn, QueueOut};
+use crate::records::{Datagram, Passed, QueueIn, QueueOut};
 use crate::{Flags, Ready, Shared, SocketError, SocketToken, Words};
 
 /// What both sides of a datagram socket see beside the queues.
@@ -83,8 +83,10 @@ pub fn datagram_in(
 ) -> Option<(ArenaDatagrams, DatagramSlot)> {
     let (held, (recv, send)) = byte_rings_in(arena, send_capacity, recv_capacity)?;
     let shared = DatagramShared::new(lane, netstack);
-    let hold = ArenaDatagrams { held, shared: Arc::clone(&shared) };
-    Some((hold, DatagramSlot { send: QueueOut::new(send), recv: QueueIn::new(recv), shared }))
+    let (send, recv) = (QueueOut::new(send), QueueIn::new(recv));
+    let carried = [send.passed().clone(), recv.passed().clone()];
+    let hold = ArenaDatagrams { held, carried, shared: Arc::clone(&shared) };
+    Some((hold, DatagramSlot { send, recv, shared }))
 }
 
 /// The hold on a socket whose application is another process: kept by whoever answers for that process. Block and storage
@@ -92,6 +94,7 @@ pub fn datagram_in(
 #[derive(Debug)]
 pub struct ArenaDatagrams {
     held: MarginRef,
+    carried: [Passed; 2],
     shared: Arc<DatagramShared>,
 }
 
@@ -118,6 +121,11 @@ impl ArenaDatagrams {
     /// How many bytes of records have been sent, and how many have arrived.
     pub fn passed(&self) -> [u64; 2] {
         [self.held.released(), self.held.published()]
+    }
+
+    /// The same without the records' envelopes: bytes of payload.
+    pub fn carried(&self) -> [u64; 2] {
+        self.carried.each_ref().map(Passed::bytes)
     }
 
     /// How many bytes the application has queued behind `cursor`, as it says, and how many may stand there.

@@ -7,6 +7,8 @@
 //! The filling side may be another process: what its records say is read once, and believed as far as it can be true.
 
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use firelane_frame::{Envelope, RECORD_BYTES, RingReader, RingWriter, SEGMENTS_MAX};
 
@@ -29,6 +31,21 @@ pub struct Torn;
 pub struct QueueIn {
     ring: RingWriter,
     open: Option<Open>,
+    passed: Passed,
+}
+
+/// How many bytes of payload have passed the end of a queue that is in this process. Whoever has a copy of it reads what that end has written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Passed(Arc<AtomicU64>);
+
+impl Passed {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, len: usize) {
+        self.0.store(self.bytes() + len as u64, Ordering::Relaxed);
+    }
 }
 
 /// A record that is written and not yet shown.
@@ -41,7 +58,7 @@ struct Open {
 
 impl QueueIn {
     pub(crate) fn new(ring: RingWriter) -> Self {
-        Self { ring, open: None }
+        Self { ring, open: None, passed: Passed::default() }
     }
 
     /// Puts a record in; `false` if it has no room as a whole.
@@ -103,6 +120,11 @@ impl QueueIn {
         let written = self.ring.write_at(self.ring.cursor(), &envelope.encode(len));
         debug_assert_eq!(written, RECORD_BYTES, "there was room for the whole record");
         self.ring.advance(RECORD_BYTES + len);
+        self.passed.add(len);
+    }
+
+    pub(crate) fn passed(&self) -> &Passed {
+        &self.passed
     }
 
     /// Whether all records were taken.
@@ -130,23 +152,26 @@ impl Open {
 }
 
 /// The side of a queue that takes datagrams out.
-pub struct QueueOut(RingReader);
+pub struct QueueOut {
+    ring: RingReader,
+    passed: Passed,
+}
 
 impl QueueOut {
     pub(crate) fn new(ring: RingReader) -> Self {
-        Self(ring)
+        Self { ring, passed: Passed::default() }
     }
 
     /// The first record's envelope and length.
     pub fn first(&self) -> Result<Option<(Envelope, usize)>, Torn> {
         let mut record = [0; RECORD_BYTES];
-        match self.0.copy_at(self.0.cursor(), &mut record) {
+        match self.ring.copy_at(self.ring.cursor(), &mut record) {
             0 => return Ok(None),
             RECORD_BYTES => {}
             _ => return Err(Torn),
         }
         let (envelope, len) = Envelope::decode(&record);
-        let is_whole = len <= envelope.payload_max() && RECORD_BYTES + len <= self.0.available();
+        let is_whole = len <= envelope.payload_max() && RECORD_BYTES + len <= self.ring.available();
         if is_whole { Ok(Some((envelope, len))) } else { Err(Torn) }
     }
 
@@ -167,42 +192,47 @@ impl QueueOut {
 
     /// The first record's payload, in at most two pieces; `None` if another process may change it meanwhile.
     pub fn payload(&self, len: usize) -> Option<(&[u8], &[u8])> {
-        (!self.0.is_far()).then(|| self.0.peek_at(self.0.cursor() + RECORD_BYTES as u64, len))
+        (!self.ring.is_far()).then(|| self.ring.peek_at(self.ring.cursor() + RECORD_BYTES as u64, len))
     }
 
     /// Copies from the first record's payload, and says how much.
     pub fn copy_payload(&self, to: &mut [u8]) -> usize {
-        self.0.copy_at(self.0.cursor() + RECORD_BYTES as u64, to)
+        self.ring.copy_at(self.ring.cursor() + RECORD_BYTES as u64, to)
     }
 
     /// Drops the first record, whose payload is `len` bytes long.
     pub fn skip(&mut self, len: usize) {
-        self.0.release(RECORD_BYTES + len);
+        self.ring.release(RECORD_BYTES + len);
+        self.passed.add(len);
+    }
+
+    pub(crate) fn passed(&self) -> &Passed {
+        &self.passed
     }
 
     /// Drops everything, as what is torn has no begin.
     pub fn clear(&mut self) {
-        self.0.release(self.0.available());
+        self.ring.release(self.ring.available());
     }
 
     /// Whether there is a record.
     pub fn is_empty(&self) -> bool {
-        self.0.available() == 0
+        self.ring.available() == 0
     }
 
     /// Gives another process storage to write to, if it has none. Whether this call did.
     pub fn attach(&mut self) -> bool {
-        self.0.attach_far()
+        self.ring.attach_far()
     }
 
     /// Whether another process fills it, and has said of its cursors what cannot be true.
     pub fn has_lied(&self) -> bool {
-        self.0.far().is_some_and(|far| far.has_lied())
+        self.ring.far().is_some_and(|far| far.has_lied())
     }
 
     /// Gives storage back that holds nothing: not after every datagram, or each would pay for its own.
     pub fn detach_if_empty(&mut self) -> bool {
-        self.0.detach_if_empty()
+        self.ring.detach_if_empty()
     }
 }
 
@@ -214,7 +244,7 @@ impl fmt::Debug for QueueIn {
 
 impl fmt::Debug for QueueOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("QueueOut").field(&self.0).finish()
+        f.debug_tuple("QueueOut").field(&self.ring).finish()
     }
 }
 

@@ -405,7 +405,7 @@ fn each_socket_of_a_process_is_explained() {
     let words = ["/usr/bin/python3", &script("explained.py"), Stage::FIRELANE, Stage::KERNEL, "5000"];
     let server = stage.serve(On::Firelane, &[&words[..], &[&ready.to_string_lossy()]].concat());
     let told = wait_for_file(&ready, &server);
-    let [pid, listener, client, datagrams] = told.split(' ').collect::<Vec<_>>()[..] else {
+    let [pid, listener, client, datagrams, fresh] = told.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{told}")
     };
     let rows = |fields: &str| {
@@ -419,9 +419,12 @@ fn each_socket_of_a_process_is_explained() {
             format!(
                 "{client}:firelane:tcp:ESTABLISHED:0:no:1000:1:nodelay:not fused\\: its peer is not on this netstack"
             ),
-            format!("{datagrams}:firelane:udp:Idle:0::0:0::"),
+            format!("{datagrams}:firelane:udp:Idle:0::77:77::"),
+            format!("{fresh}:firelane:tcp:CLOSED::::::"),
         ]
     );
+    let all = stage.daemon().firelane(&["explain", pid]).expect_success();
+    assert!(all.contains("\n2 sockets of other families are the kernel's\n"), "{all}");
     assert_eq!(rows("local")[0], format!("{}:5001", Stage::FIRELANE));
     let shown = stage.daemon().firelane(&["netstat", "-anu"]).expect_success();
     let whose = shown.lines().filter(|line| line.contains(&format!(" root     {pid:>6} python3        ")));

@@ -258,9 +258,9 @@ impl Datagrams {
         self.hold.shared().netstack()
     }
 
-    /// Bytes of records that were sent, and that have come.
+    /// Bytes of payload that were sent, and that have come.
     pub(super) fn carried(&self) -> [u64; 2] {
-        self.hold.passed()
+        self.hold.carried()
     }
 
     fn command(&self, fabric: &Fabric, command: SocketCommand) -> io::Result<()> {

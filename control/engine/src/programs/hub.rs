@@ -768,8 +768,7 @@ impl Hub {
         inodes.iter().for_each(|&inode| self.renew(SocketId(inode)));
         self.settle();
         let found = inodes.iter().filter_map(|&inode| Some((inode, self.sockets.get(&SocketId(inode))?)));
-        let given = found.filter(|(_, socket)| !socket.is_ahead);
-        given.map(|(inode, socket)| ExplainedSocket::new(inode, socket)).collect()
+        found.map(|(inode, socket)| ExplainedSocket::new(inode, socket)).collect()
     }
 
     /// How many sockets a session may have, if it has so many.

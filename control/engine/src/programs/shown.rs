@@ -43,6 +43,8 @@ pub struct ProgramSocket {
 pub struct ExplainedSocket {
     /// The inode of the program's descriptor.
     pub inode: u64,
+    /// Whether nobody has asked for anything with it: it was made ahead, and the program may not have it yet.
+    pub is_ahead: bool,
     /// The socket.
     pub socket: ProgramSocket,
     /// The options that were set, as `name` or `name=value`.
@@ -82,6 +84,7 @@ impl ExplainedSocket {
         let shown = socket.summary();
         Self {
             inode,
+            is_ahead: socket.is_ahead,
             options: match &socket.role {
                 Role::Datagrams(made, options) => {
                     options.spelled(made.as_ref().map_or(0, |made| made.lost_faults()))

@@ -19,7 +19,11 @@ client.sendall(b"x" * 1000)
 assert client.recv(1) == b"y"
 datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 datagrams.bind(("127.0.0.1", 0))
+datagrams.sendto(b"x" * 77, datagrams.getsockname())
+assert len(datagrams.recv(100)) == 77
+fresh = socket.socket()
+others = [socket.socket(socket.AF_UNIX) for _ in range(2)]
 with open(ready + ".new", "w") as file:
-    file.write(f"{os.getpid()} {listener.fileno()} {client.fileno()} {datagrams.fileno()}")
+    file.write(f"{os.getpid()} {listener.fileno()} {client.fileno()} {datagrams.fileno()} {fresh.fileno()}")
 os.rename(ready + ".new", ready)
 time.sleep(60)
