@@ -244,8 +244,10 @@ impl Known<'_> {
                     "not fused: packets between its netstacks are filtered or translated"
                 }
                 Some(Unfused::Hops) => "not fused: its program counts the hops of segments",
+                Some(Unfused::Patience) => "not fused: its program waits for so long only (TCP_USER_TIMEOUT)",
+                Some(Unfused::Signalled) => "not fused: its program is signalled for what happens (O_ASYNC)",
                 None => {
-                    "not fused: its segments are still on their way, or its peer is no program, or counts their hops"
+                    "not fused: its segments are still on their way, or its peer is no program, or wants segments"
                 }
             },
         };

@@ -707,6 +707,8 @@ pub enum StreamOption {
     LeastHops(Family, u8),
     /// TCP_USER_TIMEOUT.
     UserTimeout(Option<Duration>),
+    /// The program is signalled for what happens (O_ASYNC), so that the lane must see it.
+    Signalled(bool),
     /// TCP_CONGESTION.
     Congestion(Algorithm),
     /// TCP_NOTSENT_LOWAT.

@@ -52,6 +52,11 @@ pub enum Unfused {
     Filtered,
     /// Its program wants to know how many hops segments took (IP_MINTTL).
     Hops,
+    /// Its program says how long text may stay unacknowledged (TCP_USER_TIMEOUT), and is another process, as its peer's: past the lane
+    /// there are no clocks.
+    Patience,
+    /// Its program, another process, is signalled for what happens (O_ASYNC).
+    Signalled,
 }
 
 /// Whose limit holds.

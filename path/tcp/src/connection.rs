@@ -581,6 +581,11 @@ impl Connection {
         self.start_keepalive(now);
     }
 
+    /// Whether its program says how long data may stay unacknowledged.
+    pub fn has_user_timeout(&self) -> bool {
+        self.options.user_timeout().is_some()
+    }
+
     /// `TCP_USER_TIMEOUT` (RFC 5482): how long data may stay unacknowledged; `None` follows the configuration.
     pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
         if timeout != self.options.user_timeout() {

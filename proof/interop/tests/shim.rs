@@ -229,6 +229,11 @@ fn urgent_data_are_the_kernels() {
 }
 
 #[test]
+fn whose_peer_has_stopped_waits_as_long_as_he_says() {
+    as_the_kernels("patience.py", 5);
+}
+
+#[test]
 fn programs_are_signalled_as_by_the_kernel() {
     as_the_kernels("signals.py", 80);
 }

@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use firelane_lane::StreamOption;
 use firelane_shm::Block;
 use firelane_shm::control::{Answer, SIGNAL_IO, SIGNAL_URGENT};
 use firelane_shm::layout::{REFUSED, SIGNALLED};
@@ -138,7 +139,9 @@ impl Socket {
         self.arena.signals.want(number, self.signals, &self.ours, before)?;
         if let Role::Stream(stream, _) = &self.role {
             // Who writes past the lane signals nobody.
-            stream.keep_apart(self.signals & SIGNAL_IO != 0);
+            let is_signalled = self.signals & SIGNAL_IO != 0;
+            stream.keep_apart(is_signalled);
+            stream.set_option(&self.stack.inner.fabric, StreamOption::Signalled(is_signalled));
             if is_new {
                 self.arena.signals.tell(number, stream.has_outcome(), || (seen, false));
             }

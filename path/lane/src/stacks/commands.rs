@@ -71,7 +71,14 @@ impl<D> Inside<'_, D> {
             StreamOption::Cork(on) => conn.tcp().set_cork(on),
             StreamOption::QuickAck(on) => conn.tcp().set_quickack(on),
             StreamOption::Keepalive(keepalive) => conn.tcp().set_keepalive(now, keepalive),
-            StreamOption::UserTimeout(timeout) => conn.tcp().set_user_timeout(timeout),
+            StreamOption::UserTimeout(timeout) => {
+                conn.tcp().set_user_timeout(timeout);
+                self.reconsider_segments(id);
+            }
+            StreamOption::Signalled(is_signalled) => {
+                conn.is_signalled = is_signalled;
+                self.reconsider_segments(id);
+            }
             StreamOption::Congestion(algorithm) => conn.tcp().set_algorithm(now, algorithm),
             StreamOption::PacingLimit(limit) => conn.tcp().set_pacing_limit(limit),
             StreamOption::SynRetries(most) => conn.tcp().set_syn_retries(most),
@@ -87,10 +94,7 @@ impl<D> Inside<'_, D> {
             StreamOption::Dscp(family, dscp) if conn.is_of(family) => conn.set_dscp(dscp & DSCP_MAX),
             StreamOption::LeastHops(family, least) if conn.is_of(family) => {
                 conn.least_hops = least;
-                // What is fused has no packets whose hops could be counted.
-                if least > 0 {
-                    self.end_wish(id);
-                }
+                self.reconsider_segments(id);
             }
             StreamOption::Hops(..) | StreamOption::Dscp(..) | StreamOption::LeastHops(..) => {}
         }

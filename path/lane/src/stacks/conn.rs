@@ -48,6 +48,8 @@ pub(crate) struct Conn {
     hops: Option<NonZeroU8>,
     /// How many hops must be left of its peer's packets (RFC 5082).
     pub(super) least_hops: u8,
+    /// Its program is signalled for what happens.
+    pub(super) is_signalled: bool,
     /// Whether what it sends goes before others', or behind.
     pub(super) band: Band,
     /// The end is near: what follows when nothing is left to send.
@@ -200,6 +202,7 @@ impl Conn {
             dscp: 0,
             hops: None,
             least_hops: 0,
+            is_signalled: false,
             leaving: Leaving::No,
             fusion: Fusion::Alone,
             allowance: Allowance::Free,

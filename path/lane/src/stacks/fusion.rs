@@ -9,7 +9,7 @@
 use firelane_frame::Terms;
 use firelane_ip::LOOPBACK;
 use firelane_socket::{Fusion as Joined, Ready, SocketToken, fuse_streams, part_streams, sever_streams};
-use firelane_tcp::{Disposition, Info, Reached};
+use firelane_tcp::{Connection, Disposition, Info, Reached};
 use firelane_units::{Bytes, ConnId, DropReason, Instant};
 use firelane_wire::TcpFlags;
 
@@ -22,6 +22,7 @@ use crate::fusion::Fusion;
 use crate::links::Links;
 use crate::outbox::Join;
 use crate::steps::{Onward, StepLists};
+use crate::stream_info::Unfused;
 
 impl Conn {
     /// How far its streams are, by the rings.
@@ -45,6 +46,16 @@ impl Conn {
         info.unacknowledged = Bytes::ZERO;
     }
 
+    /// What its program has asked for that takes segments: hops that are left (RFC 5082), and of one that is another process, clocks
+    /// (RFC 5482) and signals.
+    fn wants_segments(&self) -> Option<Unfused> {
+        if self.least_hops > 0 {
+            return Some(Unfused::Hops);
+        }
+        let is_impatient = self.stream.is_far() && self.look(Connection::has_user_timeout);
+        is_impatient.then_some(Unfused::Patience).or(self.is_signalled.then_some(Unfused::Signalled))
+    }
+
     fn may_fuse(&mut self) -> bool {
         !self.fusion.is_on() && !self.stream.is_far() && self.tcp().may_fuse()
     }
@@ -59,9 +70,9 @@ impl Conn {
 }
 
 impl Conns {
-    /// Whether a connection's program wants its segments to have hops left (RFC 5082): it must have segments then.
-    pub(super) fn counts_hops(&self, id: ConnId) -> bool {
-        self.slab.get(id).is_some_and(|conn| conn.least_hops > 0)
+    /// What a connection's program has asked for that takes segments.
+    pub(super) fn wants_segments(&self, id: ConnId) -> Option<Unfused> {
+        self.slab.get(id)?.wants_segments()
     }
 
     /// Fuses two connections that are each other's peers. Whether they are.
@@ -168,6 +179,13 @@ impl Conns {
         common.counters.parted += 1;
     }
 
+    /// Nobody wants a connection to be fused.
+    fn unwish(&mut self, id: ConnId) {
+        if let Some(conn) = self.slab.get_mut(id) {
+            conn.fusion = conn.fusion.unwished();
+        }
+    }
+
     /// A connection is to be fused when nothing is under way.
     pub(crate) fn wish(&mut self, id: ConnId) {
         if let Some(conn) = self.slab.get_mut(id) {
@@ -210,16 +228,23 @@ impl Stacks {
     }
 
     fn join_one<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {
+        if self.conns.wants_segments(id).is_some() {
+            // Nothing goes past the lane the other way either.
+            let peer = self.peer_of(common, links, id);
+            for id in [Some(id), peer].into_iter().flatten() {
+                self.conns.unwish(id);
+                self.conns.part_programs(common, id);
+            }
+            return;
+        }
         let Some(conn) = self.conns.slab.get(id).filter(|conn| conn.fusion == Fusion::Wished) else { return };
         let Some(tuning) = self.shards.get(conn.netstack.index()).map(|shard| shard.config.fusion) else {
             return;
         };
-        let peer = self.peer_of(common, links, id).filter(|&peer| !self.conns.counts_hops(peer));
+        let peer = self.peer_of(common, links, id).filter(|&peer| self.conns.wants_segments(peer).is_none());
         let Some(peer) = peer.filter(|_| self.may_fuse(common, links, id)) else {
             // Nothing that happens to it by itself will change this.
-            let Some(conn) = self.conns.slab.get_mut(id) else { return };
-            conn.fusion = conn.fusion.unwished();
-            return;
+            return self.conns.unwish(id);
         };
         let terms = Terms {
             most_writes: tuning.unread_min,
@@ -244,7 +269,7 @@ impl Stacks {
 
     /// Whether a connection with a peer in this lane may be fused.
     fn may_fuse<D>(&self, common: &Common<D>, links: &Links<D>, id: ConnId) -> bool {
-        let Some(conn) = self.conns.slab.get(id).filter(|_| !self.conns.counts_hops(id)) else {
+        let Some(conn) = self.conns.slab.get(id).filter(|it| it.wants_segments().is_none()) else {
             return false;
         };
         let tuple = conn.tuple();
@@ -284,11 +309,18 @@ impl Stacks {
 impl<D> Inside<'_, D> {
     /// A connection is not to be fused any more, in any way.
     pub(super) fn end_wish(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.slab.get_mut(id) {
-            conn.fusion = conn.fusion.unwished();
-        }
+        self.conns.unwish(id);
         self.part(id);
         self.conns.part_programs(self.common, id);
+    }
+
+    /// Its program may have asked for what takes segments, or does not want it any more.
+    pub(super) fn reconsider_segments(&mut self, id: ConnId) {
+        if self.conns.wants_segments(id).is_some() {
+            self.end_wish(id);
+        }
+        // Its peer is told, or asked.
+        self.conns.wish(id);
     }
 
     /// Asks a connection's rings back, as [`Conns::part`].

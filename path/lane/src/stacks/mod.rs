@@ -311,7 +311,7 @@ impl Stacks {
         let tuple = conn.tuple()?;
         let ends = self.ends_as_seen(links, conn);
         let unfused = ends.map_or(Some(Unfused::Away), |ends| self.unfused(common, links, ends, &tuple));
-        let unfused = unfused.or_else(|| self.conns.counts_hops(id).then_some(Unfused::Hops));
+        let unfused = unfused.or_else(|| self.conns.wants_segments(id));
         let limits = match (conn.is_fused(), conn.route()) {
             (true, _) => Some(self.limits_between(links, conn.ends(), &tuple)),
             (false, route) => route.map(|route| shard.flows_of(links, route.link, &tuple)),

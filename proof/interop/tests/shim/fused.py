@@ -197,6 +197,33 @@ def test_times_and_flags():
     peer.end()
 
 
+def test_what_takes_segments():
+    peer = Peer()
+    sock = peer.sock
+
+    def goes_by_the_lane():
+        before = info(sock)[2]
+        peer.do("[s.sendall(s.recv(1)) for _ in range(20)]")
+        for _ in range(20):
+            sock.sendall(b"!")
+            assert sock.recv(1) == b"!"
+        peer.done()
+        return info(sock)[2] - before >= 20
+
+    flags = fcntl.fcntl(sock, fcntl.F_GETFL)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
+    patience = lambda millis: sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, millis)
+    signalled = lambda also: fcntl.fcntl(sock, fcntl.F_SETFL, flags | also)
+    for set_to, on, off in ((patience, 60_000, 0), (signalled, os.O_ASYNC, 0)):
+        for _ in range(3):
+            set_to(on)
+            until(goes_by_the_lane)
+            set_to(off)
+            until(lambda: not goes_by_the_lane())
+    peer.end()
+
+
 def test_last_words_and_the_end():
     peer = Peer()
     peer.does("s.sendall(b'last words'), s.close()")
