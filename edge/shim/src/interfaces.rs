@@ -80,7 +80,7 @@ pub(crate) fn entries() -> Result<Vec<Entry>, Errno> {
     };
     let addressed = |it: &Interface| {
         let (ip, prefix) = it.address?;
-        let broadcast = broadcast(ip, prefix).filter(|_| !ip.is_loopback()).map(|ip| shown(ip, it.index));
+        let broadcast = broadcast(ip, prefix).map(|ip| shown(ip, it.index));
         let (address, mask) = (shown(ip, it.index), Some(shown(mask(ip, prefix), 0)));
         Some(Entry { name: name(it), address, mask, broadcast, flags: flags(it) })
     };
@@ -129,7 +129,7 @@ fn mask(ip: IpAddr, prefix: u8) -> IpAddr {
 
 fn broadcast(ip: IpAddr, prefix: u8) -> Option<IpAddr> {
     match (ip, mask(ip, prefix)) {
-        (IpAddr::V4(ip), IpAddr::V4(mask)) => {
+        (IpAddr::V4(ip), IpAddr::V4(mask)) if !ip.is_loopback() => {
             Some(Ipv4Addr::from_bits(ip.to_bits() | !mask.to_bits()).into())
         }
         _ => None,
@@ -208,7 +208,10 @@ pub(crate) fn answer(request: c_ulong, entry: &mut [u8; IFREQ_BYTES]) -> Result<
             value[2..8].copy_from_slice(&it.mac);
         }
         libc::SIOCGIFNETMASK => put(&address(|ip, prefix| Some(mask(ip, prefix)))?[..16]),
-        libc::SIOCGIFBRDADDR => put(&address(broadcast)?[..16]),
+        // Who has none has zeros.
+        libc::SIOCGIFBRDADDR => {
+            put(&address(|ip, prefix| broadcast(ip, prefix).or(Some(Ipv4Addr::UNSPECIFIED.into())))?[..16]);
+        }
         _ => put(&address(|ip, _| Some(ip))?[..16]),
     }
     Ok(())

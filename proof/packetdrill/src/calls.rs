@@ -55,8 +55,10 @@ impl Plugin {
         let mut inner = self.enter();
         let stored = Stored::new(&inner.world, is_v6);
         let kind = match (kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC), protocol) {
-            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::Stream(StreamSocket::new(stored)),
-            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::Datagram(DatagramSocket::new(stored)),
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::Stream(Box::new(StreamSocket::new(stored))),
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
+                Kind::Datagram(Box::new(DatagramSocket::new(stored)))
+            }
             (libc::SOCK_STREAM | libc::SOCK_DGRAM, _) => return fail(libc::EPROTONOSUPPORT),
             _ => return fail(libc::ESOCKTNOSUPPORT),
         };
@@ -107,7 +109,7 @@ impl Plugin {
             let socket = files.stream(fd)?;
             if let Some((accepted, remote)) = socket.accept(world)? {
                 let remote = if socket.stored.is_v6 { mapped(remote) } else { remote };
-                let fd = files.insert(Kind::Stream(accepted), false)?;
+                let fd = files.insert(Kind::Stream(Box::new(accepted)), false)?;
                 return Ok(Attempt::Done((fd, remote)));
             }
             let patience = socket.stored.recv_timeout;

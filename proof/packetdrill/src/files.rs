@@ -18,8 +18,8 @@ const FIRST_BOUND_PORT: u16 = 61_000;
 
 /// What a descriptor is.
 pub(crate) enum Kind {
-    Stream(StreamSocket),
-    Datagram(DatagramSocket),
+    Stream(Box<StreamSocket>),
+    Datagram(Box<DatagramSocket>),
     Epoll(Epoll),
 }
 

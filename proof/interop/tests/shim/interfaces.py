@@ -26,6 +26,7 @@ def test_requests():
             assert error.errno == errno.ENODEV
         assert struct.unpack_from("H", ask(s, "FLAGS", b"lo"), 16)[0] == 0x49
         assert struct.unpack_from("H", ask(s, "HWADDR", b"lo"), 16) == (772,)
+        assert ask(s, "BRDADDR", b"lo")[20:24] == bytes(4)
 
 
 def test_list():
