@@ -229,6 +229,21 @@ fn refusals_say_why_and_start_nothing() {
         assert!(done.stderr.contains(words) && done.stderr.lines().count() == 1, "{args:?}: {}", done.stderr);
         assert_eq!(done.stdout, "", "{args:?}");
     }
+    for words in [
+        &["dladm", "create-vnic", "-t", "-l", "vswitch1", "one0"][..],
+        &["ipadm", "create-ip", "-t", "-N", "one", "one0"],
+        &["ipadm", "create-addr", "-t", "-T", "static", "-a", "10.5.0.1/32", "one0/v4"],
+    ] {
+        world.daemon.firelane(words).expect_success();
+    }
+    let full = world.run(&["-v", "one0", "--", text(&program)]);
+    let told = full.stderr.lines().collect::<Vec<_>>();
+    assert!(full.code() == 2 && told.len() == 2 && told[1].contains("no free address"), "{}", full.stderr);
+    assert!(
+        told[0].contains("static: cannot be accelerated: statically linked; it needs"),
+        "{}",
+        full.stderr
+    );
     assert_eq!(world.beside(), "");
     let away = sandbox.run(None, text(&binary("firelane")), &["run", "true"]);
     assert_eq!(away.code(), 75, "{}", away.stderr);

@@ -97,7 +97,11 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
             return Err(cannot(format!("its sockets cannot have a filter: {why} (--filter)"), EXIT_USAGE));
         }
         (Some(why), _) => {
-            let place = aside::Aside::make(session, &target, &options.address)?;
+            let place = aside::Aside::make(session, &target, &options.address).inspect_err(|_| {
+                // What follows says why it cannot have one, not why it needs it.
+                let need = "it needs a network namespace of its own, which it cannot have";
+                announce(session, options, &format!("{shown}: cannot be accelerated: {why}; {need}"));
+            })?;
             announce(session, options, &format!("{shown}: not accelerated: {why}; {}", place.description()));
             place.enter().map_err(|text| cannot(text, 1))?;
         }
