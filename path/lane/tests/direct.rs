@@ -83,6 +83,26 @@ fn a_connection_begins_and_ends_without_a_packet() {
 }
 
 #[test]
+fn who_closes_as_soon_as_he_connects_is_accepted_and_has_ended() {
+    for remote in REMOTES {
+        let mut world = settled(1);
+        let listener = world.listen(1, 1, anywhere(remote), 8);
+        let client = world.connect(1, 0, remote);
+        world.command(&client, SocketCommand::Close);
+        world.run();
+        let accepted = listener.accept().expect("the handshake is over").stream;
+        assert!(accepted.shared().words().flags().contains(Flags::PEER_CLOSED), "{remote}");
+        world.command(&accepted, SocketCommand::Close);
+        // Nobody is there.
+        let refused = world.connect(1, 0, &remote.replace(":80", ":81"));
+        world.command(&refused, SocketCommand::Close);
+        world.run();
+        assert_eq!((connections(&world), tcp(&world).established_resets), (0, 0), "{remote}");
+        world.check_conservation();
+    }
+}
+
+#[test]
 fn many_begin_in_one_turn() {
     let mut world = settled(1);
     let listener = world.listen(1, 1, "0.0.0.0:80", 200);

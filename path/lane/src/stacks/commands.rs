@@ -3,7 +3,7 @@
 use firelane_classify::LocalAddr;
 use firelane_ip::{JoinError, Member};
 use firelane_socket::{ConnRef, Ready};
-use firelane_tcp::{Disposition, Events};
+use firelane_tcp::{Disposition, Events, State};
 use firelane_units::{ConnId, SocketId};
 
 use super::conn::{Conn, Leaving};
@@ -133,6 +133,11 @@ impl<D> Inside<'_, D> {
             return None;
         }
         let lives = conn.leaving == Leaving::No;
+        if lives && conn.is_local() && conn.tcp().state() == State::SynSent {
+            conn.leaving = Leaving::Begun;
+            self.conns.touch(id);
+            return None;
+        }
         let (tcp, rings) = conn.parts();
         if lives && rings.recv.unread() > 0 && tcp.unsent(&rings) > 0 {
             // The program may have written it just before, and its kernel would have sent it there and then.

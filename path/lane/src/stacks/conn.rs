@@ -174,6 +174,9 @@ pub(crate) enum Leaving {
     No,
     /// Its program wants a reset, or has closed it with text unread: that goes behind what can be sent of what the program wrote.
     Reset,
+    /// Its program has closed it when it had just begun. Its SYN goes first, to a peer of the same netstack: a kernel would have had the
+    /// answer when connect(2) returned.
+    Begun,
     /// Only TIME-WAIT is left, once everything is sent; nothing is, if the peer is in the same netstack, as in Solaris.
     TimeWait,
     /// It is gone, once everything is sent.

@@ -419,6 +419,12 @@ impl<D> Inside<'_, D> {
                 let told = conn.tcp().abort(self.common.now);
                 return self.conclude(id, told);
             }
+            Leaving::Begun => {
+                let (tcp, rings) = conn.parts();
+                let told = tcp.close(self.common.now, &rings);
+                conn.leaving = Leaving::No;
+                return self.conclude(id, told);
+            }
             Leaving::TimeWait => {
                 // Inside a netstack what each has sent has arrived in its order before either has closed: nothing old is under way.
                 if !conn.is_local() {
