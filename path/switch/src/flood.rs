@@ -11,8 +11,14 @@ use crate::switch::{L2, Switch};
 
 /// The ports of each VLAN, kept so that flooding looks at no others. The last ones are those of a VLAN without stations: the ports that
 /// carry all of them.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Vlans(Vec<(Option<VlanId>, Vec<SwitchPortId>)>);
+
+impl Default for Vlans {
+    fn default() -> Self {
+        Self(vec![(None, vec![])])
+    }
+}
 
 /// What a flood became.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,9 +45,9 @@ impl Vlans {
     }
 
     /// The place of a VLAN's ports.
-    fn of(&self, vlan: Option<VlanId>) -> Option<usize> {
-        let last = self.0.len().checked_sub(1)?;
-        Some(self.0[..last].binary_search_by_key(&vlan, |(v, _)| *v).unwrap_or(last))
+    fn of(&self, vlan: Option<VlanId>) -> usize {
+        let last = self.0.len() - 1;
+        self.0[..last].binary_search_by_key(&vlan, |(v, _)| *v).unwrap_or(last)
     }
 }
 
@@ -64,11 +70,7 @@ impl Switch {
             pools.put(frame);
             return flooded;
         };
-        let Some(vlan) = self.vlans.of(port.vlan_of(l2.vlan)) else {
-            drops.count(DropReason::UnknownDestination);
-            pools.put(frame);
-            return flooded;
-        };
+        let vlan = self.vlans.of(port.vlan_of(l2.vlan));
         let has_members = self.has_members(vlan, l2.dst);
         let mut last = None;
         for nth in 0..self.vlans.0[vlan].1.len() {
@@ -116,7 +118,7 @@ impl Switch {
 
     /// The same of a VLAN.
     pub(crate) fn has_members_in(&self, vlan: Option<VlanId>, group: MacAddr) -> bool {
-        self.vlans.of(vlan).is_some_and(|place| self.has_members(place, group))
+        self.has_members(self.vlans.of(vlan), group)
     }
 
     pub(crate) fn copy_for(
