@@ -87,10 +87,10 @@ impl Engine {
             unreachable!("a timed wire has controls");
         };
         let mut registry = self.0.registry();
-        let begin = self.0.begin_end(&mut registry, first, Queue::from(one))?;
-        let end = self.0.begin_end(&mut registry, second, Queue::from(two)).inspect_err(|_| {
+        let begin = self.0.attach_end(&mut registry, first, Queue::from(one))?;
+        let end = self.0.attach_end(&mut registry, second, Queue::from(two)).inspect_err(|_| {
             // It was made just above.
-            let _ = self.0.end_end(&mut registry, begin);
+            let _ = self.0.detach_end(&mut registry, begin);
         })?;
         Ok(Wire { ends: [begin, end], directions: [forth, back] })
     }
@@ -101,12 +101,12 @@ impl Engine {
     /// A lane has failed.
     pub fn remove_wire(&self, wire: &Wire) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
-        wire.ends.iter().try_for_each(|&end| self.0.end_end(&mut registry, end))
+        wire.ends.iter().try_for_each(|&end| self.0.detach_end(&mut registry, end))
     }
 }
 
 impl Inner {
-    fn begin_end(&self, registry: &mut Registry, link: LinkId, queue: Queue) -> Result<End, ChangeError> {
+    fn attach_end(&self, registry: &mut Registry, link: LinkId, queue: Queue) -> Result<End, ChangeError> {
         if registry.vnics.contains_key(&link) {
             self.plug(registry, link, queue).map(|()| End::Vnic(link))
         } else {
@@ -114,7 +114,7 @@ impl Inner {
         }
     }
 
-    fn end_end(&self, registry: &mut Registry, end: End) -> Result<(), ChangeError> {
+    fn detach_end(&self, registry: &mut Registry, end: End) -> Result<(), ChangeError> {
         match end {
             End::Vnic(vnic) => {
                 self.tell_all(|_| Control::Plug(vnic, PortUser::Nobody, None))?;

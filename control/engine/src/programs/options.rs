@@ -566,17 +566,16 @@ mod tests {
         SocketDefaults { stream, ..SocketDefaults::default() }
     }
 
+    /// A socket of IPv4 that has begun nothing.
+    fn closed<'a>(usual: &'a SocketDefaults, tcp: &'a TcpConfig) -> About<'a> {
+        let otherwise = Unconnected::Closed;
+        About { is_v6: false, otherwise, stream: None, usual, tcp, hops: HopLimits::DEFAULT }
+    }
+
     #[test]
     fn what_a_program_leaves_open_is_as_the_netstack_has_it() {
         let (usual, tcp) = (usual(), TcpConfig::default());
-        let about = About {
-            is_v6: false,
-            otherwise: Unconnected::Closed,
-            stream: None,
-            usual: &usual,
-            tcp: &tcp,
-            hops: HopLimits::DEFAULT,
-        };
+        let about = closed(&usual, &tcp);
         let options = Options::default();
         for (name, got) in [(2, 536), (7, 7), (8, 60), (9, 0), (23, 0)] {
             assert_eq!(options.get(6, name, 4, &about), Ok(i32::to_ne_bytes(got).to_vec()), "{name}");
@@ -590,12 +589,9 @@ mod tests {
         let mut tcp = TcpConfig::default();
         tcp.flight.algorithm = Algorithm::Bbr;
         let about = About {
-            is_v6: false,
             otherwise: Unconnected::Listening { waiting: 3, backlog: 8 },
-            stream: None,
-            usual: &usual,
-            tcp: &tcp,
             hops: HopLimits { v4: 77, v6: 78 },
+            ..closed(&usual, &tcp)
         };
         let mut options = Options::default();
         let congestion = |options: &Options| options.get(6, tcp::CONGESTION, 4, &about);
@@ -616,14 +612,7 @@ mod tests {
         let secs = Duration::from_secs;
         let mut config = NetstackConfig::default();
         config.tcp.keepalive = Keepalive { idle: secs(90), interval: secs(9), probes: 3 };
-        let about = |tcp| About {
-            is_v6: false,
-            otherwise: Unconnected::Closed,
-            stream: None,
-            usual: &config.sockets,
-            tcp,
-            hops: config.hops,
-        };
+        let about = |tcp| About { hops: config.hops, ..closed(&config.sockets, tcp) };
         let (said, older) = (config.tcp.clone(), TcpConfig::default());
         let mut options = Arc::new(Options::default());
         assert_eq!(options.get(6, tcp::KEEPIDLE, 4, &about(&said)), Ok(i32::to_ne_bytes(90).to_vec()));
@@ -643,14 +632,7 @@ mod tests {
     #[test]
     fn what_is_set_is_what_is_got_and_the_rest_is_refused() {
         let (usual, tcp) = (usual(), TcpConfig::default());
-        let about = About {
-            is_v6: false,
-            otherwise: Unconnected::Closed,
-            stream: None,
-            usual: &usual,
-            tcp: &tcp,
-            hops: HopLimits::DEFAULT,
-        };
+        let about = closed(&usual, &tcp);
         let mut options = Options::default();
         for (level, name, value, got) in [
             (1, 2, 5, Ok(1)),
