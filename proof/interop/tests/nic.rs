@@ -13,22 +13,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A veth pair from the daemon's namespace into `out`, where the kernel has 10.9.0.2.
 fn veth(sandbox: &Sandbox) -> bool {
-    let lines = [
-        "netns add out",
-        "link add near type veth peer name far netns out",
-        "-n out address add 10.9.0.2/24 dev far",
-        "-n out link set far up",
-        "link set near up",
-    ];
-    let is_made = lines.iter().all(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        sandbox.run(None, "ip", &words).status.success()
-    });
-    // A thin place of the tests' world: without rights over the namespace there is no pair.
-    if !is_made {
-        eprintln!("skipped: no veth pair can be made here");
-    }
-    is_made
+    sandbox.veth("near", "out", "10.9.0.2/24")
 }
 
 /// A daemon with a netstack and an echo service behind `near`.

@@ -11,36 +11,16 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A veth pair from the daemon's namespace, where it is `near<n>`, into `out<n>`, where the kernel has 10.9.0.<10 + n> on `far`.
 fn veth(sandbox: &Sandbox, n: u32) -> bool {
-    let lines = [
-        format!("netns add out{n}"),
-        format!("link add near{n} type veth peer name far netns out{n}"),
-        format!("-n out{n} address add 10.9.0.{}/24 dev far", 10 + n),
-        format!("-n out{n} link set far up"),
-        format!("link set near{n} up"),
-    ];
-    let is_made = lines.iter().all(|line| ip(sandbox, line).status.success());
-    // A thin place of the tests' world: without rights over the namespace there is no pair.
-    if !is_made {
-        eprintln!("skipped: no veth pair can be made here");
-    }
-    is_made
+    sandbox.veth(&format!("near{n}"), &format!("out{n}"), &format!("10.9.0.{}/24", 10 + n))
 }
 
 fn ip(sandbox: &Sandbox, line: &str) -> Output {
     sandbox.run(None, "ip", &line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// The shortest round trip from a namespace, in milliseconds.
-fn shortest(sandbox: &Sandbox, from: &str, to: &str) -> f64 {
-    let said = sandbox.run(Some(from), "ping", &["-n", "-c", "8", "-i", "0.05", "-W", "5", to]).stdout;
-    let times =
-        said.lines().filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse::<f64>().ok());
-    times.reduce(f64::min).unwrap_or_else(|| panic!("{from} to {to}: {said}"))
-}
-
 /// That nothing comes too early, and not everything late.
 fn takes(sandbox: &Sandbox, from: &str, to: &str, millis: f64) {
-    let took = shortest(sandbox, from, to);
+    let took = sandbox.shortest_trip(from, to);
     assert!((millis..millis + 10.0).contains(&took), "{from} to {to}: {took} ms");
 }
 

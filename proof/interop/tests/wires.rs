@@ -43,27 +43,19 @@ fn ping(sandbox: &Sandbox, args: &[&str]) -> String {
     sandbox.run(Some("alice"), "ping", &[args, &fixed].concat()).stdout
 }
 
-/// The shortest round trip of so many, in milliseconds.
-fn shortest(sandbox: &Sandbox) -> f64 {
-    let said = ping(sandbox, &["-c", "10", "-i", "0.05"]);
-    let times =
-        said.lines().filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse::<f64>().ok());
-    times.reduce(f64::min).unwrap_or_else(|| panic!("{said}"))
-}
-
 #[test]
 fn ping_shows_the_delay_of_each_direction() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start_as(&sandbox, CONFIG);
     // The first one asks for neighbours, too.
-    shortest(&sandbox);
-    let there_and_back = shortest(&sandbox);
+    sandbox.shortest_trip("alice", "10.0.0.2");
+    let there_and_back = sandbox.shortest_trip("alice", "10.0.0.2");
     assert!((40.0..50.0).contains(&there_and_back), "{there_and_back} ms");
     modify(&daemon, "delay=5ms", Some("back"));
-    let uneven = shortest(&sandbox);
+    let uneven = sandbox.shortest_trip("alice", "10.0.0.2");
     assert!((25.0..35.0).contains(&uneven), "{uneven} ms");
     modify(&daemon, "delay=0", None);
-    let plain = shortest(&sandbox);
+    let plain = sandbox.shortest_trip("alice", "10.0.0.2");
     assert!(plain < 10.0, "{plain} ms");
 }
 
