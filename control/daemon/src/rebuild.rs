@@ -85,15 +85,21 @@ mod tests {
 
     #[test]
     fn a_wire_is_made_again_with_its_end() {
-        let wired = "[etherstub.a0]\n[etherstub.b0]\n[wire.w0]\nends = ['a0', 'b0']\n";
-        let present = Model::from_toml("test", wired).unwrap();
-        let wanted = Model::from_toml("test", &wired.replace("[etherstub.b0]", "[etherstub.b0]\nmtu = 1500"));
-        let step = plan(&wanted.unwrap(), &present).remove(0);
-        let steps = instead_of(&step, &present).unwrap();
-        let lines: Vec<String> = steps.iter().map(ToString::to_string).collect();
+        let remade = |text: &str, end: &str| {
+            let present = Model::from_toml("test", text).unwrap();
+            let wanted = Model::from_toml("test", &text.replace(end, &format!("{end}\nmtu = 1500")));
+            let step = plan(&wanted.unwrap(), &present).remove(0);
+            let steps = instead_of(&step, &present).unwrap();
+            steps.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let stubs = "[etherstub.a0]\n[etherstub.b0]\n[wire.w0]\nends = ['a0', 'b0']\n";
         let anew =
             ["delete wire w0", "delete etherstub b0", "create etherstub b0", "create wire w0 from a0 to b0"];
-        assert_eq!(lines, anew);
+        assert_eq!(remade(stubs, "[etherstub.b0]"), anew);
+        let vnic = "[etherstub.a0]\n[etherstub.b0]\n[vnic.v0]\nover = 'a0'\n[wire.w0]\nends = ['v0', 'b0']\n";
+        let steps = remade(vnic, "[vnic.v0]");
+        assert_eq!(steps[..2], ["delete wire w0", "delete vnic v0"]);
+        assert_eq!(steps.last().map(String::as_str), Some("create wire w0 from v0 to b0"));
     }
 
     #[test]

@@ -47,10 +47,7 @@ impl Torn<'_> {
             Some(vnic) => self.vnic(end, vnic),
             None => self.below(end),
         };
-        is.ends != shall.ends
-            || is.seed != shall.seed
-            || self.present.wire_mtu(is) != self.wanted.wire_mtu(shall)
-            || is.ends.iter().any(goes)
+        is.ends != shall.ends || is.seed != shall.seed || is.ends.iter().any(goes)
     }
 
     /// Whether the link or etherstub `name` goes. One name may change its class.
