@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use firelane::TcpListener;
 use firelane_shm::Readiness;
-use firelane_shm::control::{Answer, Request, SocketId};
+use firelane_shm::control::{Answer, Place, Request, SocketId};
 
 use crate::support::*;
 
@@ -90,6 +90,29 @@ fn who_asks_about_a_socket_finds_the_connection_that_it_has_begun() {
     let mut peer = _peer;
     drop(fd);
     until(|| is_over(&mut peer));
+}
+
+/// More has hung up than is seen in one look, so that the connection waits for the next one when its program closes it.
+#[test]
+fn a_connection_that_waits_for_what_has_hung_up_is_closed() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    until_offered(&world, &program, &listener);
+    let (_fd, socket) = program.socket();
+    let block = program.mapping.offers().take().unwrap();
+    let place = Some(Place { arena: program.arena, block });
+    let IpAddr::V4(ip) = address.ip() else { panic!("an address of IPv4") };
+    let many: Vec<_> = (0..600).map(|_| program.socket()).collect();
+    let mut hub = world.hub.lock().unwrap();
+    drop(many);
+    program.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), address.port());
+    hub.closed(program.session, socket, place);
+    (0..3).for_each(|_| hub.look());
+    drop(hub);
+    assert_eq!(program.names(socket), [None; 2]);
+    assert_eq!(program.ask(Request::Bind { socket, address: "0.0.0.0:0".parse().unwrap() }), Answer::Done);
 }
 
 #[test]

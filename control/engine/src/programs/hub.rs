@@ -509,7 +509,7 @@ impl Hub {
         self.gather();
         let (fabric, bell, waits) = (&self.engine.0.fabric, &self.bell, Cell::new(false));
         // A listener that is closed is to be gone before somebody is connected who has asked after that.
-        let may_begin = || {
+        let may_begin = |_| {
             let holds = fabric.programs.hangups.holds();
             if holds {
                 waits.set(true);
@@ -623,6 +623,7 @@ impl Hub {
         self.renew(name);
         if self.sockets.get(&name).is_none_or(|it| it.is_fresh()) {
             self.settle();
+            self.begin_closed(number, place);
         }
         let has_it = |it: &Session| it.sockets.contains(&name);
         let Some(session) = self.sessions.get(&number).filter(|it| has_it(it)) else { return };
@@ -642,6 +643,18 @@ impl Hub {
         {
             // The socket is another connection's by now, of which was heard first.
             self.end_arrival(arrival);
+        }
+    }
+
+    /// Begins what a session has closed in this place, should it still wait for what has hung up: nobody will have it, and once it is
+    /// begun it ends as any.
+    fn begin_closed(&mut self, number: u32, place: Option<Place>) {
+        let fabric = &self.engine.0.fabric;
+        if let (Some(session), Some(place)) = (self.sessions.get_mut(&number), place)
+            && session.arena.arena().number() == place.arena
+        {
+            let begun = session.take_begun(fabric, &|block| block == place.block);
+            begun.into_iter().for_each(|it| self.arrivals.add(it));
         }
     }
 

@@ -35,15 +35,15 @@ impl Offers {
         self.asked == FEW
     }
 
-    /// Takes those out of which connections were made; where the lane has not looked yet they are made, if they may be.
+    /// Takes those out of which connections were made; where the lane has not looked yet they are made, if the block may be used.
     pub(super) fn take_begun(
         &mut self,
         fabric: &Fabric,
         arena: &ProgramArena,
-        may_begin: &impl Fn() -> bool,
+        may_begin: &impl Fn(u32) -> bool,
     ) -> Vec<Arc<Stream>> {
         let is_begun = |it: &mut Arc<Stream>| match it.is_asked(arena) {
-            true => may_begin() && it.begin_if_asked(fabric, arena),
+            true => may_begin(it.number()) && it.begin_if_asked(fabric, arena),
             false => it.is_begun(),
         };
         self.streams.iter_mut().filter_map(|place| place.take_if(is_begun)).collect()

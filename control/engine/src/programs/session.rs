@@ -117,8 +117,8 @@ impl Session {
     }
 
     /// Connections that its program has begun with what it was offered, since this was last asked; it is offered as many again. Those that
-    /// no lane has begun as yet are, if they may.
-    pub(super) fn take_begun(&mut self, fabric: &Fabric, may_begin: &impl Fn() -> bool) -> Vec<Arrival> {
+    /// no lane has begun as yet are, if their block may be used.
+    pub(super) fn take_begun(&mut self, fabric: &Fabric, may_begin: &impl Fn(u32) -> bool) -> Vec<Arrival> {
         if !self.offers.are_there() {
             return Vec::new();
         }
