@@ -18,6 +18,8 @@ pub(crate) struct Gate {
     pub(crate) limiter: Limiter,
     /// When the schedule looks at this gate next.
     pub(crate) armed: Option<Instant>,
+    /// When somebody who waits for credit here looks again.
+    pub(crate) lends_at: Option<Instant>,
     queues: [Queue; RANKS],
     /// Bit n: queue n is not empty.
     occupied: u16,
@@ -54,7 +56,14 @@ pub(crate) trait Links {
 impl Gate {
     pub(crate) fn new(rate: BitRate, now: Instant) -> Self {
         let limiter = Limiter::new(rate, now);
-        Self { limiter, armed: None, queues: Default::default(), occupied: 0, agenda: BinaryHeap::new() }
+        Self {
+            limiter,
+            armed: None,
+            lends_at: None,
+            queues: Default::default(),
+            occupied: 0,
+            agenda: BinaryHeap::new(),
+        }
     }
 
     /// Whether others who wait come before a flow of `rank`, or before one that is owed if that is `None`.
@@ -69,10 +78,10 @@ impl Gate {
         self.occupied != 0 && self.agenda.peek().is_some_and(|Reverse(first)| first.at <= now)
     }
 
-    /// Whether anybody waits.
+    /// Whether anybody waits: with frames, or for credit.
     #[inline]
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.occupied != 0
+    pub(crate) fn has_waiting(&self, now: Instant) -> bool {
+        self.occupied != 0 || self.lends_at.is_some_and(|at| now < at)
     }
 
     /// The flow to serve next, and its rank.

@@ -35,12 +35,14 @@ type Key = (FlowId, Direction);
 struct Queue<T> {
     /// When it was last served, by the count of loans.
     served: u64,
+    /// It was told to look again.
+    has_waited: bool,
     loans: VecDeque<Loan<T>>,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { served: 0, loans: VecDeque::new() }
+        Self { served: 0, has_waited: false, loans: VecDeque::new() }
     }
 }
 
@@ -55,7 +57,8 @@ pub struct Lender<T> {
     waiting: usize,
     /// Queues that are looked at now; kept for its storage.
     due: VecDeque<Key>,
-    /// When it last lent something, and whether somebody who was due since then has found the limit used up by others.
+    /// When it last lent something, and whether somebody who has waited since then has found the limit used up by frames. Who asks for the
+    /// first time after a loan has used it up himself.
     lent_at: Option<Instant>,
     is_passed_over: bool,
 }
@@ -101,15 +104,17 @@ impl<T> Lender<T> {
                 Ok(bytes) => {
                     let Some(loan) = queue.loans.pop_front() else { continue };
                     (self.served, self.waiting) = (self.served + 1, self.waiting - 1);
-                    queue.served = self.served;
+                    (queue.served, queue.has_waited) = (self.served, false);
                     if !queue.loans.is_empty() {
                         self.alarms.push(Reverse((now, queue.served, key)));
                     }
                     grant(loan, bytes);
-                    self.lent_at = Some(now);
+                    (self.lent_at, self.is_passed_over) = (Some(now), false);
                 }
                 Err(at) => {
-                    self.is_passed_over = self.lent_at != Some(now);
+                    if core::mem::replace(&mut queue.has_waited, true) {
+                        self.is_passed_over = self.lent_at != Some(now);
+                    }
                     self.alarms.push(Reverse((at, queue.served, key)));
                 }
             }
@@ -293,13 +298,26 @@ mod tests {
     fn frames_and_loans_take_turns_at_one_limit() {
         let mut flows = nest([Some(80), None, None]);
         let mut lender = Lender::default();
-        lender.ask(Instant::ZERO, Loan { borrower: (), ways: ways(1, 2), wanted: Bytes(1000) });
+        let loan = Loan { borrower: (), ways: ways(1, 2), wanted: Bytes(1000) };
+        lender.ask(Instant::ZERO, loan);
         flows.lend(Instant::ZERO, &ways(0, 0), Bytes(1000)).unwrap();
         lender.lend(Instant::ZERO, &mut flows, |_, _| panic!("the limit is used up"));
+        let first = lender.next().unwrap();
+        flows.lend(first, &ways(0, 0), Bytes(1000)).unwrap();
+        lender.lend(first, &mut flows, |_, _| panic!("the limit is used up"));
         let at = lender.next().unwrap();
-        assert!(!lender.goes_first(Instant::ZERO) && lender.goes_first(at));
+        assert!(!lender.goes_first(first) && lender.goes_first(at));
         let mut lent = 0;
         lender.lend(at, &mut flows, |_, bytes| lent += bytes.0);
         assert_eq!((lent, lender.goes_first(at)), (1000, false));
+        // It asks again a little later: it has used up the limit itself.
+        let later = at + Duration::from_micros(5);
+        lender.ask(later, loan);
+        lender.lend(later, &mut flows, |_, _| panic!("the limit is used up"));
+        let next = lender.next().unwrap();
+        assert!(!lender.goes_first(next), "frames have their turn");
+        flows.lend(next, &ways(0, 0), Bytes(1000)).unwrap();
+        lender.lend(next, &mut flows, |_, _| panic!("the limit is used up"));
+        assert!(lender.goes_first(lender.next().unwrap()));
     }
 }

@@ -16,9 +16,9 @@ pub(crate) const SLACK: Duration = Duration::from_micros(500);
 /// How much time is made up for if somebody waited for the limit all the while and only the lane was late: a
 /// tick of the original. A machine that gives the lane no CPU for longer makes the flow lose the rest.
 pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
-/// How long frames are gathered before they are released together: at most 10,000 wake-ups per second, whatever the rate
-/// and the size of the frames. What is not used meanwhile stays within the slack, with two nested limits and a lane that
-/// is 100 us late, so that it only delays.
+/// How long after frames have passed the next ones are gathered, to be released together: at most 10,000 wake-ups per second,
+/// whatever the rate and the size of the frames. A frame that takes the line for longer delays nobody. What is not used meanwhile
+/// stays within the slack, with two nested limits and a lane that is 100 us late.
 pub(crate) const GATHER: Duration = Duration::from_micros(100);
 /// How much of the line one frame may take at most, if it can be cut.
 const PIECE: Duration = Duration::from_micros(400);
@@ -36,6 +36,8 @@ pub struct Limiter {
     paid_until: Instant,
     /// The fraction of a nanosecond beyond `paid_until`, in units of 1 / rate.
     rest: u64,
+    /// When something passed last.
+    passed: Instant,
     /// Somebody waits for the limit.
     waiting: Option<Waiting>,
 }
@@ -52,7 +54,7 @@ struct Waiting {
 impl Limiter {
     /// A limit that begins at `now`. Rate zero lets nothing pass.
     pub fn new(rate: BitRate, now: Instant) -> Self {
-        Self { rate, paid_until: now, rest: 0, waiting: None }
+        Self { rate, paid_until: now, rest: 0, passed: now, waiting: None }
     }
 
     /// The limit.
@@ -77,9 +79,10 @@ impl Limiter {
         if self.is_closed() { Instant::FAR_FUTURE } else { self.paid_until }
     }
 
-    /// When it is worth waking up for frames that wait: a little later than the first could pass, with others.
+    /// When it is worth waking up for frames that wait: when the first can pass, but not so soon after others that it would have to be
+    /// done again and again.
     pub fn wake_at(&self) -> Instant {
-        if self.is_closed() { Instant::FAR_FUTURE } else { self.paid_until + GATHER }
+        if self.is_closed() { Instant::FAR_FUTURE } else { self.paid_until.max(self.passed + GATHER) }
     }
 
     /// Somebody is told to wait until the limit is ready. If the lane then comes late, the time counts as used.
@@ -114,10 +117,11 @@ impl Limiter {
             waiting.turn.get_or_insert(now);
         }
         self.forget_before(earliest);
-        self.pay(bytes);
+        self.pay(now, bytes);
     }
 
-    fn pay(&mut self, bytes: Bytes) {
+    fn pay(&mut self, now: Instant, bytes: Bytes) {
+        self.passed = now;
         let time = bytes.0.min(CHARGE_MAX) * BYTE_NANOS + self.rest;
         self.paid_until += Duration::from_nanos(time / self.rate.bps());
         self.rest = time % self.rate.bps();
@@ -141,7 +145,7 @@ impl Limiter {
             self.paid_until = now;
             self.rest = 0;
         }
-        self.pay(bytes);
+        self.pay(now, bytes);
     }
 
     /// Changes the rate. What was sent beyond `now` stays owed, as bytes: a slow limit's long debt does not
@@ -153,16 +157,21 @@ impl Limiter {
         let owed = self.paid_until.saturating_since(now).as_nanos() * u128::from(self.rate.bps());
         let nanos = owed.checked_div(u128::from(rate.bps())).unwrap_or(0);
         let debt = u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos);
-        *self = Self { rate, paid_until: now + debt, rest: 0, waiting: None };
+        *self = Self { rate, paid_until: now + debt, rest: 0, passed: self.passed, waiting: None };
     }
 
     /// How many bytes a sender may build into frames now: what is unused, and one piece. Zero if none.
     pub fn allowance(&self, now: Instant) -> Bytes {
-        if !self.is_ready(now) {
-            return Bytes::ZERO;
-        }
-        let unused = now.saturating_since(self.paid_until.max(self.counts_from(now)));
-        self.rate.bytes_in(unused + PIECE)
+        if self.is_ready(now) { self.rate.bytes_in(self.unused(now) + PIECE) } else { Bytes::ZERO }
+    }
+
+    /// The same where others wait who want as much: what is unused.
+    pub(crate) fn share(&self, now: Instant) -> Bytes {
+        if self.is_ready(now) { self.rate.bytes_in(self.unused(now)) } else { Bytes::ZERO }
+    }
+
+    fn unused(&self, now: Instant) -> Duration {
+        now.saturating_since(self.paid_until.max(self.counts_from(now)))
     }
 
     /// The most bytes that one frame should take, if it can be cut.
@@ -308,6 +317,18 @@ mod tests {
         assert_eq!(limiter.ready_at(), Instant::from_secs(8 * MTU_FRAME));
         limiter.set_rate(Instant::ZERO, BitRate::from_mbps(1000));
         assert_eq!(limiter.ready_at(), Instant::from_nanos(8 * MTU_FRAME));
+    }
+
+    #[test]
+    fn only_frames_shorter_than_a_gathering_wait_for_others() {
+        let now = Instant::from_secs(1);
+        let mut limiter = Limiter::new(BitRate::from_mbps(100), now);
+        limiter.charge(now, Bytes(MTU_FRAME));
+        assert_eq!(limiter.wake_at(), limiter.ready_at());
+        let later = limiter.ready_at();
+        limiter.charge(later, Bytes(64));
+        assert!(limiter.ready_at() < later + GATHER);
+        assert_eq!(limiter.wake_at(), later + GATHER);
     }
 
     #[test]

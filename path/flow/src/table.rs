@@ -320,8 +320,8 @@ impl FlowTable {
             let bytes = match gate.limiter.is_ready(now) && !others {
                 true => gate.limiter.allowance(now),
                 // One piece may wait where others do: a socket or a device has no other way to its share, and whoever
-                // comes before others is served only if he is there when the limit has room.
-                false if (gate.has_waiting() || is_shared(at)) && !gate.limiter.is_closed() => {
+                // comes before others is served only if he is there when the limit has room. Who waits for credit always is.
+                false if (gate.has_waiting(now) || is_shared(at)) && !gate.limiter.is_closed() => {
                     gate.limiter.piece()
                 }
                 false => return Credit::At(gate.limiter.wake_at()),
@@ -380,7 +380,10 @@ impl FlowTable {
                     // Frames wait here that come first.
                     ready_at = ready_at.max(Some(limiter.wake_at().max(now + GATHER)));
                 } else if limiter.is_ready(now) {
-                    most = most.min(limiter.allowance(now).max(LOAN_LEAST));
+                    // Frames that wait get no more than is unused when it is their turn.
+                    let shares = gate.first().is_some();
+                    let lent = if shares { limiter.share(now) } else { limiter.allowance(now) };
+                    most = most.min(lent.max(LOAN_LEAST));
                 } else {
                     ready_at = ready_at.max(Some(limiter.wake_at()));
                 }
@@ -390,10 +393,24 @@ impl FlowTable {
             match ready_at {
                 None => self.nodes.charge(now, flow, direction, most, false),
                 // Whom it keeps waiting at one limit must not lose at the other what the lane is late.
-                Some(_) => self.note_waiting(now, flow, direction, true),
+                Some(at) => {
+                    self.note_waiting(now, flow, direction, true);
+                    self.note_borrower(flow, direction, at);
+                }
             }
         }
         ready_at.map_or(Ok(most), Err)
+    }
+
+    /// Somebody waits for credit of this flow's until then.
+    fn note_borrower(&mut self, flow: FlowId, direction: Direction, until: Instant) {
+        let mut at = Some(flow);
+        while let Some(node) = at.and_then(|id| self.nodes.get_mut(id)) {
+            at = node.parent;
+            if let Some(gate) = &mut node.side_mut(direction).gate {
+                gate.lends_at = Some(until);
+            }
+        }
     }
 
     /// Counts text that went past every lane; limits are not asked.
