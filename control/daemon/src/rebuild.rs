@@ -31,7 +31,8 @@ fn with_another_mtu(action: &Action) -> Option<&LinkName> {
     match action {
         Action::SetLink(name, from, to) if from.mtu != to.mtu => Some(name),
         Action::SetEtherstub(name, from, to) if from.mtu != to.mtu => Some(name),
-        Action::SetVnic(name, from, to) if from.mtu != to.mtu => Some(name),
+        // A netstack is told how large its packets may be.
+        Action::SetVnic(name, from, to) if from.mtu != to.mtu && to.netstack().is_none() => Some(name),
         _ => None,
     }
 }

@@ -144,7 +144,7 @@ impl Works {
                 self.step_of_wire(&step.action, present)
             }
             Action::CreateVnic(name, vnic) => self.create_vnic(name, vnic, present),
-            Action::SetVnic(name, from, to) => self.set_vnic(name, from, to),
+            Action::SetVnic(name, from, to) => self.set_vnic(name, from, to, present),
             Action::DeleteVnic(name) => self.delete_vnic(name),
             Action::AddFlow(..) | Action::SetFlow(..) | Action::RemoveFlow(_) => self.step_of_flow(step),
             Action::StartService(..) | Action::SetService(..) | Action::StopService(_) => {
@@ -179,8 +179,8 @@ impl Works {
                 }
             }
             Action::SetInterface(_, name, _, to) => {
-                let link = self.upper(name)?.id;
-                self.engine.set_interface(link, self.routing(to)?).map_err(refused)
+                let mtu = present.vnics.get(name).and_then(|it| it.mtu);
+                self.set_routing(self.upper(name)?.id, to, mtu)
             }
             Action::SetAddress(_, name, from, to) => self.set_address(name, from, to),
             Action::AddRoute(netstack, route) => {
@@ -228,19 +228,22 @@ impl Works {
         }
     }
 
-    /// What is said of an interface in the engine's words.
-    fn routing(&self, said: &Interface) -> Result<IfRouting, ApiError> {
+    /// What is said of an interface in the engine's words, and what its VNIC has for an MTU of its own: the engine knows that
+    /// of the link below.
+    fn set_routing(&self, link: LinkId, said: &Interface, of_vnic: Option<Mtu>) -> Done {
         let source = |props: &IfProps| props.usesrc.as_ref().map(|it| self.upper(it)).transpose();
-        Ok(IfRouting {
+        let mtu = |props: &IfProps| [props.mtu, of_vnic].into_iter().flatten().min();
+        let routing = IfRouting {
             forwards_v4: said.ipv4.forwarding.map(Switch::is_on),
             forwards_v6: said.ipv6.forwarding.map(Switch::is_on),
-            mtu_v4: said.ipv4.mtu,
-            mtu_v6: said.ipv6.mtu,
+            mtu_v4: mtu(&said.ipv4),
+            mtu_v6: mtu(&said.ipv6),
             sources_v4: source(&said.ipv4)?.map(|it| it.id),
             sources_v6: source(&said.ipv6)?.map(|it| it.id),
             reverse_path_v4: reverse_path(&said.ipv4),
             reverse_path_v6: reverse_path(&said.ipv6),
-        })
+        };
+        self.engine.set_interface(link, routing).map_err(refused)
     }
 
     fn begin_dhcp(&mut self, netstack: &NetstackName, name: &AddrObjName, conf: &Dhcp) -> Done {
@@ -604,10 +607,6 @@ impl Works {
         if let Over::Tunnel(tunnel) = &vnic.over {
             return self.create_tunnel(name, vnic, tunnel);
         }
-        if let (Some(mtu), Some(_)) = (vnic.mtu, vnic.netstack()) {
-            let allowed = "a netstack's VNIC has the MTU of what is below it";
-            return Err(ApiError::new(Status::NotSupported, "mtu", mtu, allowed));
-        }
         let absent = || ApiError::new(Status::LinkInvalid, "over", &vnic.over, "");
         let over = vnic.over.link().and_then(|over| self.links.get(over)).ok_or_else(absent)?.id;
         let mtu = vnic.mtu.or_else(|| present.mtu_below(vnic)).ok_or_else(absent)?;
@@ -643,7 +642,12 @@ impl Works {
                 self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status, is_tunnel: false });
                 let begins =
                     Properties { maxbw: vnic.maxbw, priority: vnic.priority, ..Properties::UNLIMITED };
-                self.limit(id, begins, vnic.into()).inspect_err(|_| drop(self.delete_vnic(name)))
+                let limited = self.limit(id, begins, vnic.into());
+                let made = limited.and_then(|()| match (vnic.mtu, vnic.netstack()) {
+                    (Some(_), Some(_)) => self.set_routing(id, &Interface::default(), vnic.mtu),
+                    _ => Ok(()),
+                });
+                made.inspect_err(|_| drop(self.delete_vnic(name)))
             }
             Err(error) => {
                 device.iter().for_each(|device| self.kernel.close(device));
@@ -665,7 +669,7 @@ impl Works {
         Ok(())
     }
 
-    fn set_vnic(&mut self, name: &LinkName, from: &Vnic, to: &Vnic) -> Done {
+    fn set_vnic(&mut self, name: &LinkName, from: &Vnic, to: &Vnic, present: &Model) -> Done {
         let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
         self.limit(vnic.id, from.into(), to.into())?;
         if from.over != to.over {
@@ -673,6 +677,10 @@ impl Works {
         }
         if from.guard != to.guard {
             self.engine.set_protection(vnic.id, &settings::protection(&to.guard)).map_err(refused)?;
+        }
+        if let Some(netstack) = to.netstack().filter(|_| from.mtu != to.mtu) {
+            let said = present.netstacks.get(netstack).and_then(|it| it.interfaces.get(name));
+            self.set_routing(vnic.id, &said.cloned().unwrap_or_default(), to.mtu)?;
         }
         let (Some(device), Some(is), Some(shall)) = (&vnic.device, from.tap(), to.tap()) else {
             return Ok(());

@@ -162,7 +162,9 @@ impl<'a> Plan<'a> {
         for (name, is, shall) in self.kept_vnics() {
             let (is, shall) = (promise::lowered_vnic(is, shall), promise::before_raise(self, shall, is));
             if is != shall {
-                let effect = if is.mtu == shall.mtu { Effect::Live } else { Effect::Brief };
+                // A device is laid out for its packets; a netstack is told how large they may be.
+                let is_live = is.mtu == shall.mtu || shall.netstack().is_some();
+                let effect = if is_live { Effect::Live } else { Effect::Brief };
                 self.push(effect, Action::SetVnic(name.clone(), is, shall));
             }
         }

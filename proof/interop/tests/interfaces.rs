@@ -1,4 +1,5 @@
-//! The interface that is a tenant's, who may rename and delete it, and what its user sees as its speed.
+//! The interface that is a tenant's, who may rename and delete it, what its user sees as its speed, and how large the packets of a
+//! netstack's are.
 
 use std::time::Duration;
 
@@ -81,4 +82,53 @@ fn an_interface_that_a_tenant_deletes_is_made_again_and_one_whose_namespace_goes
     let applied = daemon.firelane(&["apply", &config.to_string_lossy()]).expect_success();
     assert!(applied.contains("create vnic bob0"), "{applied}");
     assert!(reaches(&sandbox) && !status().contains("problem: "), "{}", status());
+}
+
+/// How many pieces a tenant's kernel has put together again so far.
+fn pieces(sandbox: &Sandbox) -> u64 {
+    let shown = sandbox.run(Some("alice"), "nstat", &["-asz", "IpReasmReqds"]).expect_success();
+    let line = shown.lines().find(|line| line.starts_with("IpReasmReqds")).expect("shown");
+    line.split_whitespace().nth(1).and_then(|it| it.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_netstacks_vnic_has_an_mtu_of_its_own_from_the_start_and_another_one_while_it_runs() {
+    let sandbox = Sandbox::new();
+    let config = sandbox.folder().join("host.toml");
+    let text = |mtu: &str| {
+        format!(
+            "[etherstub.s0]\n[vnic.alice0]\nover = 's0'\ntap = {{ namespace = 'alice', addresses = ['10.0.0.1/24'] }}\n\
+             [vnic.web0]\nover = 's0'\n{mtu}netstack = 'web'\n[netstack.web.addresses]\n'web0/v4' = '10.0.0.3/24'\n"
+        )
+    };
+    std::fs::write(&config, text("mtu = 1400\n")).unwrap();
+    let daemon = Daemon::start(&sandbox, &config);
+    // How many pieces an answer of 2000 bytes comes in.
+    let answered = || {
+        let before = pieces(&sandbox);
+        let ping = ["-c", "1", "-W", "5", "-s", "1972", "10.0.0.3"];
+        sandbox.run(Some("alice"), "ping", &ping).expect_success();
+        pieces(&sandbox) - before
+    };
+    assert_eq!(answered(), 2);
+    let file = config.to_string_lossy();
+    for (words, plan, count) in [
+        ("", "live      set vnic web0 mtu 1400 -> --\n", 0),
+        ("mtu = 576\n", "live      set vnic web0 mtu -- -> 576\n", 4),
+    ] {
+        std::fs::write(&config, text(words)).unwrap();
+        assert_eq!(daemon.firelane(&["plan", &file]).expect_success(), plan);
+        assert_eq!(daemon.firelane(&["apply", &file]).expect_success(), plan);
+        assert_eq!(answered(), count, "{words}");
+    }
+    // What is said of the interface and of the VNIC holds both, whichever comes last.
+    let ifprop = |mtu: &str| ["ipadm", "set-ifprop", "-p", mtu, "-m", "ipv4", "web0"].map(str::to_owned);
+    set(&daemon, "web0", "mtu=1400");
+    let words = ifprop("mtu=1000");
+    daemon.firelane(&words.each_ref().map(String::as_str)).expect_success();
+    assert_eq!(answered(), 3);
+    set(&daemon, "web0", "mtu=800");
+    assert_eq!(answered(), 3);
+    set(&daemon, "web0", "mtu=600");
+    assert_eq!(answered(), 4);
 }
