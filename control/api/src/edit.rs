@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use firelane_model::{
-    AddrObjName, Address, FactorySlot, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE,
-    Netstack, NetstackName, Over, Transport, Vnic, VnicUser,
+    AddrObjName, Address, Cpus, FactorySlot, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model,
+    NO_WIRE, Netstack, NetstackName, Over, Transport, Vnic, VnicUser,
 };
 
 use firelane_units::VlanId;
@@ -361,7 +361,12 @@ pub(crate) fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackN
         }
         VnicUser::Memif(memif) => return Err(ApiError::new(Status::IfInUse, "memif", &memif.socket, "")),
     }
-    model.netstacks.entry(netstack.clone()).or_default();
+    // What was said of the VNIC while it had no user is the netstack's from here on.
+    let cpus = core::mem::take(&mut vnic.cpus);
+    let netstack = model.netstacks.entry(netstack.clone()).or_default();
+    if !cpus.is_empty() {
+        netstack.cpus = cpus;
+    }
     iptun::check(model, name)
 }
 
@@ -379,8 +384,12 @@ pub(crate) fn delete_if(model: &mut Model, name: &LinkName) -> Result<(), ApiErr
     // `create_if` makes a netstack that is not there, so who takes that back leaves nothing behind.
     let is_used = model.vnics.values().any(|vnic| vnic.netstack() == Some(&of))
         || model.services.values().any(|service| service.netstack == of);
-    if !is_used && model.netstacks.get(&of) == Some(&Netstack::default()) {
-        model.netstacks.remove(&of);
+    let Some(rest) = model.netstacks.get(&of).filter(|_| !is_used) else { return Ok(()) };
+    if (Netstack { cpus: Cpus::NONE, ..rest.clone() }) == Netstack::default() {
+        let cpus = model.netstacks.remove(&of).map(|it| it.cpus).unwrap_or_default();
+        if let Some(vnic) = model.vnics.get_mut(name).filter(|vnic| vnic.over.tunnel().is_none()) {
+            vnic.cpus = cpus;
+        }
     }
     Ok(())
 }

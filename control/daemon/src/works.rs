@@ -642,7 +642,7 @@ impl Works {
                 self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status, is_tunnel: false });
                 let begins =
                     Properties { maxbw: vnic.maxbw, priority: vnic.priority, ..Properties::UNLIMITED };
-                let limited = self.limit(id, begins, vnic.into());
+                let limited = self.wanted(vnic).and_then(|wanted| self.limit(id, begins, wanted));
                 let made = limited.and_then(|()| match (vnic.mtu, vnic.netstack()) {
                     (Some(_), Some(_)) => self.set_routing(id, &Interface::default(), vnic.mtu),
                     _ => Ok(()),
@@ -654,6 +654,18 @@ impl Works {
                 Err(refused(error))
             }
         }
+    }
+
+    /// What a VNIC shall have of the engine. Lanes are its user's, so they are not made before it has one; a CPU that there is
+    /// not is refused at once.
+    fn wanted<'a>(&self, vnic: &'a Vnic) -> Result<Properties<'a>, ApiError> {
+        let wanted = Properties::from(vnic);
+        if vnic.user != firelane_model::VnicUser::Nobody {
+            return Ok(wanted);
+        }
+        let cpus: Vec<usize> = wanted.cpus.numbers().collect();
+        self.engine.check_cpus(&cpus).map_err(|error| refused_to(error, wanted))?;
+        Ok(Properties { cpus: &NO_CPUS, ..wanted })
     }
 
     fn delete_vnic(&mut self, name: &LinkName) -> Done {
@@ -671,7 +683,7 @@ impl Works {
 
     fn set_vnic(&mut self, name: &LinkName, from: &Vnic, to: &Vnic, present: &Model) -> Done {
         let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
-        self.limit(vnic.id, from.into(), to.into())?;
+        self.limit(vnic.id, self.wanted(from)?, self.wanted(to)?)?;
         if from.over != to.over {
             self.set_tunnel(vnic.id, to)?;
         }
@@ -686,7 +698,8 @@ impl Works {
             return Ok(());
         };
         let readdressed = self.kernel.readdress(device, &is.addresses, &shall.addresses);
-        readdressed.inspect_err(|_| drop(self.limit(vnic.id, to.into(), from.into())))
+        readdressed
+            .inspect_err(|_| drop(self.wanted(to).and_then(|to| self.limit(vnic.id, to, self.wanted(from)?))))
     }
 }
 

@@ -180,12 +180,10 @@ impl Model {
         if let Some(netstack) = vnic.netstack().filter(|&n| !self.netstacks.contains_key(n)) {
             faults.add(format!("vnic.{name}.netstack"), netstack, "there is no netstack of that name");
         }
-        if !vnic.cpus.is_empty() && vnic.tap().is_none() && vnic.memif().is_none() {
-            let allowed = if vnic.netstack().is_some() {
-                "cpus of the netstack says where its connections are; a tap or a memif has lanes of its own"
-            } else {
-                "only a VNIC whose user is a tap or a memif has a device that lanes of its own could serve"
-            };
+        // Those of a VNIC without a user wait for the one that it gets.
+        if !vnic.cpus.is_empty() && (vnic.netstack().is_some() || vnic.over.tunnel().is_some()) {
+            let allowed =
+                "cpus of the netstack says where its connections are; a tap or a memif has lanes of its own";
             faults.add(format!("vnic.{name}.cpus"), &vnic.cpus, allowed);
         }
         if let Some((field, rings)) = vnic.rings.of_device()

@@ -90,3 +90,36 @@ fn a_netstack_gets_lanes_of_its_own_by_being_made_anew_and_a_plan_says_so() {
     assert!(refused.stderr.contains("non-existent processor ID"), "{refused:?}");
     assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
 }
+
+#[test]
+fn what_a_vnic_is_made_with_is_its_netstacks_when_it_has_one_and_the_vnics_again_afterwards() {
+    let sandbox = Sandbox::new();
+    let (_, last) = cpu_ends();
+    let config = sandbox.folder().join("host.toml");
+    fs::write(&config, "[etherstub.s0]\n").unwrap();
+    let daemon = Daemon::start(&sandbox, &config);
+    let refused = daemon.firelane(&["dladm", "create-vnic", "-l", "s0", "-p", "cpus=1023", "web0"]);
+    let said = "vnic creation over s0 failed: non-existent processor ID";
+    assert!(refused.code() == 1 && refused.stderr.contains(said), "{refused:?}");
+    let cpus = format!("cpus={last}");
+    let given = |has_lane: bool| {
+        let runs = if has_lane { last.as_str() } else { "" };
+        assert_eq!((prop(&daemon, "cpus"), prop(&daemon, "cpus-effective")), (last.clone(), runs.to_owned()));
+    };
+    daemon.firelane(&["dladm", "create-vnic", "-l", "s0", "-p", &cpus, "web0"]).expect_success();
+    given(false);
+    for words in [["ipadm", "create-ip", "web0"], ["ipadm", "delete-ip", "web0"]] {
+        daemon.firelane(&words).expect_success();
+        given(words[1] == "create-ip");
+    }
+    let refused = daemon.firelane(&["dladm", "set-linkprop", "-p", "cpus=1023", "web0"]);
+    assert!(refused.code() == 1 && refused.stderr.contains("non-existent processor ID"), "{refused:?}");
+    given(false);
+    daemon
+        .firelane(&["ipadm", "create-addr", "-T", "static", "-a", "10.0.0.1/24", "web0/v4"])
+        .expect_success();
+    daemon.firelane(&["ipadm", "disable-if", "-t", "web0"]).expect_success();
+    given(false);
+    daemon.firelane(&["ipadm", "enable-if", "-t", "web0"]).expect_success();
+    given(true);
+}

@@ -103,7 +103,11 @@ impl Api for Host {
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         match &request.change {
             Change::RenameLink(from, to) => inner.rename_link(next, from, to),
-            Change::SetLinkProps(..) => {
+            // An interface brings the CPUs that its VNIC was given.
+            Change::SetLinkProps(..)
+            | Change::CreateIf(..)
+            | Change::CreateAddr(..)
+            | Change::EnableIf(_) => {
                 inner.spare_sockets(&next)?;
                 inner.move_to(next).map(drop)
             }
