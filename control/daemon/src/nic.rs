@@ -210,6 +210,23 @@ fn property(name: &str, index: u32, file: &str) -> Option<String> {
     is_same.then(|| read(file))?.map(|text| text.trim().to_owned())
 }
 
+/// The interface's number, if there is one that carries packets of `mtu` bytes.
+pub(crate) fn check(nic: &Nic, mtu: Mtu) -> Result<u32, ApiError> {
+    let name = nic.ifname.as_str();
+    let index = netlink::index_of(name).map_err(|_| {
+        let allowed = "an interface of the network namespace that the daemon runs in";
+        ApiError::new(Status::LinkInvalid, "ifname", name, allowed)
+    })?;
+    let most = netlink::look(index).ok().flatten().map(|seen| seen.mtu);
+    match most.filter(|&most| u32::from(mtu.bytes()) > most) {
+        Some(most) => {
+            let allowed = format!("the interface {name} carries at most {most}");
+            Err(ApiError::new(Status::OutOfRange, "mtu", mtu, allowed))
+        }
+        None => Ok(index),
+    }
+}
+
 /// Opens an interface for a link, with at most `queues` queues, and switches it on.
 pub(crate) fn open(nic: &Nic, mtu: Mtu, queues: u16) -> Result<(Vec<Queue>, Attached), ApiError> {
     let Nic { ifname, driver } = nic;
@@ -219,15 +236,7 @@ pub(crate) fn open(nic: &Nic, mtu: Mtu, queues: u16) -> Result<(Vec<Queue>, Atta
             if error.kind() == io::ErrorKind::PermissionDenied { Status::Denied } else { Status::Io };
         ApiError::new(status, "ifname", name, plain(&error))
     };
-    let index = netlink::index_of(name).map_err(|_| {
-        let allowed = "an interface of the network namespace that the daemon runs in";
-        ApiError::new(Status::LinkInvalid, "ifname", name, allowed)
-    })?;
-    let most = netlink::look(index).ok().flatten().map(|seen| seen.mtu);
-    if let Some(most) = most.filter(|&most| u32::from(mtu.bytes()) > most) {
-        let allowed = format!("the interface {name} carries at most {most}");
-        return Err(ApiError::new(Status::OutOfRange, "mtu", mtu, allowed));
-    }
+    let index = check(nic, mtu)?;
     let promiscuity = Promiscuity::of(name).map_err(failed)?;
     netlink::set_up(name).map_err(failed)?;
     let packet = || PacketSocket::open(name, mtu).map(|it| vec![Queue::from(it)]).map_err(failed);

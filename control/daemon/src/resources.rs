@@ -1,4 +1,4 @@
-//! CPUs and rings that links ask for and may not get.
+//! CPUs, rings and interfaces that links ask for and may not get.
 //!
 //! Called by `host.rs`: a plan refuses beforehand what would be refused when it is carried out; a link whose CPUs or rings
 //! are gone at the daemon's start begins without them, and gets its CPUs when they are there, as does a flow; a netstack begins in the lanes that
@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firelane::{CpuNews, Engine};
 use firelane_api::{ApiError, Status};
-use firelane_model::{Cpus, Flow, Link, LinkName, LinkRings, Model, Vnic};
+use firelane_model::{Cpus, Flow, Link, LinkKind, LinkName, LinkRings, Model, Vnic};
 use firelane_plan::{Action, Effect, Step};
 use firelane_units::{LaneId, LinkId};
 
+use crate::nic;
 use crate::rebuild;
 use crate::refusal::{refused, refused_to};
 use crate::works::{Done, Properties, Works};
@@ -20,7 +21,7 @@ use crate::works::{Done, Properties, Works};
 const UNTIL: &str = "which is off line or not for this process, or somebody moved them; they return \
      within seconds of when they may";
 
-/// Refuses a step that asks running links for CPUs or rings that there are not.
+/// Refuses a step that asks for CPUs, rings or interfaces that there are not.
 pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
     let are_usable = |cpus: &Cpus| works.engine.check_cpus(&cpus.numbers().collect::<Vec<_>>());
     let (link, from, to): (_, Option<Properties<'_>>, Properties<'_>) = match &step.action {
@@ -31,9 +32,20 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
         Action::SetFlow(_, from, to) if from.cpus != to.cpus => {
             return are_usable(&to.cpus).map_err(refused);
         }
-        Action::CreateLink(_, link) => (None, None, link.into()),
+        Action::SetDaemon(from, to) if from.cpus != to.cpus => {
+            return are_usable(&to.cpus).map_err(refused);
+        }
+        Action::CreateLink(_, link) => {
+            has_interface(link)?;
+            (None, None, link.into())
+        }
         Action::CreateVnic(_, vnic) => (None, None, vnic.into()),
-        Action::SetLink(name, from, to) => (id_of(works, name), Some(from.into()), to.into()),
+        Action::SetLink(name, from, to) => {
+            if from.mtu != to.mtu {
+                has_interface(to)?;
+            }
+            (id_of(works, name), Some(from.into()), to.into())
+        }
         Action::SetVnic(name, from, to) => (id_of(works, name), Some(from.into()), to.into()),
         _ => return Ok(()),
     };
@@ -47,6 +59,14 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
         (Some(link), Some(from)) if stays && from.rings != to.rings => {
             works.engine.check_link_rings(link, to.rings).map_err(told)
         }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the interface that a link leads out by is there, and carries its packets.
+fn has_interface(link: &Link) -> Done {
+    match &link.kind {
+        LinkKind::Nic(nic) => nic::check(nic, link.mtu).map(drop),
         _ => Ok(()),
     }
 }

@@ -401,9 +401,12 @@ fn what_cannot_be_opened_is_named() {
         let path = sandbox.folder().join("wrong.toml");
         let whole = std::fs::read_to_string(sandbox.folder().join("host.toml")).unwrap() + text;
         std::fs::write(&path, whole).unwrap();
-        let output = daemon.firelane(&["apply", &path.to_string_lossy()]);
-        assert!(!output.status.success(), "{text}");
-        output.stderr
+        // A plan does not promise what could not be done.
+        let verbs = ["plan", "apply"].map(|verb| daemon.firelane(&[verb, &path.to_string_lossy()]));
+        assert!(verbs.iter().all(|it| !it.status.success()), "{text}: {verbs:?}");
+        assert_eq!(verbs[0].stderr, verbs[1].stderr, "{text}");
+        let [_, applied] = verbs;
+        applied.stderr
     };
     let said = refusal("[link.n1]\nkind = \"nic\"\n");
     assert!(said.contains("ifname: missing"), "{said}");
@@ -414,6 +417,11 @@ fn what_cannot_be_opened_is_named() {
     );
     let said = refusal("[link.n1]\nkind = \"nic\"\nifname = \"near\"\n");
     assert!(said.contains("ifname") && said.contains("near"), "{said}");
+    ip(&sandbox, "link add spare type veth peer name spare1");
+    let said = refusal("[link.n1]\nkind = \"nic\"\nifname = \"spare\"\nmtu = 9000\n");
+    assert!(said.contains("mtu=9000") && said.contains("carries at most 1500"), "{said}");
+    let said = refusal("[daemon]\ncpus = \"1023\"\n");
+    assert!(said.contains("non-existent processor ID"), "{said}");
     let said = refusal("[link.n1]\nkind = \"tap\"\nifname = \"t0\"\ndriver = \"packet\"\n");
     assert!(said.contains("only kind = \"nic\" has a driver"), "{said}");
     talks(&sandbox);
