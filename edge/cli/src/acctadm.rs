@@ -4,6 +4,7 @@
 //! history of all links and flows in any case (`show-usage`): this is for records that somebody else reads, in a place that the
 //! operator chooses.
 
+use std::collections::BTreeMap;
 use std::path::absolute;
 
 use firelane_api::{AccountingChange, AccountingInfo, Change, ChangeRequest, Status};
@@ -69,14 +70,22 @@ fn get(session: &Session<'_>) -> Result<AccountingInfo, Failure> {
 
 /// -r: what may be tracked.
 fn resources(session: &mut Session<'_>, call: &Call<'_>, changes: bool) -> Result<(), Failure> {
-    if changes || call.args.has('j') || call.args.has('t') {
+    if changes || call.args.has('t') {
         return Err(call.misused());
+    }
+    let groups = [("extended", Tracked::EXTENDED), ("basic", Tracked::BASIC)];
+    if call.args.has('j') {
+        let listed = |items: String| items.split(',').map(str::to_owned).collect::<Vec<_>>();
+        let groups: BTreeMap<_, _> = groups.map(|(name, group)| (name, listed(group.items()))).into();
+        return session.json("resources", &groups, false);
     }
     if call.args.operands.is_empty() {
         writeln!(session.out, "net:")?;
     }
-    writeln!(session.out, "extended {}", Tracked::EXTENDED.items())?;
-    Ok(writeln!(session.out, "basic    {}", Tracked::BASIC.items())?)
+    for (name, group) in groups {
+        writeln!(session.out, "{name:<8} {}", group.items())?;
+    }
+    Ok(())
 }
 
 /// What a list of resources names: a group, if there is one, and single items.
