@@ -229,8 +229,11 @@ fn rename_link(model: &mut Model, from: &LinkName, to: &LinkName) -> Result<(), 
                 return Err(ApiError::new(Status::LinkBusy, "netstack", netstack, ""));
             }
             // The kernel's interface keeps the name under which its programs know it.
-            VnicUser::Tap(tap) if tap.ifname.is_none() => tap.ifname = from.as_str().parse().ok(),
-            VnicUser::Tap(_) | VnicUser::Memif(_) | VnicUser::Nobody => {}
+            VnicUser::Tap(tap) => {
+                let kept = tap.ifname(from).to_owned();
+                tap.ifname = kept.parse().ok().filter(|_| kept != to.as_str());
+            }
+            VnicUser::Memif(_) | VnicUser::Nobody => {}
         }
         model.vnics.insert(to.clone(), vnic);
     }

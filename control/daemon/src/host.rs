@@ -366,14 +366,15 @@ impl Inner {
 
     /// Gives a link another name. To a plan it would be another link, and its traffic would end.
     fn rename_link(&mut self, mut next: Store, from: &LinkName, to: &LinkName) -> Result<(), ApiError> {
-        // An address that was made of the old name stays what it is.
+        // An address that was made of the old name stays what it is; one that has its old name again is not written down.
         if let Some(upper) = self.works.vnics.get(from) {
+            let stays = self.works.macs.said(to, upper.mac);
             for vnic in
                 [&mut next.active, &mut next.persistent].into_iter().filter_map(|it| it.vnics.get_mut(to))
             {
                 // A factory's address is had by its slot, whatever the name.
                 if !matches!(vnic.mac, Mac::Factory(_)) {
-                    vnic.mac = Mac::Fixed(upper.mac);
+                    vnic.mac = stays;
                 }
             }
         }

@@ -29,6 +29,11 @@ impl Macs {
             Mac::Prefixed(prefix) => self.free(prefix, name, taken),
         }
     }
+
+    /// How a configuration says that `name` has the address `mac`: not at all, if it would be chosen.
+    pub(crate) fn said(self, name: &LinkName, mac: MacAddr) -> Mac {
+        if self.choose(name, Mac::Auto, &[]) == mac { Mac::Auto } else { Mac::Fixed(mac) }
+    }
 }
 
 impl Macs {
@@ -65,6 +70,9 @@ mod tests {
         assert_ne!(macs.choose(&name, Mac::Auto, &[first]), first);
         assert_ne!(Macs::of_host(&two).choose(&name, Mac::Auto, &[]), first);
         assert_eq!(macs.choose(&name, Mac::Fixed(first), &[first]), first);
+        assert_eq!(macs.said(&name, first), Mac::Auto);
+        let other: LinkName = "web1".parse().unwrap();
+        assert_eq!(macs.said(&other, first), Mac::Fixed(first));
     }
 
     #[test]

@@ -67,4 +67,10 @@ fn a_link_gets_another_name_while_its_programs_run_on() {
     let vnic = ["dladm", "show-vnic", "-p", "-o", "over", "tenant2"];
     assert_eq!(daemon.firelane(&vnic).expect_success(), "front0\n");
     assert!(reaches(&sandbox, "10.0.0.1"));
+    // With their old names they are what the file says, so that it takes nothing down.
+    for (from, to) in [("tenant2", "alice0"), ("front0", "vswitch1")] {
+        daemon.firelane(&["dladm", "rename-link", from, to]).expect_success();
+    }
+    let planned = daemon.firelane(&["plan", &two_tenants().to_string_lossy()]).expect_success();
+    assert_eq!(planned, "no changes\n");
 }
