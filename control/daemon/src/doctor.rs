@@ -40,13 +40,14 @@ pub(crate) fn examine(
     for (name, lower) in &works.links {
         let Some(interface) = &lower.nic else { continue };
         let fault = faults.remove(name);
-        let state = match (&fault, interface.detour()) {
-            (Some(_), _) => FindingState::Fail,
-            (None, Some(_)) => FindingState::Note,
-            (None, None) => FindingState::Ok,
+        let cut_off = interface.cut_off();
+        let state = match &fault {
+            Some(_) => FindingState::Fail,
+            None if interface.detour().is_some() || cut_off.is_some() => FindingState::Note,
+            None => FindingState::Ok,
         };
-        let how = interface.how();
-        let detail = fault.map_or_else(|| how.clone(), |fault| format!("{how}; {fault}"));
+        let told = [Some(interface.how()), fault, cut_off];
+        let detail = told.into_iter().flatten().collect::<Vec<_>>().join("; ");
         findings.push(finding(&format!("link {name}"), state, detail));
     }
     let others = faults.into_iter();

@@ -6,12 +6,12 @@
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use firelane_units::{IpPrefix, MacAddr, Mtu};
-use rtnetlink::packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::address::AddressMessage;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
 use rtnetlink::packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkFlags, LinkMessage, LinkVfInfo, VfInfo,
 };
@@ -91,22 +91,70 @@ fn told_of(index: u32) -> io::Result<LinkMessage> {
     let mut message = LinkMessage::default();
     message.header.index = index;
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf]));
-    let mut question = NetlinkMessage::from(RouteNetlinkMessage::GetLink(message));
-    question.header.flags = NLM_F_REQUEST;
+    let socket = ask(RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
+    match answers(&socket)?.into_iter().next() {
+        Some(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(told))) => Ok(told),
+        Some(NetlinkPayload::Error(error)) => Err(error.to_io()),
+        _ => Err(unread()),
+    }
+}
+
+/// The addresses by which the kernel is reached at the interface with this number from other networks, too.
+pub(crate) fn kernels_addresses(index: u32) -> io::Result<Vec<IpAddr>> {
+    let socket = ask(RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_REQUEST | NLM_F_DUMP)?;
+    let mut found = Vec::new();
+    loop {
+        let told = answers(&socket)?;
+        if told.is_empty() {
+            return Err(unread());
+        }
+        for answer in told {
+            match answer {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(told)) => {
+                    let is_its = told.header.index == index && told.header.scope != AddressScope::Link;
+                    found.extend(told.attributes.iter().filter(|_| is_its).find_map(|it| match it {
+                        AddressAttribute::Local(addr) | AddressAttribute::Address(addr) => Some(*addr),
+                        _ => None,
+                    }));
+                }
+                NetlinkPayload::Done(_) => return Ok(found),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Asks the kernel on a socket of its own, from which its answers are to be read.
+fn ask(message: RouteNetlinkMessage, flags: u16) -> io::Result<OwnedFd> {
+    let mut question = NetlinkMessage::from(message);
+    question.header.flags = flags;
     question.finalize();
     let mut bytes = vec![0; question.buffer_len()];
     question.serialize(&mut bytes);
     // Netlink's protocol 0 is rtnetlink.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     rustix::net::send(&socket, &bytes, SendFlags::empty())?;
-    let mut answer = vec![0; ANSWER_BYTES];
-    let (count, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
-    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer[..count]);
-    match answer.map(|answer| answer.payload).map_err(io::Error::other)? {
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(told)) => Ok(told),
-        NetlinkPayload::Error(error) => Err(error.to_io()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "rtnetlink's answer cannot be read")),
+    Ok(socket)
+}
+
+/// What the next datagram says; an answer of many parts has several in each.
+fn answers(socket: &OwnedFd) -> io::Result<Vec<NetlinkPayload<RouteNetlinkMessage>>> {
+    let mut bytes = vec![0; ANSWER_BYTES];
+    let (count, _) = rustix::net::recv(socket, bytes.as_mut_slice(), RecvFlags::empty())?;
+    let (mut rest, mut told) = (&bytes[..count], Vec::new());
+    while !rest.is_empty() {
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
+        // Messages begin at multiples of four.
+        let length = (answer.header.length as usize).next_multiple_of(4).clamp(4, rest.len().max(4));
+        rest = rest.get(length..).unwrap_or_default();
+        told.push(answer.payload);
     }
+    Ok(told)
+}
+
+fn unread() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "rtnetlink's answer cannot be read")
 }
 
 fn addresses_of(attributes: &[LinkAttribute]) -> Addresses {

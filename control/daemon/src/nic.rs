@@ -61,6 +61,18 @@ impl Attached {
         }
     }
 
+    /// What the kernel cannot do any more because every frame of the interface comes here.
+    pub(crate) fn cut_off(&self) -> Option<String> {
+        let How::AfXdp(_) = &self.how else { return None };
+        let addresses = netlink::kernels_addresses(self.index).ok().filter(|it| !it.is_empty())?;
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let (name, addresses) = (self.name(), addresses.join(", "));
+        Some(format!(
+            "the kernel has {addresses} on {name} and gets no frame from there while the link has it: what is to be reached at \
+             these addresses has to be behind a VNIC, or the link needs driver = \"packet\""
+        ))
+    }
+
     /// What it is called, and was called when it was attached.
     fn called(&self) -> String {
         let name = self.name();

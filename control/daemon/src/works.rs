@@ -324,9 +324,10 @@ impl Works {
         self.kernel.collect(&Model::default());
     }
 
-    /// Interfaces that are attached in another way than the best, and why.
+    /// Interfaces that are attached in another way than the best, and why, and those that the kernel misses.
     pub(crate) fn detours(&self) -> Vec<String> {
-        let nics = self.links.values().filter_map(|it| it.nic.as_ref()?.detour());
+        let nics = self.links.values().filter_map(|it| it.nic.as_ref());
+        let nics = nics.flat_map(|nic| nic.detour().into_iter().chain(nic.cut_off()));
         self.device_detours().chain(nics).collect()
     }
 

@@ -78,6 +78,38 @@ fn an_interface_gets_the_best_that_is_offered_and_doctor_says_what() {
 }
 
 #[test]
+fn an_address_that_the_kernel_cannot_be_reached_at_any_more_is_told() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    ip(&sandbox, "address add 10.9.0.3/24 dev near");
+    let reaches = || from_outside(&sandbox, "ping", &["-c", "1", "-W", "1", "10.9.0.3"]).status.success();
+    let told = |daemon: &Daemon<'_>| {
+        let said = "the kernel has 10.9.0.3 on near and gets no frame";
+        let note = |it: &str| it.starts_with("note: ") && it.contains(said);
+        let is_noted = daemon.firelane(&["status"]).expect_success().lines().any(note);
+        assert_eq!(is_noted, found(daemon).contains(said));
+        is_noted
+    };
+    assert!(reaches());
+    let first = daemon(&sandbox, "auto");
+    assert!(!reaches() && told(&first));
+    ip(&sandbox, "address delete 10.9.0.3/24 dev near");
+    assert!(!told(&first));
+    assert!(first.terminate().success());
+    ip(&sandbox, "address add 10.9.0.3/24 dev near");
+    // A packet socket gets a copy of what the kernel gets.
+    let config = sandbox.folder().join("host.toml");
+    let text = std::fs::read_to_string(&config).unwrap().replace("auto", "packet");
+    std::fs::write(&config, text).unwrap();
+    let second = Daemon::start_with(&sandbox, &[]);
+    second.firelane(&["apply", &config.to_string_lossy()]).expect_success();
+    assert!(reaches() && !told(&second));
+    talks(&sandbox);
+}
+
+#[test]
 fn a_packet_socket_carries_the_same() {
     let sandbox = Sandbox::new();
     if !veth(&sandbox) {
