@@ -20,7 +20,7 @@ use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
 
 use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
-use crate::history::{History, Totals};
+use crate::history::{History, Parting, Totals};
 use crate::interfaces::Told;
 use crate::programs::Programs;
 use crate::refusal::refused;
@@ -28,8 +28,10 @@ use crate::resources::Returns;
 use crate::state::State;
 use crate::works::Works;
 use crate::{filter, nic, rebuild, resources, stats};
+use partings::Partings;
 
 mod answers;
+mod partings;
 mod succession;
 
 /// The netstack of programs that do not say which, if it is there.
@@ -68,6 +70,8 @@ struct Inner {
     returns: Returns,
     /// What was told of interfaces.
     told: Told,
+    /// What has ended, for the history.
+    partings: Partings,
     /// What is wrong with the history.
     history_fault: Option<String>,
     /// Why no records are written although they should be.
@@ -109,6 +113,7 @@ impl Host {
             failed,
             returns,
             told,
+            partings: Partings::default(),
             history_fault: None,
             accounting_fault: None,
         };
@@ -136,10 +141,10 @@ impl Host {
         *self.history() = Some(history);
     }
 
-    /// What every link and flow has carried since it was made.
-    pub(crate) fn totals(&self) -> Totals {
-        let inner = self.lock();
-        stats::totals(&inner.works, &inner.store.active)
+    /// What every link and flow has carried since it was made, and those that have ended since this was last asked.
+    pub(crate) fn totals(&self) -> (Totals, Vec<Parting>) {
+        let mut inner = self.lock();
+        (stats::totals(&inner.works, &inner.store.active), inner.partings.take())
     }
 
     /// Lets `write` follow what is wanted of accounting, and notes what is wrong with it.
@@ -173,7 +178,9 @@ impl Host {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic half-way through a step leaves a record that is true but for that step.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.partings.begin();
+        inner
     }
 
     fn view<T>(&self, which: Which, view: impl FnOnce(Snapshot<'_>) -> T) -> T {
@@ -300,8 +307,16 @@ impl Inner {
     }
 
     fn carry_out_plainly(&mut self, step: &Step) -> Result<(), ApiError> {
+        let ends = self.before_parting(step);
         self.works.carry_out(step, &self.store.active)?;
         tracing::info!("{step}");
+        if let Some(subject) = ends {
+            let vnic = self.store.active.vnics.get(subject.name.as_str());
+            let over =
+                vnic.filter(|_| matches!(step.action, Action::DeleteVnic(_))).and_then(|it| it.over.link());
+            let over = over.cloned();
+            self.part(subject, over);
+        }
         self.addresses.follow(step);
         if let Action::SetFilter(..) = step.action {
             // What has been told until now is told by the numbers of the rules that decided.
@@ -381,6 +396,7 @@ impl Inner {
         let state = self.state.clone();
         let prepared = state.prepare(&next.persistent)?;
         let runs = next.active.class_of(to.as_str()).is_some();
+        let counted = self.all_counted();
         if runs {
             self.works.rename_link(from, to)?;
         }
@@ -391,6 +407,9 @@ impl Inner {
             return Err(state.refused(&error));
         }
         tracing::info!("rename link {from} to {to}");
+        if runs {
+            self.rename_counted(counted, from, to);
+        }
         self.store = next;
         Ok(())
     }

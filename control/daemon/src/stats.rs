@@ -140,11 +140,12 @@ fn rings(snapshot: &EngineSnapshot, works: &Works, name: &LinkName) -> Vec<RingS
 /// What passed a virtual switch.
 fn switched(snapshot: &EngineSnapshot, works: &Works, model: &Model, name: &LinkName) -> Traffic {
     let vnics = model.vnics_over(name.as_str()).filter_map(|(vnic, _)| works.vnics.get(vnic));
-    vnics.map(|it| turned(port(snapshot, it.id))).fold(Traffic::default(), Traffic::and)
+    let parted = works.links.get(name).map_or(Traffic::default(), |it| it.parted);
+    vnics.map(|it| turned(port(snapshot, it.id))).fold(parted, Traffic::and)
 }
 
 /// A port's traffic as the switch sees it: what the port's user sends comes in.
-fn turned(it: Traffic) -> Traffic {
+pub(crate) fn turned(it: Traffic) -> Traffic {
     Traffic {
         ipackets: it.opackets,
         rbytes: it.obytes,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use firelane::{
     AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, Rings, VnicConfig, VnicUser, Wire,
 };
-use firelane_api::{ApiError, Informed, Status};
+use firelane_api::{ApiError, Informed, Status, Traffic};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Cpus, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
     Interface, Link, LinkKind, LinkName, LinkRings, Mac, Model, NetstackName, Over, Polling, ReversePath,
@@ -58,6 +58,8 @@ pub(crate) struct Lower {
     pub(crate) device: Option<Device>,
     pub(crate) memif: Option<MemifStatus>,
     pub(crate) nic: Option<Attached>,
+    /// What VNICs that are gone have carried over it, where its counters are the sum of theirs.
+    pub(crate) parted: Traffic,
 }
 
 /// A VNIC.
@@ -509,7 +511,7 @@ impl Works {
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
             let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
             let set = uplink.map_err(refused).and_then(|uplink| {
-                let lower = Lower { id, uplink, device: None, memif, nic };
+                let lower = Lower { id, uplink, device: None, memif, nic, parted: Traffic::default() };
                 self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
             });
             set.inspect_err(|_| drop(self.engine.remove_link(id)))

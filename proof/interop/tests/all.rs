@@ -11,6 +11,7 @@ mod dhcp;
 mod dynamic;
 mod filter;
 mod forwarding;
+mod history;
 mod interfaces;
 mod lab;
 mod memif;

@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use firelane_api::{ApiError, NetRecord, NetRecords, RECORD_SECONDS, Status, Traffic, UsageOf};
 use firelane_model::Accounting;
 
-use super::{Subject, Totals};
+use super::{Parting, Subject, Totals};
 use crate::text::plain;
 
 /// As much of a file as is looked at to see whose it is: longer than any record.
@@ -57,6 +57,19 @@ impl Writer {
         for (subject, total) in before.into_iter().filter(|(it, _)| !self.latest.contains_key(it)) {
             let came = total.since(self.last.remove(&subject).unwrap_or_default());
             self.gone.push((subject, came));
+        }
+    }
+
+    /// Keeps what one had carried that has ended; who goes on under another name does so where it was.
+    pub(crate) fn part(&mut self, Parting { subject, total, heir }: &Parting) {
+        if self.wanted.writes_to().is_none() {
+            return;
+        }
+        self.latest.remove(subject);
+        let came = total.since(self.last.remove(subject).unwrap_or_default());
+        self.gone.push((subject.clone(), came));
+        if let Some(heir) = heir {
+            self.last.insert(heir.clone(), *total);
         }
     }
 

@@ -54,7 +54,7 @@ impl History {
         }
         let mut recorder = Recorder::new(store);
         // What the configuration has made is known before anybody can ask.
-        recorder.record(calendar::seconds(), host.totals());
+        recorder.record(calendar::seconds(), host.totals().0);
         let recorder = Arc::new(Mutex::new(recorder));
         let (stop, stopped) = mpsc::channel();
         let (watched, kept) = (Arc::downgrade(host), Arc::clone(&recorder));
@@ -99,12 +99,15 @@ fn watch(
     let is_over = stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout);
     if let Some(host) = host.upgrade() {
         // What the second that has just ended brought.
-        let totals = host.totals();
+        let (totals, partings) = host.totals();
+        let second = calendar::seconds().saturating_sub(1);
+        partings.iter().for_each(|parting| writer.part(parting));
+        lock(recorder).part(second, &partings);
         host.account(|wanted| match is_over {
             true => writer.end(calendar::seconds(), &totals),
             false => writer.follow(wanted, calendar::seconds(), &totals),
         });
-        lock(recorder).record(calendar::seconds().saturating_sub(1), totals);
+        lock(recorder).record(second, totals);
     }
     if is_over {
         lock(recorder).end();
@@ -118,6 +121,16 @@ fn watch(
         host.note_history_fault(fault);
     }
     !is_over
+}
+
+/// Who has ended since the last reading.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Parting {
+    pub(crate) subject: Subject,
+    /// What it had carried then.
+    pub(crate) total: Traffic,
+    /// Who goes on with its counters under another name.
+    pub(crate) heir: Option<Subject>,
 }
 
 /// The counters of all subjects since they were made.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use firelane_api::{Traffic, Usage, UsageRequest, UsageSample};
 
 use super::store::{Batch, STEPS, Store};
-use super::{FILE, Subject, Totals};
+use super::{FILE, Parting, Subject, Totals};
 use crate::calendar;
 
 /// How long what has come may wait to be written.
@@ -51,11 +51,7 @@ impl Recorder {
             }
             if came != Traffic::default() {
                 changed = true;
-                for step in STEPS {
-                    let piece = (subject.clone(), step, now - now % step);
-                    let sum = self.batch.pieces.entry(piece).or_default();
-                    *sum = sum.and(came);
-                }
+                self.add(now, &subject, came);
             }
             last.insert(subject, total);
         }
@@ -69,6 +65,34 @@ impl Recorder {
         }
         if self.due.is_some_and(|due| due <= now) {
             self.write(now);
+        }
+    }
+
+    /// Takes what those had carried that ended in the second `now`. Who is made anew by the end of it begins at zero, and who
+    /// goes on under another name where it was.
+    pub(super) fn part(&mut self, now: u64, partings: &[Parting]) {
+        for Parting { subject, total, heir } in partings {
+            let before = self.last.insert(subject.clone(), Traffic::default());
+            if before.is_none() {
+                self.batch.seen.insert(subject.clone(), now);
+            }
+            let came = total.since(before.unwrap_or_default());
+            if came != Traffic::default() {
+                self.add(now, subject, came);
+            }
+            if let Some(heir) = heir {
+                self.batch.seen.insert(heir.clone(), now);
+                self.last.insert(heir.clone(), *total);
+            }
+        }
+    }
+
+    /// Adds to the pieces of a subject that the second `now` is in.
+    fn add(&mut self, now: u64, subject: &Subject, came: Traffic) {
+        for step in STEPS {
+            let piece = (subject.clone(), step, now - now % step);
+            let sum = self.batch.pieces.entry(piece).or_default();
+            *sum = sum.and(came);
         }
     }
 

@@ -1,0 +1,85 @@
+//! What the history says of who was deleted or renamed: all that he had carried, once.
+
+use std::time::Duration;
+
+use firelane_interop::{Daemon, Sandbox, until};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn daemon(sandbox: &Sandbox) -> Daemon<'_> {
+    let vnic = |name: &str, end: u8| {
+        format!(
+            "[vnic.{name}0]\nover = 's0'\ntap = {{ namespace = '{name}', addresses = ['10.0.0.{end}/24'] }}\n"
+        )
+    };
+    let text = format!(
+        "[etherstub.s0]\n{}{}[flow.pings]\nlink = 'bob0'\nmatch = {{ transport = 'icmp' }}\n",
+        vnic("alice", 1),
+        vnic("bob", 2)
+    );
+    let config = sandbox.folder().join("host.toml");
+    std::fs::write(&config, text).unwrap();
+    Daemon::start(sandbox, &config)
+}
+
+/// Packets that one has sent, as the history knows.
+fn recorded(daemon: &Daemon<'_>, command: &[&str], name: &str) -> u64 {
+    let text = daemon.firelane(command).expect_success();
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let its = all["usage"].as_array().expect("a list").iter().find(|it| it["name"] == name);
+    its.map_or(0, |it| it["traffic"]["opackets"].as_u64().expect("a number"))
+}
+
+fn ping(sandbox: &Sandbox, count: &str) {
+    let words = ["-q", "-c", count, "-i", "0.002", "-W", "5", "10.0.0.2"];
+    sandbox.run(Some("alice"), "ping", &words).expect_success();
+}
+
+const FLOWS: [&str; 4] = ["flowstat", "-h", "-a", "-j"];
+const LINKS: [&str; 4] = ["dladm", "show-usage", "-a", "-j"];
+
+#[test]
+fn the_last_second_of_a_flow_is_not_lost_and_a_switch_keeps_what_its_vnics_had_carried() {
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    ping(&sandbox, "200");
+    daemon.firelane(&["flowadm", "remove-flow", "pings"]).expect_success();
+    until("recorded", LIMIT, || recorded(&daemon, &FLOWS, "pings") == 200);
+    let counted = |link: &str| {
+        let shown = daemon.firelane(&["dlstat", "-p", "-o", "ipkts", link]).expect_success();
+        shown.trim().parse::<u64>().expect("a number")
+    };
+    let before = counted("s0");
+    assert!(before >= 400, "{before}");
+    daemon.firelane(&["dladm", "delete-vnic", "bob0"]).expect_success();
+    // Alice's kernel may have asked for somebody in between.
+    let after = counted("s0");
+    assert!((before..before + 50).contains(&after), "{before} {after}");
+    until("bob0 is recorded", LIMIT, || recorded(&daemon, &LINKS, "bob0") >= 200);
+    std::thread::sleep(Duration::from_millis(2500));
+    let text = daemon.firelane(&["dladm", "show-usage", "-j"]).expect_success();
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let switch = all["usage"].as_array().expect("a list").iter().find(|it| it["name"] == "s0");
+    let recorded = switch.expect("it is there")["traffic"]["ipackets"].as_u64().expect("a number");
+    assert!((before..before + 100).contains(&recorded), "{before} {recorded}");
+}
+
+#[test]
+fn under_another_name_a_link_and_its_flows_begin_anew() {
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    ping(&sandbox, "200");
+    daemon.firelane(&["dladm", "rename-link", "bob0", "tenant2"]).expect_success();
+    until("bob0 is recorded", LIMIT, || recorded(&daemon, &LINKS, "bob0") >= 200);
+    ping(&sandbox, "100");
+    until("tenant2 is recorded", LIMIT, || recorded(&daemon, &LINKS, "tenant2") >= 100);
+    std::thread::sleep(Duration::from_millis(2500));
+    let under = recorded(&daemon, &LINKS, "tenant2");
+    assert!((100..200).contains(&under), "{under}");
+    let text = daemon.firelane(&FLOWS).expect_success();
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let flows = all["usage"].as_array().expect("a list").iter();
+    let sum: u64 = flows.map(|it| it["traffic"]["opackets"].as_u64().expect("a number")).sum();
+    assert_eq!(sum, 300, "{text}");
+}
