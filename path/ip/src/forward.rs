@@ -147,10 +147,6 @@ impl Ip {
         l3_offset: usize,
         transit: &Transit,
     ) -> Result<(Hop, Fit), (Option<IcmpError>, DropReason)> {
-        if transit.hops <= 1 {
-            let error = IcmpError::TimeExceeded(TimeExceeded::InTransit);
-            return Err((Some(error), DropReason::HopsExceeded));
-        }
         let way = self.way_onward(transit.flow, transit.src, transit.dst).map_err(|no_way| match no_way {
             NoWay::Ends(RouteKind::Blackhole) => (None, DropReason::Blackhole),
             NoWay::Ends(RouteKind::Unreachable) => {
@@ -166,6 +162,11 @@ impl Ip {
         };
         if !self.forwards(way.link, transit.dst.is_ipv4()) {
             return Err((Some(IcmpError::Prohibited), DropReason::NotForwarding));
+        }
+        // RFC 1812 §5.2.1: behind the way, as in Linux. Where a route ends packets there is no hop, and a blackhole tells nobody.
+        if transit.hops <= 1 {
+            let error = IcmpError::TimeExceeded(TimeExceeded::InTransit);
+            return Err((Some(error), DropReason::HopsExceeded));
         }
         // A frame that stands for many is as large as each of its segments.
         let len = frame.meta().segmentation.map_or(transit.len, |cut| {
