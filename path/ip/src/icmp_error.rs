@@ -180,7 +180,7 @@ impl Ip {
         let (protocol, dscp) =
             if to.is_ipv4() { (IpProtocol::ICMPV4, DSCP_CONTROL) } else { (IpProtocol::ICMPV6, 0) };
         let upper = Upper { protocol, dscp, ..Upper::udp() };
-        match self.send(now, &mut egress, frame, upper, pools) {
+        match self.send_found(now, &mut egress, frame, upper, pools) {
             Sent::Out | Sent::Held => {
                 self.made.messages += 1;
                 let counts = &mut self.counts.of(to).icmp;

@@ -98,6 +98,20 @@ impl Ip {
                 Err(_) => return Sent::Drop(frame, DropReason::NoRoute),
             }
         }
+        self.send_found(now, egress, frame, upper, pools)
+    }
+
+    /// The same by a way that was found just now. The source may be somebody's in whose name we speak: no way is found from it, so
+    /// a packet whose next hop is not known yet waits for it by the one that is there.
+    #[inline]
+    pub fn send_found(
+        &mut self,
+        now: Instant,
+        egress: &mut Egress,
+        frame: Frame,
+        upper: Upper,
+        pools: &mut Pools,
+    ) -> Sent {
         self.counts.of(egress.dst).sent += packets(&frame);
         let (header, payload_max) = header_of(egress);
         if frame.len() > payload_max {

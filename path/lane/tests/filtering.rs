@@ -12,7 +12,7 @@ use firelane_units::{
     BlockAnswer, Direction, DropReason, FilterAction, FilterLog, FilterPorts, FilterProtocol, FilterRule,
     KeepState, LinkId, Mtu, NetstackId, Port,
 };
-use firelane_wire::IpProtocol;
+use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr};
 use firelane_world::router::*;
 use firelane_world::*;
 
@@ -231,4 +231,50 @@ fn a_reset_for_a_forwarded_segment_comes_in_its_destinations_name() {
     assert_eq!(&packet.payload()[..2], &[3, 10]);
     assert_eq!(Ipv4Addr::from(<[u8; 4]>::try_from(&packet.payload()[20..24]).unwrap()), station(0).0);
     net.world.check_conservation();
+}
+
+/// What the first station hears of a frame of its own, and from whom; the router asks first where it is, if that lane does not know.
+fn told(net: &mut Net, frame: &[u8]) -> Option<(Ipv4Addr, Vec<u8>)> {
+    net.send(0, frame);
+    let mut answers = net.received(0);
+    if answers.first().is_some_and(|frame| frame[12..14] == [8, 6]) {
+        net.answer(0);
+        answers = net.received(0);
+    }
+    let answer = answers.pop()?;
+    let packet = firelane_wire::Ipv4View::parse(&answer[14..]).unwrap();
+    Some((packet.src(), packet.payload().to_vec()))
+}
+
+/// A way to who is refused may be known to no lane yet, or to others alone: the answer waits for it like any packet.
+#[test]
+fn a_refusal_in_its_destinations_name_arrives_from_every_lane() {
+    for lanes in [1, 2, 4] {
+        let mut net = Net::new(lanes);
+        let block = |answer| rule(Direction::In, FilterAction::Block(answer));
+        let unreachable = BlockAnswer::Icmp { code: 10, as_dest: true };
+        let reset = FilterRule {
+            matching: to_port(block(BlockAnswer::Reset), IpProtocol::TCP, 53).matching,
+            ..block(BlockAnswer::Reset)
+        };
+        set(&mut net.world, ROUTER, vec![block(unreachable), reset]);
+        for port in 1..=16 {
+            let datagram = net.datagram(station(1).0, port);
+            let error = told(&mut net, &datagram).map(|(from, error)| (from, [error[0], error[1]]));
+            assert_eq!(error, Some((station(1).0, [3, 10])), "{lanes} lanes, port {port}");
+            let reset = told(&mut net, &syn(port)).map(|(from, segment)| (from, segment[13]));
+            assert_eq!(reset, Some((station(1).0, 0x14)), "{lanes} lanes, port {port}");
+        }
+        net.world.check_conservation();
+    }
+}
+
+/// The first station begins a connection with the second's port 53.
+fn syn(port: u16) -> Vec<u8> {
+    let mut bytes = vec![0; 34];
+    EthernetRepr { dst: mac(1), src: mac(7), ethertype: EtherType::IPV4 }.emit(&mut bytes);
+    Ipv4Repr::new(station(0).0, station(1).0, IpProtocol::TCP, 20).emit(&mut bytes[14..]);
+    let [high, low] = port.to_be_bytes();
+    bytes.extend([high, low, 0, 53, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 16, 0, 0, 0, 0, 0]);
+    bytes
 }

@@ -78,15 +78,15 @@ impl Net {
         assert!(!self.received(side).is_empty(), "the router has the address");
     }
 
-    /// The second station says where it is.
-    pub fn answer(&mut self) {
-        let ((sender_ip, end), target_ip) = (station(1), Ipv4Addr::new(10, 2, 0, 1));
-        let (operation, target_mac) = (ArpOperation::Reply, mac(11));
+    /// A station says where it is.
+    pub fn answer(&mut self, side: usize) {
+        let ((sender_ip, end), target_ip) = (station(side), Ipv4Addr::new(10, side as u8 + 1, 0, 1));
+        let (operation, target_mac) = (ArpOperation::Reply, mac(10 * side as u8 + 1));
         let arp = ArpRepr { operation, sender_mac: mac(end), sender_ip, target_mac, target_ip };
         let mut bytes = vec![0; 14 + arp.emitted_len()];
-        EthernetRepr { dst: mac(11), src: mac(end), ethertype: EtherType::ARP }.emit(&mut bytes);
+        EthernetRepr { dst: target_mac, src: mac(end), ethertype: EtherType::ARP }.emit(&mut bytes);
         arp.emit(&mut bytes[14..]);
-        self.send(1, &bytes);
+        self.send(side, &bytes);
     }
 
     /// A station sends a frame.
@@ -111,7 +111,7 @@ impl Net {
         let mut received = self.received(1);
         if received.first().is_some_and(|frame| frame[12..14] == [8, 6]) {
             // A lane that does not know the station yet asks for itself.
-            self.answer();
+            self.answer(1);
             received = self.received(1);
         }
         assert!(received.len() <= 1);

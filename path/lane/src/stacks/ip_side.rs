@@ -121,9 +121,27 @@ impl IpSide {
         frame: Frame,
         upper: Upper,
     ) -> Result<(), DropReason> {
+        let sent = self.core.send(common.now, egress, frame, upper, &mut common.pools);
+        self.on_sent(common, sent)
+    }
+
+    /// The same by a way that was found just now, maybe in somebody else's name.
+    pub(crate) fn send_found<D>(
+        &mut self,
+        common: &mut Common<D>,
+        egress: &mut Egress,
+        frame: Frame,
+        upper: Upper,
+    ) -> Result<(), DropReason> {
+        let sent = self.core.send_found(common.now, egress, frame, upper, &mut common.pools);
+        self.on_sent(common, sent)
+    }
+
+    #[inline]
+    fn on_sent<D>(&mut self, common: &mut Common<D>, sent: Sent) -> Result<(), DropReason> {
         common.counters.originated += 1;
         self.is_open = true;
-        match self.core.send(common.now, egress, frame, upper, &mut common.pools) {
+        match sent {
             Sent::Out | Sent::Held => {
                 self.inside += 1;
                 Ok(())

@@ -350,7 +350,7 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// A segment of no connection, by a way that is known.
+    /// A segment of no connection, by a way that was found just now.
     pub(crate) fn send_by(
         &mut self,
         egress: &mut Egress,
@@ -364,7 +364,7 @@ impl<D> Inside<'_, D> {
         let flow_label = self.shard.ip.core.flow_label(IpProtocol::TCP, local, remote);
         // Who waits for it asks again.
         let upper = Upper { flow_label, ..self.upper_of(local, remote, out) };
-        let _ = self.shard.ip.send(self.common, egress, frame, upper);
+        let _ = self.shard.ip.send_found(self.common, egress, frame, upper);
     }
 
     /// What the packet of a segment of no connection is like: that of a listener's answer as its program wants it.
