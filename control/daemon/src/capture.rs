@@ -89,11 +89,14 @@ impl Body for Stream {
     }
 }
 
-/// What ports are called: VNICs, the devices of links, and the ends of wires over links.
+/// What ports are called: VNICs, the devices of links, the ends of wires over links, and what leads into tunnels.
 pub(crate) fn port_names(works: &Works) -> BTreeMap<LinkId, String> {
     let vnics = works.vnics.iter().map(|(name, vnic)| (vnic.id, name.to_string()));
     let uplinks = works.links.iter().filter_map(|(name, link)| Some((link.uplink?, name.to_string())));
     let wires =
         works.wires.iter().flat_map(|(name, wire)| wire.ports().map(move |id| (id, name.to_string())));
-    vnics.chain(uplinks).chain(wires).collect()
+    let tunnels = works.vnics.iter().filter(|(_, vnic)| vnic.is_tunnel);
+    let tunnels =
+        tunnels.filter_map(|(name, vnic)| Some((works.engine.tunnel_port(vnic.id)?, name.to_string())));
+    vnics.chain(uplinks).chain(wires).chain(tunnels).collect()
 }

@@ -113,6 +113,11 @@ impl Engine {
         Ok(())
     }
 
+    /// The port by which packets enter and leave the tunnel of a VNIC, if it carries any. Who follows frames meets it.
+    pub fn tunnel_port(&self, vnic: LinkId) -> Option<LinkId> {
+        self.0.registry().tunnels.get(&vnic)?.port
+    }
+
     fn check_tunnel(
         &self,
         own: Option<LinkId>,

@@ -170,6 +170,45 @@ fn goes_through(kind: &str, ends: [&str; 2], mtu: u32) {
     assert!(counted.iter().all(|&packets| packets > 100), "{counted:?}");
 }
 
+/// The way of a datagram from alice to bob, as a trace tells it from one tunnel's interface to the other's, whatever lanes it passes.
+fn way(net: &Net<'_>, src: &str, dst: &str) -> Vec<String> {
+    let words = ["trace", "-p", "-o", "station,decision", "-l", "alice0", "-t", "a0", "udp", src, dst];
+    let told = net.daemon.firelane(&words).expect_success().replace('\\', "");
+    let lines = told.lines().filter(|line| !line.starts_with("lane:handed over"));
+    let from = lines.skip_while(|line| !line.starts_with("ip:sent by atun0"));
+    from.take_while(|line| *line != "lane:to netstack b by btun0").map(str::to_owned).collect()
+}
+
+#[test]
+fn a_trace_names_the_tunnel_that_a_frame_enters_and_leaves() {
+    let sandbox = Sandbox::new();
+    let net = Net::start(&sandbox, "type = \"ipv4\"", V4);
+    for (src, dst, len, version) in
+        [("10.1.0.2:7", "10.2.0.2:9", 42, 4), ("[fd01::2]:7", "[fd02::2]:9", 62, 41)]
+    {
+        let told = way(&net, src, dst);
+        let expected = [
+            format!("ip:sent by atun0, {len} bytes: udp {src} > {dst}"),
+            "flow:out at atun0: its own flow".to_owned(),
+            "switch:to atun0".to_owned(),
+            "flow:in at atun0: no flow".to_owned(),
+            "tunnel:step out".to_owned(),
+            format!("ip:sent by awan0, {} bytes: protocol {version} 192.0.2.1 > 192.0.2.2", len + 20),
+            "flow:out at awan0: its own flow".to_owned(),
+            "switch:to bwan0".to_owned(),
+            "flow:in at bwan0: its own flow".to_owned(),
+            "lane:to netstack b by bwan0".to_owned(),
+            "classify:no connection or flow is known: the slow path".to_owned(),
+            "ip:step in".to_owned(),
+            "tunnel:step in".to_owned(),
+            format!("driver:received at btun0, {len} bytes: udp {src} > {dst}"),
+            "switch:to btun0".to_owned(),
+            "flow:in at btun0: its own flow".to_owned(),
+        ];
+        assert_eq!(told, expected, "{src}");
+    }
+}
+
 #[test]
 fn in_ipv4() {
     goes_through("type = \"ipv4\"", V4, 1480);

@@ -24,7 +24,6 @@ use crate::control;
 use crate::links::Links;
 use crate::message::{PortUser, TunnelSetup};
 use crate::steps::Step;
-use crate::watch::Sight;
 
 /// The station at the other end of each tunnel, as frames inside name it. Nobody outside sees it.
 pub(crate) const PEER: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x02]);
@@ -267,7 +266,6 @@ impl<D> Inside<'_, D> {
                 None => return self.drop_frame(frame, DropReason::TunnelBadPacket),
             }
         }
-        self.common.see(frame.meta().trace, Sight::Delivered);
         self.common.counters.delivered += 1;
         self.common.uncovered.0.push((link, frame));
     }
