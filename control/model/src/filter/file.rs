@@ -40,9 +40,9 @@ impl IpfFile {
         Self::read_with(name, text, FILTER_RULES_MAX, rule::of_tokens)
     }
 
-    /// Where a rule stands that is written `text`.
+    /// Where a rule stands that is written `text`: of several places the last, since it is the second one that is refused.
     pub fn line_of(&self, text: &str) -> Option<usize> {
-        self.lines.iter().find(|it| it.rule.rule.to_string() == text).map(|it| it.line)
+        self.lines.iter().rfind(|it| it.rule.rule.to_string() == text).map(|it| it.line)
     }
 }
 
@@ -52,9 +52,9 @@ impl IpnatFile {
         Self::read_with(name, text, NAT_RULES_MAX, nat::of_tokens)
     }
 
-    /// Where a rule stands that is written `text`.
+    /// Where a rule stands that is written `text`: of several places the last, since it is the second one that is refused.
     pub fn line_of(&self, text: &str) -> Option<usize> {
-        self.lines.iter().find(|it| it.rule.to_string() == text).map(|it| it.line)
+        self.lines.iter().rfind(|it| it.rule.to_string() == text).map(|it| it.line)
     }
 }
 

@@ -65,7 +65,8 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         false => session.api.change(&request),
     };
     done.map_err(|error| {
-        let place = files.iter().find_map(|file| Some((file.name.clone(), file.line_of(&error.value)?)));
+        let place =
+            files.iter().rev().find_map(|file| Some((file.name.clone(), file.line_of(&error.value)?)));
         told(session, ("filter", place), &what, &error)
     })
 }
