@@ -540,10 +540,10 @@ impl TcpStream {
     }
 
     /// What is known of the connection: windows, round trips, losses, counts. [`StreamInfo::tcp_info`] gives it as
-    /// Linux' `TCP_INFO` does.
+    /// Linux' `TCP_INFO` does. Of a connection that has ended it is what was known at its end.
     ///
     /// # Errors
-    /// `NotConnected` while connecting, and once the connection is gone.
+    /// `NotConnected` while connecting, and if that came to nothing.
     pub fn info(&self) -> io::Result<StreamInfo> {
         let conn = self.socket.conn()?;
         self.socket.engine.fabric.stream_info(self.socket.shared.get().lane(), conn)

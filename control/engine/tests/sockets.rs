@@ -292,11 +292,19 @@ fn a_stream_tells_what_it_knows_of_itself() {
         assert!(info.tcp.counts.text_out >= 69, "100,000 bytes in segments of 1,448 or less");
         assert_eq!(info.path_mtu().bytes(), mtu);
         let bytes = info.tcp_info();
-        assert_eq!((bytes.len(), bytes[0]), (240, 1), "tcpi_state is TCP_ESTABLISHED");
+        assert_eq!((bytes.len(), bytes[0]), (280, 1), "tcpi_state is TCP_ESTABLISHED");
         near.abort();
-        // The connection ends; a socket of none knows nothing.
-        let gone = std::iter::repeat_with(|| near.info()).find_map(Result::err).unwrap();
-        assert_eq!(gone.kind(), ErrorKind::NotConnected);
+        // Both ends know what was, for as long as somebody has them.
+        for (end, carried) in [(&near, [100_000, 0]), (&far, [0, 100_000])] {
+            let last = std::iter::repeat_with(|| end.info().unwrap()).find(firelane::StreamInfo::has_ended);
+            let last = last.unwrap();
+            assert_eq!([last.tcp.bytes_acknowledged.0, last.tcp.bytes_received.0], carried);
+            assert!(last.tcp.rtt.is_some() && last.tcp.counts.segments_in > 0);
+            assert_eq!(last.tcp_info()[0], 7, "TCP_CLOSE");
+            thread::sleep(Duration::from_millis(20));
+            let later = end.info().unwrap().tcp;
+            assert!(later.last_heard >= last.tcp.last_heard + Duration::from_millis(20));
+        }
     }
 }
 

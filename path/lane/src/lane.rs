@@ -413,7 +413,8 @@ impl<D: Driver> Lane<D> {
         self.links.is_settled(port)
     }
 
-    /// What is known of a connection at `now`; `None` if it is gone.
+    /// What is known of a connection at `now`. Of one that has ended it is what was known then, until its program closes the socket;
+    /// `None` after that.
     pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
         self.stacks.stream_info(&self.common, &self.links, now, conn)
     }

@@ -5,7 +5,7 @@
 
 use core::net::SocketAddr;
 
-use firelane_tcp::{Info, Surroundings, TCP_INFO_LEN};
+use firelane_tcp::{Info, State, Surroundings, TCP_INFO_LEN};
 use firelane_units::{Bytes, FlowId, LinkId, Mtu};
 
 /// A connection, its rings and its names.
@@ -75,7 +75,12 @@ impl StreamInfo {
         Mtu::new(self.tcp.path_mss.bytes().saturating_add(headers)).unwrap_or(Mtu::ETHERNET)
     }
 
-    /// Linux' `struct tcp_info`, up to and with `tcpi_rehash`.
+    /// Whether the connection is over, and this is what was known at its end.
+    pub fn has_ended(&self) -> bool {
+        self.tcp.state == State::Closed
+    }
+
+    /// Linux' `struct tcp_info`, up to and with `tcpi_accecn_opt_seen`.
     pub fn tcp_info(&self) -> [u8; TCP_INFO_LEN] {
         let Self { unsent, receive_buffer, .. } = *self;
         self.tcp.tcp_info(&Surroundings { path_mtu: self.path_mtu(), unsent, receive_buffer })

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use firelane_frame::PoolsConfig;
-use firelane_lane::{Control, Idle, LaneMessage, SocketCommand};
-use firelane_socket::{Flags, ReadError, SocketError, StreamEnd, WriteError, stream};
+use firelane_lane::{Control, Idle, LaneMessage, SocketCommand, StreamInfo};
+use firelane_socket::{ConnRef, Flags, ReadError, SocketError, StreamEnd, WriteError, stream};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId};
 use firelane_world::*;
 
@@ -340,5 +340,53 @@ fn a_close_before_the_connection_is_made_ends_it() {
         world.run_for(Duration::from_millis(100));
         assert_eq!(sum(&world, |s| s.connections), 0, "{remote}");
         world.check_conservation();
+    }
+}
+
+/// What is known of a connection outlives it for as long as its program has the socket, and no longer, however it ended.
+#[test]
+fn what_was_known_at_the_end_is_told_until_the_socket_is_closed() {
+    let told = |world: &World, end: &StreamEnd| {
+        let conn = end.shared().conn().expect("it was in a table");
+        world.lanes[end.shared().lane().index()].stream_info(world.now, conn)
+    };
+    // How the client ends, and whether it has the socket after that.
+    let endings: [(fn(ConnRef) -> SocketCommand, bool); 3] =
+        [(SocketCommand::Close, false), (SocketCommand::Abort, true), (SocketCommand::Shutdown, true)];
+    for remote in ["10.0.0.2:80", "10.0.0.1:80"] {
+        for (how, has_socket) in endings {
+            for has_unread in [false, true] {
+                let mut world = two_stacks(2, Mtu::ETHERNET);
+                world.run_for(Duration::from_secs(10));
+                let server = if remote.contains(".2:") { 2 } else { 1 };
+                let listener = world.listen(server, 1, "0.0.0.0:80", 8);
+                let mut client = world.connect(1, 0, remote);
+                world.run();
+                let mut accepted = listener.accept().expect("the handshake is over").stream;
+                world.transfer(&mut client, &mut accepted, &[7; 3_000]);
+                if has_unread {
+                    world.write(&mut accepted, b"nobody reads this").unwrap();
+                    world.run();
+                    let _ = world.write(&mut client, b"nor this");
+                }
+                world.command(&client, how);
+                world.run();
+                world.command(&accepted, SocketCommand::Shutdown);
+                world.run_for(Duration::from_secs(1));
+                let info = told(&world, &client).filter(StreamInfo::has_ended);
+                assert_eq!(
+                    info.map(|it| it.tcp.bytes_acknowledged.0 >= 3_000),
+                    has_socket.then_some(true),
+                    "{remote}"
+                );
+                let info = told(&world, &accepted).filter(StreamInfo::has_ended);
+                assert!(info.is_some_and(|it| it.tcp.bytes_received.0 >= 3_000), "{remote} {has_unread}");
+                for end in [&client, &accepted] {
+                    world.command(end, SocketCommand::Close);
+                    world.run();
+                    assert_eq!(told(&world, end), None, "{remote} {has_unread}");
+                }
+            }
+        }
     }
 }

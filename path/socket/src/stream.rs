@@ -41,7 +41,7 @@ impl Default for StreamConfig {
 }
 
 /// Which connection of which lane a stream belongs to. The generation tells a slot's users apart.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnRef {
     /// The slot in the shard's table.
     pub conn: ConnId,

@@ -93,6 +93,7 @@ impl Connection {
         self.progress_at = now;
         self.is_unreachable = false;
         self.send.persist_backoff = 0;
+        self.note_answer(now);
         let most = self.route_mss();
         if self.options.mtu_search_mut().is_some_and(|search| search.on_progress(now, ack, most)) {
             self.follow_path();

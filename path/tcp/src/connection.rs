@@ -382,7 +382,7 @@ impl Connection {
                     return self.die(now, CloseReason::TimedOut);
                 }
                 TimerFired::Retransmission { count } => {
-                    self.ask_for_other_way();
+                    self.ask_for_other_way(now);
                     if count >= DOUBT_AFTER {
                         self.doubt_path();
                     }
@@ -421,9 +421,8 @@ impl Connection {
         self.troubles.as_deref().map_or(0, |it| it.other_ways)
     }
 
-    pub(crate) fn ask_for_other_way(&mut self) {
-        let ways = &mut self.troubles().other_ways;
-        *ways = ways.wrapping_add(1);
+    pub(crate) fn ask_for_other_way(&mut self, now: Instant) {
+        self.troubles().on_silence(now);
     }
 
     /// The SYN's or the persist timer fired.

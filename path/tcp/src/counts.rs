@@ -5,6 +5,7 @@
 //! `tcp_info` do: a connection is small, and whoever watches one takes differences.
 
 use firelane_units::{Bytes, Instant};
+use firelane_wire::Ecn;
 
 use crate::connection::Connection;
 use crate::flight::AckOut;
@@ -47,6 +48,16 @@ pub struct Troubles {
     pub timeouts: u32,
     /// Time-outs of segments and SYNs, each of which asks for another way.
     pub other_ways: u32,
+    /// How many times they began: the peer had acknowledged something new since the one before, or there was none.
+    pub silences: u32,
+    /// Milliseconds from the first of them to what the peer acknowledged then, all together.
+    silent: u32,
+    /// When the present ones began, in milliseconds.
+    silent_since: Option<u32>,
+    /// Segments with text that arrived marked, where both ends take part in ECN.
+    pub marks_received: u32,
+    /// The text of those that could be marked, and was not by ECT(1), by ECT(0), or was.
+    pub ecn_bytes: [u32; 3],
     /// Milliseconds in which what was to be sent did not fit the peer's window (`busy.rs`).
     pub(crate) window_limited: u32,
 }
@@ -108,6 +119,42 @@ impl Troubles {
         }
     }
 
+    /// Something was not answered in time.
+    pub(crate) fn on_silence(&mut self, now: Instant) {
+        self.other_ways = self.other_ways.wrapping_add(1);
+        if self.silent_since.is_none() {
+            self.silences = self.silences.wrapping_add(1);
+            self.silent_since = Some(now.millis() as u32);
+        }
+    }
+
+    /// The peer acknowledged something new.
+    pub(crate) fn on_answer(&mut self, now: Instant) {
+        if let Some(since) = self.silent_since.take() {
+            self.silent = self.silent.wrapping_add((now.millis() as u32).wrapping_sub(since));
+        }
+    }
+
+    /// Milliseconds of all silences, the present one too.
+    pub(crate) fn silent(&self, now: Instant) -> u32 {
+        let present = self.silent_since.map_or(0, |since| (now.millis() as u32).wrapping_sub(since));
+        self.silent.wrapping_add(present)
+    }
+
+    /// Text arrived in `pieces` where both ends take part in ECN.
+    pub(crate) fn on_ecn(&mut self, ecn: Ecn, len: usize, pieces: u32) {
+        let kind = match ecn {
+            Ecn::NotCapable => return,
+            Ecn::Capable1 => 0,
+            Ecn::Capable0 => 1,
+            Ecn::Congested => 2,
+        };
+        self.ecn_bytes[kind] = self.ecn_bytes[kind].wrapping_add(len as u32);
+        if ecn == Ecn::Congested {
+            self.marks_received = self.marks_received.wrapping_add(pieces);
+        }
+    }
+
     /// Text came ahead of its turn.
     pub(crate) fn on_unordered(&mut self, len: usize, piece: usize) {
         self.unordered = self.unordered.wrapping_add(len.div_ceil(piece.max(1)) as u32);
@@ -120,6 +167,14 @@ impl Connection {
     #[cold]
     pub(crate) fn troubles(&mut self) -> &mut Troubles {
         self.troubles.get_or_insert_default()
+    }
+
+    /// The peer acknowledged something new: a silence is over.
+    #[inline]
+    pub(crate) fn note_answer(&mut self, now: Instant) {
+        if let Some(troubles) = self.troubles.as_deref_mut() {
+            troubles.on_answer(now);
+        }
     }
 
     /// An acknowledgement was digested.

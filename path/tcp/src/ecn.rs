@@ -140,6 +140,9 @@ impl Connection {
             return;
         }
         self.ecn.seen |= seg.ecn != Ecn::NotCapable;
+        let len = seg.payload.len();
+        let pieces = len.div_ceil(usize::from(self.receive.segment()).max(1)) as u32;
+        self.troubles().on_ecn(seg.ecn, len, pieces);
         let is_marked = seg.ecn == Ecn::Congested;
         if self.flight.algorithm() == Algorithm::Dctcp {
             self.echo_exactly(now, is_marked, rings, out);

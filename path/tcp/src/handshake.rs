@@ -217,6 +217,7 @@ impl Connection {
         self.progress_at = now;
         self.counts.begin(now);
         self.is_unreachable = false;
+        self.note_answer(now);
         out.events |= Events::CONNECTED | Events::WRITABLE;
         if self.send.fin != crate::send::NOWHERE {
             self.enter(now, Event::Close, out);
@@ -307,7 +308,7 @@ impl Connection {
             return Some(Disposition::closed(self.said_by_the_network(CloseReason::TimedOut)));
         }
         self.syn_retries = self.syn_retries.saturating_add(1);
-        self.ask_for_other_way();
+        self.ask_for_other_way(now);
         let repeated = &mut self.troubles().repeated;
         *repeated = repeated.wrapping_add(1);
         self.pending.syn = true;

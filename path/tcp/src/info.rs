@@ -105,6 +105,8 @@ pub struct Info {
     pub rtt_measured: (u32, Duration),
     /// How long there was something to send.
     pub busy: BusyTimes,
+    /// How long the peer was silent after time-outs.
+    pub silent: Duration,
     /// Segments, ever.
     pub counts: Counts,
     /// What was unusual about them.
@@ -171,6 +173,7 @@ impl Connection {
             last_heard: now.saturating_since(self.heard_at),
             rtt_measured: rtt.measured(),
             busy: self.busy_times(now),
+            silent: Duration::from_millis(self.troubles.as_deref().map_or(0, |it| it.silent(now)).into()),
             counts: self.counts,
             troubles: self.troubles.as_deref().copied().unwrap_or_default(),
         }

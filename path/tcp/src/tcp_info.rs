@@ -1,25 +1,29 @@
-//! `struct tcp_info` as Linux lays it out (include/uapi/linux/tcp.h of 6.x), up to `tcpi_rehash`.
+//! `struct tcp_info` as Linux lays it out (include/uapi/linux/tcp.h of 6.x), up to `tcpi_accecn_opt_seen`.
 //!
 //! Makes the bytes that `getsockopt(TCP_INFO)` gives from an [`Info`]. Linux counts windows and what is under way in
 //! segments; ours are counted in bytes and given in segments of the present MSS, rounded up (the congestion window
 //! down, as only whole segments leave). Zero where Linux has a number and we keep none: the time that a sender waited for
 //! room in its send buffer (how much that holds is known to the program's side alone), `fackets` (zero in Linux, too), and, of a
-//! connection that has been silent for long enough to rest, the rate of delivery and the receiver's round trip.
+//! connection that has been silent for long enough to rest, the rate of delivery and the receiver's round trip. What the peer says of
+//! marks in the options of RFC 9768, which we do not take part in, is zero.
 
 use core::time::Duration;
 
-use firelane_units::{Bytes, Mtu};
+use firelane_units::{Bytes, Mss, Mtu};
 
 use crate::flight::Phase;
 use crate::info::Info;
 use crate::rack::DUP_THRESHOLD;
 use crate::state::State;
 
-/// How long the structure is, up to and with `tcpi_rehash`.
-pub const TCP_INFO_LEN: usize = 240;
+/// How long the structure is, up to and with `tcpi_accecn_opt_seen`.
+pub const TCP_INFO_LEN: usize = 280;
 
 /// No threshold (`TCP_INFINITE_SSTHRESH`).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// The window that a connection begins with (RFC 6928).
+const INITIAL_SEGMENTS: u32 = 10;
 
 /// What a connection does not know itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,8 +59,18 @@ impl Unconnected {
         };
         let mut bytes = [0; TCP_INFO_LEN];
         bytes[0] = state;
-        bytes[24..28].copy_from_slice(&waiting.to_ne_bytes());
-        bytes[28..32].copy_from_slice(&backlog.to_ne_bytes());
+        let mut word = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        (word(24, waiting), word(28, backlog));
+        // tcpi_snd_cwnd and tcpi_reordering, and that neither tcpi_pacing_rate nor tcpi_max_pacing_rate is limited.
+        (word(80, INITIAL_SEGMENTS), word(88, DUP_THRESHOLD));
+        (104..120).step_by(4).for_each(|at| word(at, u32::MAX));
+        if self == Self::Closed {
+            // tcpi_rto, tcpi_snd_mss, tcpi_rttvar, tcpi_snd_ssthresh and tcpi_min_rtt, before anything was measured.
+            (word(8, 1_000_000), word(16, Mss::DEFAULT_V4.bytes().into()), word(72, 250_000));
+            (word(76, INFINITE_SSTHRESH), word(148, u32::MAX));
+            // No rate is one that the path limited.
+            bytes[7] = 1;
+        }
         bytes
     }
 }
@@ -77,6 +91,10 @@ impl Writer {
         values.into_iter().for_each(|value| self.put([value]));
     }
 
+    fn halves(&mut self, values: impl IntoIterator<Item = u16>) {
+        values.into_iter().for_each(|value| self.put(value.to_ne_bytes()));
+    }
+
     fn words(&mut self, values: impl IntoIterator<Item = u32>) {
         values.into_iter().for_each(|value| self.put(value.to_ne_bytes()));
     }
@@ -93,6 +111,7 @@ impl Info {
         self.put_state(&mut to);
         self.put_windows(&mut to, around);
         self.put_totals(&mut to, around);
+        self.put_silence_and_marks(&mut to);
         debug_assert_eq!(to.at, TCP_INFO_LEN, "every field has its place");
         to.bytes
     }
@@ -100,12 +119,13 @@ impl Info {
     /// `tcpi_state` to `tcpi_fackets`.
     fn put_state(&self, to: &mut Writer) {
         let (peer, ours) = self.window_scales.unwrap_or_default();
+        let has_ended = self.state == State::Closed;
         to.bytes([
             linux_state(self.state),
             linux_phase(self.phase),
             self.timeouts,
             self.window_probes.max(self.keepalive_probes),
-            self.backoff,
+            if has_ended { 0 } else { self.backoff },
             self.option_bits(),
             scales(peer, ours),
             // One bit, and two bits.
@@ -113,9 +133,9 @@ impl Info {
         ]);
         to.words([micros(self.rto), micros(self.delayed_ack)]);
         to.words([self.send_mss.bytes().into(), self.receive_segment.into()]);
-        to.words(
-            [self.unacknowledged, self.sacked, self.lost, self.repeated].map(|bytes| self.segments(bytes)),
-        );
+        // What was under way at the end waits for nothing any more.
+        let unacknowledged = if has_ended { Bytes::ZERO } else { self.unacknowledged };
+        to.words([unacknowledged, self.sacked, self.lost, self.repeated].map(|bytes| self.segments(bytes)));
         to.words([0]);
     }
 
@@ -156,6 +176,16 @@ impl Info {
         to.words([word(self.send_window), word(self.receive_window), troubles.other_ways]);
     }
 
+    /// `tcpi_total_rto` to `tcpi_accecn_opt_seen`.
+    fn put_silence_and_marks(&self, to: &mut Writer) {
+        let troubles = &self.troubles;
+        to.halves([troubles.other_ways, troubles.silences].map(|n| u16::try_from(n).unwrap_or(u16::MAX)));
+        to.words([millis(self.silent), troubles.marks_received]);
+        to.words([0; 3]);
+        to.words(troubles.ecn_bytes);
+        to.halves([0; 2]);
+    }
+
     /// `TCPI_OPT_...`.
     fn option_bits(&self) -> u8 {
         let scales = self.window_scales.is_some();
@@ -180,8 +210,8 @@ const fn linux_state(state: State) -> u8 {
         State::SynReceived => 3,
         State::FinWait1 => 4,
         State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Closed => TCP_CLOSE,
+        // A socket in TIME-WAIT is a record without a descriptor in Linux; who has the descriptor sees it closed.
+        State::TimeWait | State::Closed => TCP_CLOSE,
         State::CloseWait => 8,
         State::LastAck => 9,
         State::Closing => 11,

@@ -293,6 +293,11 @@ fn what_is_known_of_a_socket_is_told_before_and_after_its_connection_too() {
     as_the_kernels("known.py", 15);
 }
 
+#[test]
+fn connections_that_have_ended_are_told_of_as_the_kernels() {
+    as_the_kernels("ended.py", 40);
+}
+
 /// Which congestion control a connection has is its program's to say, else its route's, else the netstack's; hops are the program's
 /// or the netstack's.
 #[test]

@@ -32,7 +32,6 @@ mod plugin;
 mod readiness;
 mod sockopt;
 mod stream;
-mod tcp_info;
 mod world;
 
 pub use options::{Options, ParseError};

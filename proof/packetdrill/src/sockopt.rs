@@ -8,19 +8,20 @@ use std::net::SocketAddr;
 
 use firelane_lane::{StreamOption, StreamOptions};
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{FastOpenPolicy, Keepalive, Tuning};
+use firelane_tcp::{FastOpenPolicy, Keepalive, Tuning, Unconnected};
 use firelane_units::BitRate;
 
 use crate::chosen::Chosen;
 use crate::errno::{Errno, Sys, fail};
 use crate::files::Kind;
-use crate::tcp_info;
 use crate::world::World;
 
 /// Linux' limits for buffers: `net.core.wmem_max` and `rmem_max`, and the least.
 const BUFFER_MAX: i32 = 212_992;
 const SEND_BUFFER_MIN: i32 = 4_608;
 const RECV_BUFFER_MIN: i32 = 2_304;
+/// `TCP_SYN_SENT`.
+const SYN_SENT: u8 = 2;
 const MAX_KEEPALIVE_TIME: i32 = 32_767;
 const MAX_KEEPALIVE_PROBES: i32 = 127;
 
@@ -303,18 +304,16 @@ pub(crate) fn get(world: &World, kind: &mut Kind, level: i32, name: i32) -> Sys<
         }
         (libc::IPPROTO_TCP, libc::TCP_INFO) => {
             let Kind::Stream(socket) = kind else { return fail(libc::EOPNOTSUPP) };
-            Ok(match socket.info(world) {
-                Some(info) => tcp_info::layout(&info),
-                None => {
-                    let mut bytes = vec![0; tcp_info::LEN];
-                    bytes[0] = match () {
-                        () if socket.is_listening() => tcp_info::LISTEN,
-                        () if socket.is_deferred() => tcp_info::SYN_SENT,
-                        () => tcp_info::CLOSED,
-                    };
-                    bytes
-                }
-            })
+            let mut bytes = match socket.info(world) {
+                Some(info) => info.tcp_info(),
+                None if socket.is_listening() => Unconnected::Listening { waiting: 0, backlog: 0 }.tcp_info(),
+                None => Unconnected::Closed.tcp_info(),
+            };
+            // Its SYN waits for text.
+            if socket.is_deferred() {
+                bytes[0] = SYN_SENT;
+            }
+            Ok(bytes.to_vec())
         }
         (libc::IPPROTO_TCP, _) => get_tcp(world, kind, name),
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Ok(bytes_of(kind.stored()?.v6_only.into())),

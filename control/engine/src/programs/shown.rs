@@ -91,7 +91,7 @@ impl ExplainedSocket {
                 }
                 _ => socket.options.spelled(socket.bits()),
             },
-            info: asked.and_then(|asked| asked.info().ok()),
+            info: asked.and_then(|asked| asked.info().ok()).filter(|info| !info.has_ended()),
             filter: socket.filter().map(|(filter, counts)| (filter.rules.clone(), counts)),
             socket: shown,
         }

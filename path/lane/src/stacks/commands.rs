@@ -6,7 +6,7 @@ use firelane_socket::{ConnRef, Ready};
 use firelane_tcp::{Disposition, Events, State};
 use firelane_units::{ConnId, SocketId};
 
-use super::conn::{Conn, Leaving};
+use super::conn::{Conn, Leaving, Program};
 use super::inbound::Inside;
 use super::open::port;
 use super::shard::Listening;
@@ -38,9 +38,9 @@ impl<D> Inside<'_, D> {
                 inside.mark_fused(id, end);
                 Some(Disposition::default())
             }),
-            SocketCommand::Close(conn) => self.command(conn, Self::close),
+            SocketCommand::Close(conn) => self.close_named(conn),
             SocketCommand::CloseUnmade(stream) => {
-                stream.get().conn().into_iter().for_each(|conn| self.command(conn, Self::close));
+                stream.get().conn().into_iter().for_each(|conn| self.close_named(conn));
             }
             SocketCommand::Abort(conn) => self.command(conn, Self::abort_behind_end),
             SocketCommand::Borrow { conn, lacks, carried } => self.conns.borrow(conn, [lacks, carried]),
@@ -76,7 +76,7 @@ impl<D> Inside<'_, D> {
                 self.reconsider_segments(id);
             }
             StreamOption::Signalled(is_signalled) => {
-                conn.is_signalled = is_signalled;
+                conn.program = if is_signalled { Program::Signalled } else { Program::Asks };
                 self.reconsider_segments(id);
             }
             StreamOption::Congestion(algorithm) => conn.tcp().set_algorithm(now, algorithm),
@@ -121,6 +121,15 @@ impl<D> Inside<'_, D> {
             self.relieve(id);
         }
         self.conclude_expected(id, Events::NONE);
+    }
+
+    /// The program has closed its socket: nobody asks any more what became of the connection.
+    fn close_named(&mut self, conn: ConnRef) {
+        self.shard.ended.forget(conn);
+        self.command(conn, |inside, id| {
+            inside.conns.slab.get_mut(id)?.program = Program::Gone;
+            inside.close(id)
+        });
     }
 
     pub(crate) fn close(&mut self, id: ConnId) -> Option<Disposition> {

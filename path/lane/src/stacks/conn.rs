@@ -48,8 +48,7 @@ pub(crate) struct Conn {
     hops: Option<NonZeroU8>,
     /// How many hops must be left of its peer's packets (RFC 5082).
     pub(super) least_hops: u8,
-    /// Its program is signalled for what happens.
-    pub(super) is_signalled: bool,
+    pub(super) program: Program,
     /// Whether what it sends goes before others', or behind.
     pub(super) band: Band,
     /// The end is near: what follows when nothing is left to send.
@@ -167,6 +166,17 @@ impl Spares {
     }
 }
 
+/// How its program hears of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Program {
+    /// It asks, or waits.
+    Asks,
+    /// It is signalled for what happens.
+    Signalled,
+    /// Not at all: it has closed its socket.
+    Gone,
+}
+
 /// How far a connection's end has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leaving {
@@ -205,7 +215,7 @@ impl Conn {
             dscp: 0,
             hops: None,
             least_hops: 0,
-            is_signalled: false,
+            program: Program::Asks,
             leaving: Leaving::No,
             fusion: Fusion::Alone,
             allowance: Allowance::Free,

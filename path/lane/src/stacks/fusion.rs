@@ -14,7 +14,7 @@ use firelane_units::{Bytes, ConnId, DropReason, Instant};
 use firelane_wire::TcpFlags;
 
 use super::Stacks;
-use super::conn::{Conn, Conns};
+use super::conn::{Conn, Conns, Program};
 use super::credit::Allowance;
 use super::inbound::{Inside, TABLED, Travel, view};
 use crate::common::Common;
@@ -53,7 +53,9 @@ impl Conn {
             return Some(Unfused::Hops);
         }
         let is_impatient = self.stream.is_far() && self.look(Connection::has_user_timeout);
-        is_impatient.then_some(Unfused::Patience).or(self.is_signalled.then_some(Unfused::Signalled))
+        is_impatient
+            .then_some(Unfused::Patience)
+            .or((self.program == Program::Signalled).then_some(Unfused::Signalled))
     }
 
     fn may_fuse(&mut self) -> bool {

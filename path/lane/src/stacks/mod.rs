@@ -16,6 +16,7 @@ mod datagrams_out;
 mod direct;
 mod early;
 mod echoes;
+mod ended;
 mod events;
 mod fast_open;
 mod filtered;
@@ -297,7 +298,7 @@ impl Stacks {
         self.shards.iter().map(Shard::held).sum()
     }
 
-    /// What is known of a connection, if it still exists.
+    /// What is known of a connection; of one that has ended, what was known then, until its program closes it.
     pub(crate) fn stream_info<D>(
         &self,
         common: &Common<D>,
@@ -305,7 +306,9 @@ impl Stacks {
         now: Instant,
         conn: ConnRef,
     ) -> Option<StreamInfo> {
-        let id = self.conns.slab.resolve(conn)?;
+        let Some(id) = self.conns.slab.resolve(conn) else {
+            return self.shards.iter().find_map(|shard| shard.ended.info(now, conn));
+        };
         let conn = self.conns.slab.get(id)?;
         let shard = self.shards.get(conn.netstack.index())?;
         let tuple = conn.tuple()?;

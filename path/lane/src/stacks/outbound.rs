@@ -437,6 +437,7 @@ impl<D> Inside<'_, D> {
             }
             Leaving::Gone => {}
         }
+        self.shard.ended.keep(self.common.now, conn);
         if conn.tcp().has_opened_fast() {
             self.shard.fast_opens.on_success();
         }

@@ -21,6 +21,7 @@ use siphasher::sip::SipHasher24;
 use super::admission::SocketFilters;
 use super::bands::Bands;
 use super::datagrams::DatagramSocket;
+use super::ended::Ended;
 use super::filtered::Gate;
 use super::ip_config;
 use super::ip_side::IpSide;
@@ -54,6 +55,7 @@ pub(crate) struct Shard {
     pub(crate) socket_filters: SocketFilters,
     pub(crate) half_open: SynTable,
     pub(crate) time_wait: TimeWaitTable,
+    pub(crate) ended: Ended,
     /// What was learned of servers, and what our listeners grant and take.
     pub(crate) fast_opens: FastOpenCache,
     pub(crate) fast_open_server: FastOpenServer,
@@ -126,6 +128,7 @@ impl Shard {
             socket_filters: SocketFilters::new(),
             half_open: SynTable::new(secrets.time_wait(), secrets.cookie(), HALF_OPEN_TOTAL),
             time_wait: TimeWaitTable::new(secrets.time_wait(), config.time_wait, TIME_WAIT_MAX),
+            ended: Ended::default(),
             fast_opens: FastOpenCache::new(secrets.time_wait()),
             fast_open_server: FastOpenServer::new(secrets.fast_open()),
             secret: Secret::new(secrets.sequence()),

@@ -48,12 +48,22 @@ pub struct Peer {
     pub text: usize,
     pub urgent: u16,
     pub options: TcpOptions,
+    pub ecn: Ecn,
 }
 
 impl Peer {
     pub fn new(flags: TcpFlags, seq: u32) -> Self {
         let ack = flags.contains(ACK).then_some(1);
-        Self { flags, seq, ack, window: 10_000, text: 0, urgent: 0, options: TcpOptions::EMPTY }
+        Self {
+            flags,
+            seq,
+            ack,
+            window: 10_000,
+            text: 0,
+            urgent: 0,
+            options: TcpOptions::EMPTY,
+            ecn: Ecn::NotCapable,
+        }
     }
 
     pub fn acks(self, ack: u32) -> Self {
@@ -70,6 +80,10 @@ impl Peer {
 
     pub fn stamps(self, value: u32, echo: u32) -> Self {
         Self { options: TcpOptions { timestamps: Some((value, echo)), ..self.options }, ..self }
+    }
+
+    pub fn ecn(self, ecn: Ecn) -> Self {
+        Self { ecn, ..self }
     }
 
     pub fn options(self, options: TcpOptions) -> Self {
@@ -184,7 +198,7 @@ impl Lab {
             urgent: peer.urgent,
             options: peer.options,
             payload: &payload,
-            ecn: Ecn::NotCapable,
+            ecn: peer.ecn,
         };
         let foretold = self.connection.mark_to_come(&seg);
         let told = self.rings(|connection, now, rings| connection.on_segment(now, &seg, rings));

@@ -93,7 +93,7 @@ fn tcp_info_of_a_new_connection() {
         receive_buffer: firelane_units::Bytes(10_000),
     };
     let bytes = lab.connection.info(lab.now).tcp_info(&around);
-    assert_eq!(bytes.len(), 240);
+    assert_eq!(bytes.len(), 280);
     assert_eq!(info_word(&bytes, 76), 0x7fff_ffff, "tcpi_snd_ssthresh");
     assert_eq!((info_word(&bytes, 24), info_word(&bytes, 100), info_word(&bytes, 88)), (0, 0, 3));
 }
@@ -198,4 +198,56 @@ fn what_came_early_and_how_round_trips_went() {
     }
     let (more, later) = lab.connection.info(lab.now).rtt_measured;
     assert_eq!((more - count, later - sum), (2, ms(80)));
+}
+
+/// tcpi_total_rto, tcpi_total_rto_recoveries and tcpi_total_rto_time: from the first time-out to an answer is one recovery.
+#[test]
+fn tcp_info_tells_of_silence() {
+    let half = |bytes: &[u8], at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+    let silence = |lab: &Lab| {
+        let bytes = linux_info(lab);
+        (half(&bytes, 240), half(&bytes, 242), info_word(&bytes, 244))
+    };
+    let mut lab = Lab::opening(plain());
+    lab.sent();
+    assert_eq!(lab.wait(ms(1_000)).0.len(), 1, "the SYN again");
+    lab.now += ms(70);
+    assert_eq!(silence(&lab), (1, 1, 70), "it is not over");
+    lab.get(Peer::new(SYN.with(ACK), 0));
+    lab.now += ms(200);
+    assert_eq!(silence(&lab), (1, 1, 70));
+    lab.write(100);
+    lab.sent();
+    let (rto, begun) = (lab.connection.info(lab.now).rto, lab.now);
+    lab.wait(rto * 4);
+    let (count, recoveries, spent) = silence(&lab);
+    assert_eq!((count, recoveries), (3, 2), "two more, of one recovery");
+    let expected = (lab.now.saturating_since(begun) - rto).as_millis() as u32 + 70;
+    assert!(spent.abs_diff(expected) <= 20, "{spent} {expected}");
+    lab.get(Peer::new(ACK, 1).acks(101));
+    lab.now += ms(500);
+    assert_eq!(silence(&lab), (count, recoveries, spent), "it is over");
+}
+
+/// What arrived with which code point, where both ends take part in ECN (tcpi_received_ce to tcpi_received_ce_bytes); what the
+/// options of RFC 9768 would say stays zero.
+#[test]
+fn tcp_info_tells_what_came_marked() {
+    use firelane_wire::Ecn;
+    let told = |lab: &Lab| {
+        let bytes = linux_info(lab);
+        [248, 252, 256, 260, 264, 268, 272, 276].map(|at| info_word(&bytes, at))
+    };
+    for willing in [Willing::Active, Willing::Never] {
+        let mut lab = Lab::opening(TcpConfig { ecn: willing, ..plain() });
+        lab.sent();
+        lab.get(Peer::new(SYN.with(ACK).with(TcpFlags::ECE), 0));
+        for (at, ecn) in
+            [(1, Ecn::Capable0), (101, Ecn::Congested), (201, Ecn::Capable1), (301, Ecn::NotCapable)]
+        {
+            lab.get(Peer::new(ACK, at).text(100).ecn(ecn));
+        }
+        let expected = if willing == Willing::Active { [1, 0, 0, 0, 100, 100, 100, 0] } else { [0; 8] };
+        assert_eq!(told(&lab), expected, "{willing:?}");
+    }
 }
