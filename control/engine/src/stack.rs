@@ -76,6 +76,13 @@ impl Stack {
         its.map(|(link, _)| link.0)
     }
 
+    /// The link that leads to a group, if any does.
+    pub(crate) fn link_towards(&self, group: IpAddr) -> Option<u32> {
+        let lane = self.inner.registry().netstack_mut(self.id).ok()?.all_lanes().first().copied()?;
+        let found = self.inner.fabric.visit(lane, |_, lane| lane.group_link(self.id, group));
+        found.flatten().map(|link| link.0)
+    }
+
     /// Whether a socket may have the address.
     pub(crate) fn owns(&self, ip: IpAddr) -> io::Result<bool> {
         Ok(self.inner.registry_of_now().netstack_mut(self.id)?.owns(ip))

@@ -117,12 +117,30 @@ impl Ip {
         if let Some(src) = src {
             self.check_source(src, dst)?;
         }
+        if link == Some(LOOPBACK) && dst.is_multicast() {
+            return self.egress_to_own_members(now, src, dst);
+        }
         let mut way = self.way(src, dst).or_else(|| lone_way(link?, dst)).ok_or(RouteError::NoRoute)?;
         let is_everywhere = dst.is_multicast() || is_link_local(dst) || way.mac == Some(MacAddr::BROADCAST);
         if let Some(link) = link.filter(|_| is_everywhere && way.link != LOOPBACK) {
             way.link = link;
         }
         self.leave_by(now, way, src, dst)
+    }
+
+    /// The way to the members of a group that are in this netstack, and to nobody else. As in Linux, IPv6 has none.
+    fn egress_to_own_members(
+        &mut self,
+        now: Instant,
+        src: Option<IpAddr>,
+        dst: IpAddr,
+    ) -> Result<Egress, RouteError> {
+        if dst.is_ipv6() {
+            return Err(RouteError::NoRoute);
+        }
+        let way = Way { link: LOOPBACK, next_hop: dst, mac: Some(LOOPBACK_MAC), hint: 0 };
+        let src = src.or_else(|| self.choose_source(way, dst)).unwrap_or(Ipv4Addr::LOCALHOST.into());
+        self.leave_by(now, way, Some(src), dst)
     }
 
     /// The way to `dst` of who speaks over `link` alone (SO_BINDTODEVICE of socket(7)): by the best of the routes over it, or, as in

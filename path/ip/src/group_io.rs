@@ -51,8 +51,8 @@ impl Ip {
         filter: SourceFilter,
         pools: &mut Pools,
     ) -> Result<LinkId, JoinError> {
-        let link = link.or_else(|| self.group_link(None, group)).ok_or(JoinError::Link)?;
-        if link == LOOPBACK || self.interfaces.get(link).is_none() {
+        let link = link.or_else(|| self.link_to_group(group)).ok_or(JoinError::Link)?;
+        if self.interfaces.get(link).is_none() {
             return Err(JoinError::Link);
         }
         self.groups.set(link, group, member, filter).inspect_err(|error| {
@@ -60,6 +60,11 @@ impl Ip {
         })?;
         self.report_change(now, link, group, pools);
         Ok(link)
+    }
+
+    /// The link that leads to a group, be it for who joins or for who sends.
+    pub fn link_to_group(&self, group: IpAddr) -> Option<LinkId> {
+        self.group_link(None, group)
     }
 
     /// Ends all memberships of a member.

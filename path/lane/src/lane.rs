@@ -7,10 +7,10 @@ use core::net::{IpAddr, SocketAddr};
 
 use firelane_filter::FilterCounts;
 use firelane_frame::{Arrival, Chain, Driver, PoolUsage, Pools};
-use firelane_ip::Membership;
+use firelane_ip::{Egress, Membership};
 use firelane_nat::{NatCounts, NatRow};
 use firelane_socket::ConnRef;
-use firelane_units::{DropReason, Instant, LaneId, LinkId, Mtu, NetstackId, Port, SocketId};
+use firelane_units::{DropReason, Instant, LaneId, LinkId, NetstackId, Port, SocketId};
 
 use crate::common::Common;
 use crate::config::LaneConfig;
@@ -465,9 +465,14 @@ impl<D: Driver> Lane<D> {
         self.stacks.opens_with_text(now, id, (local, remote), options)
     }
 
-    /// What the way between two stations carries, as far as this lane knows; `None` if there is none.
-    pub fn way_mtu(&mut self, now: Instant, id: NetstackId, ends: (IpAddr, IpAddr)) -> Option<Mtu> {
-        self.stacks.way_mtu(now, id, ends)
+    /// The way between two stations, as far as this lane knows; `None` if there is none.
+    pub fn way(&mut self, now: Instant, id: NetstackId, ends: (IpAddr, IpAddr)) -> Option<Egress> {
+        self.stacks.way(now, id, ends)
+    }
+
+    /// The link by which a group is joined that is joined by none; `None` if no way leads there.
+    pub fn group_link(&self, id: NetstackId, group: IpAddr) -> Option<LinkId> {
+        self.stacks.group_link(id, group)
     }
 
     /// What a netstack has counted in this lane; `None` if it has no such netstack.

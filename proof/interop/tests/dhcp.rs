@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Background, Daemon, Sandbox, binary};
 use serde_json::Value;
 
 /// A switch with a tenant, in whose namespace the server is, and a netstack whose VNIC wants an address.
@@ -458,4 +458,103 @@ fn the_primary_interfaces_lease_comes_first() {
         (is_bound("web0/v4") && is_bound("web1/v4")).then_some(())
     });
     assert_eq!((is_primary(&daemon, "web0/v4"), is_primary(&daemon, "web1/v4")), (true, false));
+}
+
+/// What a program on the netstack prints, or one in the kernel's namespace `host`.
+fn program(sandbox: &Sandbox, daemon: &Daemon<'_>, on_netstack: bool, text: &str, to: &str) -> String {
+    let mut command = sandbox.command("timeout");
+    command.args(["-k", "2", "60"]);
+    if on_netstack {
+        command.env("FIRELANE_SOCKET", daemon.runtime().join("api.sock"));
+        command.env("FIRELANE_PRELOAD", binary("libfirelane_preload.so"));
+        command.arg(binary("firelane")).args(["run", "--quiet", "--require", "-v", "web0", "--"]);
+    } else {
+        command.args(["ip", "netns", "exec", "host"]);
+    }
+    let output = command.args(["/usr/bin/python3", "-c", text, to]).stdin(Stdio::null()).output();
+    let output = output.expect("nsenter is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Another station on the switch: a kernel, in a namespace of its own.
+const KERNEL: &str = "[vnic.host0]\nover = \"vswitch1\"\ntap = { namespace = \"host\" }\n";
+
+/// A router that advertises 42 hops, and a prefix for addresses.
+const ADVERTISES: &str = "import socket, struct, time
+router = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+router.setsockopt(41, socket.IPV6_MULTICAST_HOPS, 255)
+router.setsockopt(41, socket.IPV6_MULTICAST_IF, socket.if_nametoindex('srv0'))
+router.setsockopt(41, socket.IPV6_MULTICAST_LOOP, 0)
+prefix = struct.pack('!BBBBIII', 3, 4, 64, 0xc0, 3600, 3600, 0) + socket.inet_pton(socket.AF_INET6, 'fd00:7::')
+while True:
+    try:
+        router.sendto(struct.pack('!BBHBBHII', 134, 0, 0, 42, 0, 1800, 0, 0) + prefix, ('ff02::1', 0))
+    except OSError:
+        # Its own address is still tested.
+        pass
+    time.sleep(0.5)
+";
+
+/// Answers with the hops that were left of each datagram, and accepts connections.
+const HOPS_LEFT: &str = "import select, socket
+door = socket.create_server(('::', 7), family=socket.AF_INET6)
+asked = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+asked.setsockopt(41, 51, 1)
+asked.bind(('fd00:7::1', 7))
+kept = []
+while True:
+    for one in select.select([door, asked], [], [])[0]:
+        if one is door:
+            kept.append(door.accept())
+        else:
+            text, control, _, peer = asked.recvmsg(100, 100)
+            asked.sendto(str(int.from_bytes(control[0][2][:4], 'little')).encode(), peer)
+";
+
+/// What a program is told of its hops before it has a peer, after, and around a word of its own; and what arrives there.
+const HOPS_TOLD: &str = "import socket, sys
+def told(one):
+    return one.getsockopt(41, 16)
+for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
+    one = socket.socket(socket.AF_INET6, kind)
+    one.settimeout(10)
+    before = told(one)
+    one.connect((sys.argv[1], 7))
+    after = told(one)
+    one.setsockopt(41, 16, 9)
+    own = told(one)
+    one.setsockopt(41, 16, -1)
+    print(kind.name, before, after, own, told(one))
+one.send(b'x')
+print(one.recv(100))
+";
+
+#[test]
+fn programs_are_told_the_hops_that_a_router_advertises() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, KERNEL);
+    let mut router = sandbox.command_in("srv", &["/usr/bin/python3", "-c", ADVERTISES]);
+    let _router = Background::start(&mut router);
+    daemon.firelane(&["ipadm", "create-addr", "-T", "addrconf", "web0/auto"]).expect_success();
+    let mut echo = sandbox.command_in("srv", &["/usr/bin/python3", "-c", HOPS_LEFT]);
+    let _echo = Background::start(&mut echo);
+    let [ours, kernels] = [true, false].map(|on_netstack| {
+        until("the router is heard", || {
+            let (known, word) = match on_netstack {
+                true => {
+                    let show = ["ipadm", "show-addr", "-p", "-o", "state,addr", "web0/"];
+                    (daemon.firelane(&show).stdout.replace('\\', ""), "ok:fd00:7:")
+                }
+                false => {
+                    let show = ["-6", "address", "show", "-tentative"];
+                    (sandbox.run(Some("host"), "ip", &show).stdout, "fd00:7:")
+                }
+            };
+            known.contains(word).then_some(())
+        });
+        program(&sandbox, &daemon, on_netstack, HOPS_TOLD, "fd00:7::1")
+    });
+    assert_eq!(kernels, "SOCK_STREAM 64 42 9 42\nSOCK_DGRAM 64 42 9 42\nb'42'\n");
+    assert_eq!(ours, kernels);
 }

@@ -294,6 +294,24 @@ fn what_is_known_of_a_socket_is_told_before_and_after_its_connection_too() {
 }
 
 #[test]
+fn groups_on_the_loopback_device_are_the_kernels() {
+    as_the_kernels("groups_on_lo.py", 15);
+}
+
+/// A netstack without an address leads to no group but by its loopback device, and so does a namespace that has nothing else.
+#[test]
+fn groups_that_no_way_leads_to_are_not_joined_as_in_the_kernel() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    stage.daemon().firelane(&["ipadm", "delete-addr", "web0/v4"]).expect_success();
+    let words = ["/usr/bin/python3", &script("groups_on_lo.py"), "127.0.0.1", "nowhere"];
+    let kernels = sandbox.run(None, words[0], &words[1..]).expect_success();
+    assert!(kernels.lines().count() > 20, "{kernels}");
+    assert_eq!(stage.ask(On::Firelane, &words), kernels);
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
 fn connections_that_have_ended_are_told_of_as_the_kernels() {
     as_the_kernels("ended.py", 40);
 }

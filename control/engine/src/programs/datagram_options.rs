@@ -9,13 +9,13 @@ use firelane_filter::FilterConfig;
 use firelane_ip::HopLimits;
 use firelane_lane::{DatagramKind, DatagramOption, PacketOption};
 use firelane_shm::layout::file;
-use firelane_units::{BitRate, Family, LinkId};
+use firelane_units::{BitRate, Family};
 use rustix::io::Errno;
 
 use super::alike::Alike;
 use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
-use super::joining::Unbound;
+use super::joining::{self, Unbound};
 use super::memberships::{Member, Memberships, Named, address_v4, interface_v4};
 use super::numbers::{
     band_of, buffer_of, buffer_shown, domain, ip, ipv6, number, pacing_of, pacing_shown, packet_max, socket,
@@ -147,7 +147,7 @@ impl DatagramOptions {
             PacketOption::MulticastLoop(self.multicast_loop[at]),
             PacketOption::MulticastAll(self.multicast_all[at]),
             PacketOption::UnicastLink(self.alike.unicast(family)),
-            PacketOption::MulticastLink(self.multicast_link[at].map(LinkId)),
+            PacketOption::MulticastLink(self.multicast_link[at].map(joining::link_named)),
         ]
         .map(|option| packets(family, option))
     }
@@ -177,7 +177,7 @@ impl DatagramOptions {
             (ip::LEVEL, ip::MULTICAST_IF) => {
                 let link = interface_v4(value, link_of)?;
                 (self.multicast_link[0], self.multicast_address) = (link, address_v4(value)?);
-                Ok(packets(Family::V4, PacketOption::MulticastLink(link.map(LinkId))))
+                Ok(packets(Family::V4, PacketOption::MulticastLink(link.map(joining::link_named))))
             }
             _ => self.set_number(level, name, number(level, value)?),
         }
@@ -273,7 +273,7 @@ impl DatagramOptions {
             (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
                 let link = u32::try_from(value).map_err(|_| Errno::INVAL)?.checked_sub(1);
                 self.multicast_link[1] = link;
-                packets(Family::V6, PacketOption::MulticastLink(link.map(LinkId)))
+                packets(Family::V6, PacketOption::MulticastLink(link.map(joining::link_named)))
             }
             (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
                 self.faults[usize::from(level == ipv6::LEVEL)] = on;
@@ -514,7 +514,7 @@ mod tests {
             Named::Number(number) => Some(number),
         };
         let on_link = [224, 1, 1, 1, 10, 0, 0, 1];
-        let of = |filter| Member { group: [224, 1, 1, 1].into(), link: Some(4), filter };
+        let of = |filter| Member { group: [224, 1, 1, 1].into(), link: 4, filter };
         let member = Setting::Member(of(SourceFilter::any()));
         assert_eq!(options.set(0, 35, &on_link, link_of), Ok(member.clone()));
         assert_eq!(options.set(0, 35, &on_link, link_of), Err(Errno::ADDRINUSE));
@@ -528,9 +528,6 @@ mod tests {
         let mut v6 = vec![0xff, 2];
         v6.resize(16, 1);
         v6.extend(3u32.to_ne_bytes());
-        assert!(matches!(
-            options.set(41, 20, &v6, link_of),
-            Ok(Setting::Member(Member { link: Some(2), .. }))
-        ));
+        assert!(matches!(options.set(41, 20, &v6, link_of), Ok(Setting::Member(Member { link: 2, .. }))));
     }
 }

@@ -6,10 +6,10 @@
 
 use std::io;
 
+use firelane_ip::LOOPBACK;
 use firelane_lane::{Join, LaneMessage, SocketCommand};
 use firelane_units::{LinkId, NetstackId, SocketId};
 
-use super::alike;
 use super::memberships::{Member, Named};
 use crate::fabric::Fabric;
 use crate::stack::Stack;
@@ -41,19 +41,26 @@ impl Drop for Unbound {
 /// The link that a program names, if the netstack has it.
 pub(super) fn link_of(stack: &Stack, named: Named) -> Option<u32> {
     match named {
+        Named::Address(address) if address.is_loopback() => Some(LOOPBACK_NUMBER),
         Named::Address(address) => stack.link_of(address),
-        Named::Number(number) => {
-            let link = alike::link_of(number.wrapping_add(1).cast_signed())?;
-            stack.has_link(link).then_some(number)
-        }
+        Named::Number(number) => stack.has_link(link_named(number)).then_some(number),
+        Named::Towards(group) => stack.link_towards(group),
     }
+}
+
+/// What memberships have the loopback device by: it is number one to programs, whose numbers begin there.
+const LOOPBACK_NUMBER: u32 = 0;
+
+/// The link that has this number in memberships.
+pub(super) fn link_named(number: u32) -> LinkId {
+    if number == LOOPBACK_NUMBER { LOOPBACK } else { LinkId(number) }
 }
 
 /// All lanes of the netstack are told of a membership.
 pub(super) fn set(stack: &Stack, socket: SocketId, member: &Member) -> io::Result<()> {
     let Member { group, link, ref filter } = *member;
     let lanes = stack.inner.registry().netstack_mut(stack.id())?.all_lanes();
-    let join = Join { socket, group, link: link.map(LinkId), filter: filter.clone() };
+    let join = Join { socket, group, link: Some(link_named(link)), filter: filter.clone() };
     stack.inner.fabric.tell_lanes(stack.id(), &lanes, || SocketCommand::Join(Box::new(join.clone())))
 }
 

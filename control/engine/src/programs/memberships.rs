@@ -21,7 +21,7 @@ const REQUEST_AT: usize = 8;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Member {
     pub(super) group: IpAddr,
-    pub(super) link: Option<u32>,
+    pub(super) link: u32,
     pub(super) filter: SourceFilter,
 }
 
@@ -32,6 +32,8 @@ pub(super) enum Named {
     Address(IpAddr),
     /// By its number.
     Number(u32),
+    /// Not at all: it is the one that leads to this group.
+    Towards(IpAddr),
 }
 
 /// What a program asks for.
@@ -73,8 +75,8 @@ impl Memberships {
         };
         if let Some(whole) = whole {
             return Some(whole.and_then(|(group, link, filter)| {
-                let link = link.map_err(|_| Errno::NODEV);
-                if group.is_multicast() { self.replace(group, link?, filter) } else { Err(Errno::INVAL) }
+                let link = chosen(link.map_err(|_| Errno::NODEV), group, Errno::NODEV, &link_of)?;
+                self.replace(group, link, filter)
             }));
         }
         let leaves = matches!(
@@ -82,12 +84,12 @@ impl Memberships {
             (ip::LEVEL, ip::DROP_MEMBERSHIP) | (ipv6::LEVEL, ipv6::DROP_MEMBERSHIP) | (_, mcast::LEAVE_GROUP)
         );
         let asked = match (level, name) {
-            (ip::LEVEL, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP) => group_v4(value, link_of),
-            (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => group_v6(value, link_of),
-            (ip::LEVEL, ip::UNBLOCK_SOURCE..=ip::DROP_SOURCE_MEMBERSHIP) => source_v4(value, link_of),
+            (ip::LEVEL, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP) => group_v4(value, &link_of),
+            (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => group_v6(value, &link_of),
+            (ip::LEVEL, ip::UNBLOCK_SOURCE..=ip::DROP_SOURCE_MEMBERSHIP) => source_v4(value, &link_of),
             (ip::LEVEL | ipv6::LEVEL, mcast::JOIN_GROUP..=mcast::LEAVE_SOURCE_GROUP) => {
                 let has_source = !matches!(name, mcast::JOIN_GROUP | mcast::LEAVE_GROUP);
-                of_request(value, level == ipv6::LEVEL, has_source, link_of)
+                of_request(value, level == ipv6::LEVEL, has_source, &link_of)
             }
             _ => return None,
         };
@@ -105,20 +107,21 @@ impl Memberships {
             }
         };
         Some(asked.and_then(|(group, link, source)| {
-            // A group is left where it was joined, or nowhere.
+            // A group is left where it was joined, or nowhere; as Linux has it, one of IPv6 that no way leads to as well.
             let link = link.map_err(|it| if leaves { it } else { Errno::NODEV });
-            if group.is_multicast() { self.change(group, link?, wish(source)) } else { Err(Errno::INVAL) }
+            let nowhere = if leaves && group.is_ipv6() { Errno::ADDRNOTAVAIL } else { Errno::NODEV };
+            self.change(group, chosen(link, group, nowhere, &link_of)?, wish(source))
         }))
     }
 
-    fn change(&mut self, group: IpAddr, link: Option<u32>, wish: Wish) -> Result<Member, Errno> {
+    fn change(&mut self, group: IpAddr, link: u32, wish: Wish) -> Result<Member, Errno> {
         let known = self.find(group, link);
         let filter = wished(known.map(|at| &self.0[at].filter), wish)?;
         Ok(self.keep(known, Member { group, link, filter }))
     }
 
     /// Another filter for a group that was joined; that of nobody leaves it (`ip_mc_msfilter`).
-    fn replace(&mut self, group: IpAddr, link: Option<u32>, filter: SourceFilter) -> Result<Member, Errno> {
+    fn replace(&mut self, group: IpAddr, link: u32, filter: SourceFilter) -> Result<Member, Errno> {
         let known = self.find(group, link);
         match known {
             None if filter.is_none() => Err(Errno::ADDRNOTAVAIL),
@@ -127,7 +130,7 @@ impl Memberships {
         }
     }
 
-    fn find(&self, group: IpAddr, link: Option<u32>) -> Option<usize> {
+    fn find(&self, group: IpAddr, link: u32) -> Option<usize> {
         self.0.iter().position(|it| it.group == group && it.link == link)
     }
 
@@ -139,6 +142,19 @@ impl Memberships {
         }
         member
     }
+}
+
+/// The link that was named, or the one that leads to the group; `nowhere` if there is none.
+fn chosen(
+    named: Result<Option<u32>, Errno>,
+    group: IpAddr,
+    nowhere: Errno,
+    link_of: impl Fn(Named) -> Option<u32>,
+) -> Result<u32, Errno> {
+    if !group.is_multicast() {
+        return Err(Errno::INVAL);
+    }
+    named?.or_else(|| link_of(Named::Towards(group))).ok_or(nowhere)
 }
 
 /// Nobody's address.
@@ -309,6 +325,7 @@ mod tests {
         match named {
             Named::Address(address) => (address == source(9)).then_some(4),
             Named::Number(number) => (number < 20).then_some(number),
+            Named::Towards(group) => (group == GROUP).then_some(6),
         }
     }
 
@@ -346,15 +363,15 @@ mod tests {
             (hear(5), Ok(filter(Include, &[5]))),
             (Wish::Leave, Ok(SourceFilter::none())),
         ] {
-            let change = its.change(GROUP, None, wish).map(|member| member.filter);
+            let change = its.change(GROUP, 6, wish).map(|member| member.filter);
             assert_eq!(change, after, "{wish:?}");
         }
         assert_eq!(its.iter().count(), 0);
         for n in 0..SOURCES_MAX as u8 {
-            its.change(GROUP, Some(3), hear(n)).unwrap();
+            its.change(GROUP, 3, hear(n)).unwrap();
         }
-        assert_eq!(its.change(GROUP, Some(3), hear(99)), Err(Errno::NOBUFS));
-        assert_eq!(its.change(GROUP, None, Wish::Join).unwrap().link, None, "by another link it is another");
+        assert_eq!(its.change(GROUP, 3, hear(99)), Err(Errno::NOBUFS));
+        assert_eq!(its.change(GROUP, 6, Wish::Join).unwrap().link, 6, "by another link it is another");
     }
 
     #[test]
@@ -378,19 +395,19 @@ mod tests {
         let from_v6: IpAddr = "fd00::1".parse().unwrap();
         let of_ten = |from: u8| [[232, 1, 2, 3], [10, 0, 0, 9], [10, 0, 0, from]].concat();
         for (level, name, value, member) in [
-            (0, 35, of_ten(0)[..8].to_vec(), Ok((GROUP, Some(4), SourceFilter::any()))),
-            (0, 35, [&of_ten(0)[..8], &[7, 0, 0, 0]].concat(), Ok((GROUP, Some(6), SourceFilter::any()))),
-            (0, 39, of_ten(7), Ok((GROUP, Some(4), filter(FilterMode::Include, &[7])))),
+            (0, 35, of_ten(0)[..8].to_vec(), Ok((GROUP, 4, SourceFilter::any()))),
+            (0, 35, [&of_ten(0)[..8], &[7, 0, 0, 0]].concat(), Ok((GROUP, 6, SourceFilter::any()))),
+            (0, 39, of_ten(7), Ok((GROUP, 4, filter(FilterMode::Include, &[7])))),
             (0, 39, of_ten(7)[..11].to_vec(), Err(Errno::INVAL)),
-            (0, 42, [index(5), storage(GROUP)].concat(), Ok((GROUP, Some(4), SourceFilter::any()))),
-            (0, 42, [index(0), storage(GROUP)].concat(), Ok((GROUP, None, SourceFilter::any()))),
+            (0, 42, [index(5), storage(GROUP)].concat(), Ok((GROUP, 4, SourceFilter::any()))),
+            (0, 42, [index(0), storage(GROUP)].concat(), Ok((GROUP, 6, SourceFilter::any()))),
             (0, 42, [index(0), storage(group_v6)].concat(), Err(Errno::ADDRNOTAVAIL)),
             (0, 42, index(0), Err(Errno::INVAL)),
             (
                 41,
                 46,
                 [index(2), storage(group_v6), storage(from_v6)].concat(),
-                Ok((group_v6, Some(1), SourceFilter { mode: FilterMode::Include, sources: vec![from_v6] })),
+                Ok((group_v6, 1, SourceFilter { mode: FilterMode::Include, sources: vec![from_v6] })),
             ),
             (41, 46, [index(2), storage(group_v6)].concat(), Err(Errno::INVAL)),
         ] {
@@ -405,6 +422,10 @@ mod tests {
             (0, 42, [index(99), storage(GROUP)].concat(), Errno::NODEV),
             (0, 45, [index(99), storage(GROUP)].concat(), Errno::ADDRNOTAVAIL),
             (0, 42, [index(99), storage(source(1))].concat(), Errno::INVAL),
+            // No way leads there.
+            (41, 42, [index(0), storage(group_v6)].concat(), Errno::NODEV),
+            (41, 45, [index(0), storage(group_v6)].concat(), Errno::ADDRNOTAVAIL),
+            (0, 36, [[224, 9, 9, 9], [0; 4]].concat(), Errno::NODEV),
             (41, 46, [index(99), storage(group_v6), storage(from_v6)].concat(), Errno::NODEV),
         ] {
             assert_eq!(Memberships::default().set(level, name, &value, link_of), Some(Err(error)), "{name}");

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firelane_filter::{FilterConfig, FilterCounts};
+use firelane_ip::{Egress, HopLimits};
 use firelane_lane::{DatagramKind, Relisten, Sharing, StreamOption};
 use firelane_shm::AcceptQueue;
 use firelane_shm::control::{Answer, Family, Kind, OWN_LEVEL, OWN_SIGNALS, Place, SocketId, State};
@@ -601,8 +602,9 @@ impl Socket {
             return Ok(cpu.to_ne_bytes().to_vec());
         }
         let config = self.stack.config().map_err(errno)?;
+        let hops = self.usual_hops((level, name), config.hops);
         if let Role::Datagrams(_, options) = &self.role {
-            return options.get(level, name, len, self.datagram_queues()?, config.hops);
+            return options.get(level, name, len, self.datagram_queues()?, hops);
         }
         let about = About {
             is_v6: self.family == Family::V6,
@@ -613,7 +615,7 @@ impl Socket {
             stream: self.stream().map(|stream| Asked { fabric: &self.stack.inner.fabric, stream }),
             usual: &config.sockets,
             tcp: &config.tcp,
-            hops: config.hops,
+            hops,
         };
         self.options.get(level, name, len, &about)
     }
@@ -625,6 +627,11 @@ impl Socket {
 
     /// What the way to its peer carries (IP_MTU, IPV6_MTU).
     fn mtu(&self) -> Result<i32, Errno> {
+        self.way().map(|way| way.mtu.bytes().into()).ok_or(Errno::NOTCONN)
+    }
+
+    /// The way to its peer, if it has one.
+    fn way(&self) -> Option<Egress> {
         let [local, remote] = match &self.role {
             Role::Datagrams(Some(made), _) => made.names(),
             Role::Stream(stream, _) => {
@@ -633,12 +640,18 @@ impl Socket {
             }
             _ => [None; 2],
         };
-        let (local, remote) = local.zip(remote).ok_or(Errno::NOTCONN)?;
-        let lane = self.lane().ok_or(Errno::NOTCONN)?;
+        let ((local, remote), lane) = (local.zip(remote)?, self.lane()?);
         let ends = (local.ip().to_canonical(), remote.ip().to_canonical());
         let (id, fabric) = (self.stack.id(), &self.stack.inner.fabric);
-        let mtu = fabric.visit(lane, |now, lane| lane.way_mtu(now, id, ends)).flatten();
-        mtu.map(|mtu| mtu.bytes().into()).ok_or(Errno::NOTCONN)
+        fabric.visit(lane, |now, lane| lane.way(now, id, ends)).flatten()
+    }
+
+    /// The hops that its packets have where the program says nothing: a connected one is told those of its way, which a router may
+    /// have advertised (RFC 4861 §4.2).
+    fn usual_hops(&self, name: (i32, i32), of_netstack: HopLimits) -> HopLimits {
+        let way = if name == (ipv6::LEVEL, ipv6::UNICAST_HOPS) { self.way() } else { None };
+        let advertised = way.filter(|way| way.dst.is_ipv6()).map(|way| way.hops);
+        HopLimits { v6: advertised.unwrap_or(of_netstack.v6), ..of_netstack }
     }
 
     fn lane(&self) -> Option<LaneId> {

@@ -1,7 +1,7 @@
 //! Commands of sockets: listen, shutdown, close, abort, options, and the kicks that say "look at the rings".
 
 use firelane_classify::LocalAddr;
-use firelane_ip::{JoinError, Member};
+use firelane_ip::{JoinError, LOOPBACK, Member};
 use firelane_socket::{ConnRef, Ready};
 use firelane_tcp::{Disposition, Events, State};
 use firelane_units::{ConnId, SocketId};
@@ -238,6 +238,8 @@ impl<D> Inside<'_, D> {
         let ip = &mut self.shard.ip;
         ip.touch();
         let why = match ip.core.set_membership(now, link, group, member, filter, &mut self.common.pools) {
+            // Nobody beyond the netstack has to know of groups on the loopback device.
+            Ok(LOOPBACK) => return,
             Ok(link) => return self.common.regrouped.push((self.shard.config.id, link)),
             Err(JoinError::Address) => "it is no group",
             Err(JoinError::Link) => "no link leads to the group",

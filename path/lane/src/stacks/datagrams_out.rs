@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use firelane_classify::Tuple;
 use firelane_flow::Credit;
 use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
-use firelane_ip::{Egress, Upper};
+use firelane_ip::{Egress, LOOPBACK, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
 use firelane_udp::{ChecksumWork, append_payload, encode};
 use firelane_units::{Bytes, Direction, DropReason, Instant, Port, SocketId};
@@ -188,7 +188,9 @@ impl<D> Inside<'_, D> {
             upper.protocol = echoes::protocol(egress.dst);
         }
         let letter = Letter { envelope, len, local, upper };
-        if is_multicast && packets.multicast_loop && self.shard.ip.core.is_member(egress.link, egress.dst) {
+        let goes_out = egress.link != LOOPBACK;
+        let is_heard_here = || self.shard.ip.core.is_member(egress.link, egress.dst);
+        if is_multicast && packets.multicast_loop && goes_out && is_heard_here() {
             self.send_copy(socket, &letter, &mut egress.looped())?;
         }
         // RFC 1122 §3.2.1.7: without hops it goes to nobody else.

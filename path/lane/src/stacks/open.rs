@@ -13,7 +13,7 @@ use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{
     Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig, deferred_repeats,
 };
-use firelane_units::{ConnId, DropReason, Instant, LaneId, Mss, Mtu, NetstackId, Port, SeqNum};
+use firelane_units::{ConnId, DropReason, Instant, LaneId, LinkId, Mss, NetstackId, Port, SeqNum};
 
 use super::Stacks;
 use super::conn::Conn;
@@ -24,10 +24,15 @@ use crate::common::Common;
 use crate::message::{Connect, StreamOptions};
 
 impl Stacks {
-    /// What the way between two stations carries.
-    pub(crate) fn way_mtu(&mut self, now: Instant, id: NetstackId, ends: (IpAddr, IpAddr)) -> Option<Mtu> {
+    /// The way between two stations.
+    pub(crate) fn way(&mut self, now: Instant, id: NetstackId, ends: (IpAddr, IpAddr)) -> Option<Egress> {
         let shard = self.shards.get_mut(id.index())?;
-        shard.ip.core.egress(now, Some(ends.0), ends.1).ok().map(|egress| egress.mtu)
+        shard.ip.core.egress(now, Some(ends.0), ends.1).ok()
+    }
+
+    /// The link that leads to a group.
+    pub(crate) fn group_link(&self, id: NetstackId, group: IpAddr) -> Option<LinkId> {
+        self.shards.get(id.index())?.ip.core.link_to_group(group)
     }
 
     /// The lane in which the segments of a connection from a bound `local` to `remote` will arrive: the same for all who
