@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{Background, Daemon, Output, Sandbox};
+use firelane_interop::{Background, Daemon, Output, Sandbox, binary};
 
 /// alice (10.1.0.2) and bob (10.2.0.2) on an etherstub each, and a router on both; its way to bob carries 1300 bytes.
 const CONFIG: &str = r#"
@@ -203,4 +203,83 @@ fn a_source_that_is_elsewhere_is_refused_where_the_operator_asks() {
     net.daemon.firelane(&["ipadm", "reset-ifprop", "-p", "rpfilter", "-m", "ipv4", "r0"]).expect_success();
     net.told(&spoofed);
     assert_eq!(net.dropped("ip_reverse_path"), 1);
+}
+
+/// A host beside the router, for programs.
+const SENDER: &str = r#"
+[vnic.web0]
+over = "left0"
+netstack = "web"
+[netstack.web]
+routes = [{ destination = "0.0.0.0/0", gateway = "10.1.0.1" }, { destination = "::/0", gateway = "fd01::1" }]
+[netstack.web.addresses]
+"web0/v4" = "10.1.0.10/24"
+"web0/v6" = "fd01::10/64"
+"#;
+
+/// Says of each connection how much came by it.
+const COUNTS: &str = "import socket
+door = socket.create_server(('::', 7), family=socket.AF_INET6, dualstack_ipv6=True)
+while True:
+    one, _ = door.accept()
+    count = 0
+    while text := one.recv(1 << 20):
+        count += len(text)
+    one.sendall(str(count).encode())
+";
+
+/// Sends 400,000 bytes and prints the answer, and how long its segments are (`tcpi_snd_mss`).
+const SENDS: &str = "import socket, struct, sys, time
+deadline = time.monotonic() + 20
+while True:
+    try:
+        one = socket.create_connection((sys.argv[1], 7), 40)
+        break
+    except OSError:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+one.sendall(bytes(400000))
+one.shutdown(socket.SHUT_WR)
+print(one.recv(100).decode(), struct.unpack_from('I', one.getsockopt(6, 11, 104), 16)[0])
+";
+
+/// RFC 4821: what the router says of packets that are too long is lost on the way. All that a program sends arrives at the kernel at
+/// the other end, in segments as long as the way carries.
+#[test]
+fn a_way_that_drops_what_is_too_long_in_silence_is_found_out() {
+    let sandbox = Sandbox::new();
+    let net = Net::start(&sandbox);
+    let file = |name: &str, text: &str| {
+        let path = sandbox.folder().join(name);
+        std::fs::write(&path, text).expect("the sandbox's folder is writable");
+        path.to_str().expect("a plain path").to_owned()
+    };
+    let hosts = file("hosts.toml", &format!("{}{SENDER}", CONFIG.replace("ROUTES", "")));
+    net.daemon.firelane(&["apply", "-t", &hosts]).expect_success();
+    let rules = "block out quick on r0 proto icmp from any to any icmp-type unreach\n\
+        block out quick on r0 proto ipv6-icmp from any to any icmp-type toobig\n";
+    net.daemon.firelane(&["ipf", "-z", "router", "-Fa", "-f", &file("ipf.conf", rules)]).expect_success();
+    let _server = Background::start(&mut sandbox.command_in("bob", &["/usr/bin/python3", "-c", COUNTS]));
+    // Of 1300 bytes the headers of IP and TCP take 40 or 60, and timestamps 12.
+    for (target, most) in [("10.2.0.2", 1_248), ("fd02::2", 1_228)] {
+        let mut command = sandbox.command("timeout");
+        command.env("FIRELANE_SOCKET", net.daemon.runtime().join("api.sock"));
+        command.env("FIRELANE_PRELOAD", binary("libfirelane_preload.so"));
+        command.args(["-k", "2", "80"]).arg(binary("firelane")).args([
+            "run",
+            "--quiet",
+            "--require",
+            "-v",
+            "web0",
+        ]);
+        let output = command.args(["--", "/usr/bin/python3", "-c", SENDS, target]).output().expect("timeout");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (count, segment) = text.trim().split_once(' ').unwrap_or_else(|| panic!("{target}: {output:?}"));
+        let segment: u32 = segment.parse().expect("a number");
+        assert_eq!(count, "400000", "{target}");
+        assert!((1_000..=most).contains(&segment), "{target}: {segment}");
+    }
+    let shown = net.daemon.firelane(&["ipfstat", "-oh", "-z", "router"]).expect_success();
+    let hits = shown.lines().filter_map(|line| line.split_once(' ')?.0.parse::<u64>().ok());
+    assert!(hits.take(2).all(|count| count > 0), "the router spoke, and nobody heard it: {shown}");
 }
