@@ -522,6 +522,26 @@ mod tests {
         assert!(list.is_usable(prefix.addr()));
     }
 
+    /// RFC 4862 §5.4.2, RFC 5227 §2.1.1: stations that begin together do not ask together.
+    #[test]
+    fn the_first_question_waits_for_a_random_time() {
+        let (mut list, mut random) = addresses(DadConfig::SLOW);
+        for n in 1..=20 {
+            let prefix = format!("fd00::{n}/64").parse().unwrap();
+            list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random).unwrap();
+        }
+        let steps = run((&mut list, &mut random));
+        let mut first = std::collections::BTreeMap::new();
+        for (at, step) in steps {
+            if let DadStep::Probe(_, address, _) = step {
+                first.entry(address).or_insert(at);
+            }
+        }
+        let distinct: std::collections::BTreeSet<u64> = first.values().copied().collect();
+        assert_eq!(first.len(), 20);
+        assert!(distinct.len() > 15 && distinct.iter().all(|&at| at <= 1_000), "{distinct:?}");
+    }
+
     #[test]
     fn a_question_that_comes_back_is_no_conflict_and_prolongs_the_test() {
         let (mut list, mut random) = addresses(DadConfig::FAST);

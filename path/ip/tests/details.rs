@@ -8,7 +8,7 @@ use craft::*;
 use firelane_frame::{Frame, Pools, PoolsConfig};
 use firelane_ip::{Sent, Upper};
 use firelane_units::DropReason;
-use firelane_wire::{ArpRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr};
+use firelane_wire::{ArpRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, NdpMessage, NdpOption, ndp};
 
 const HOP_BY_HOP: u8 = 0;
 
@@ -60,6 +60,15 @@ fn an_address_that_is_being_tested_is_nobody() {
     assert_eq!(give(&mut station, &v4(&header_v4(IpProtocol::UDP), &udp(b"x"))).end, "drop");
     let question = arp(&ArpRepr::request(ATTACKER_MAC, ATTACKER_V4, VICTIM_V4));
     assert!(give(&mut station, &question).sent.is_empty());
+    // RFC 4862 §5.4: of IPv6 neither what is for it nor the question of a neighbour; that is no test by somebody else either.
+    station.ip.add_address(NOW, LINK, "fd00::2/64".parse().unwrap()).unwrap();
+    assert_eq!(give(&mut station, &v6(&header_v6(IpProtocol::UDP), &udp(b"x"))).end, "drop");
+    let group = ndp::solicited_node(VICTIM_V6);
+    let message = NdpMessage::NeighbourSolicit { target: VICTIM_V6 };
+    let question = ndp_frame(ATTACKER_V6, group, message, &[NdpOption::SourceLinkLayer(ATTACKER_MAC)]);
+    assert!(give(&mut station, &question).sent.is_empty());
+    assert!(!station.ip.is_local(VICTIM_V6.into()) && station.events.is_empty());
+    assert!(station.ip.egress(NOW, None, ATTACKER_V6.into()).is_err(), "nothing is sent from it");
 }
 
 #[test]

@@ -287,6 +287,26 @@ fn time_ends_a_datagram_and_its_sender_is_told_if_the_first_piece_came() {
     }
 }
 
+/// RFC 8200 §4.5: of IPv6 after sixty seconds, and no sooner.
+#[test]
+fn time_ends_a_datagram_of_ipv6_after_a_minute() {
+    for (offset, answers) in [(0, 1), (1448, 0)] {
+        let (_, mut b) = pair(&["fd00::1/64"], &["fd00::2/64"]);
+        assert_eq!(b.input_bytes(NOW, &piece_v6(1, offset, 1448, true)), "held");
+        let mut out = Vec::new();
+        for (seconds, held) in [(59, 1), (60, 0)] {
+            let at = NOW + std::time::Duration::from_secs(seconds);
+            b.ip.on_timer(at, &mut b.pools);
+            assert_eq!(b.ip.held_frames(), held, "after {seconds} s");
+            out = b.outputs(at);
+        }
+        assert_eq!(b.ip.take_drops().of(DropReason::ReassemblyLimit), 1);
+        // ICMPv6 behind a plain header: time exceeded, in reassembly.
+        let told = out.iter().filter(|frame| frame[20] == 58 && frame[54..56] == [3, 1]).count();
+        assert_eq!(told, answers);
+    }
+}
+
 #[test]
 fn fragments_that_wait_for_a_neighbour_all_leave_in_order() {
     let mut a = Station::bare(1, DadConfig::OFF, true, 1500);

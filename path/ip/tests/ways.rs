@@ -236,9 +236,24 @@ fn a_cached_way_is_looked_up_again_when_something_changed() {
 
 /// A router between 10.0.0.0/24 and fd00::/64 on link A and 10.2.0.0/24 and fd02::/64 on link B, whose
 /// neighbours it knows.
+const BOTH_LINKS: [(LinkId, &str); 4] =
+    [(A, "10.0.0.1/24"), (B, "10.2.0.1/24"), (A, "fd00::1/64"), (B, "fd02::1/64")];
+
+/// RFC 1122 §3.1: a host with two interfaces is no router by that alone.
+#[test]
+fn who_has_two_interfaces_forwards_nothing_before_he_is_told_to() {
+    let mut host = Station::bare(1, DadConfig::OFF, true, 1500);
+    host.ip = two(&BOTH_LINKS);
+    for dst in ["10.0.0.9", "fd00::9"] {
+        let (result, out) = route(&mut host, &packet(dst, 100, 64, true));
+        assert_eq!((result, out), ("drop", vec![]), "{dst}");
+        assert_eq!(host.drops.pop(), Some(DropReason::NotForUs));
+    }
+}
+
 fn router(mtu_a: u16) -> Station {
     let mut router = Station::bare(1, DadConfig::OFF, true, 1500);
-    router.ip = two(&[(A, "10.0.0.1/24"), (B, "10.2.0.1/24"), (A, "fd00::1/64"), (B, "fd02::1/64")]);
+    router.ip = two(&BOTH_LINKS);
     router.ip.set_forwarding(true);
     let mtu = Mtu::new(mtu_a).unwrap();
     router.ip.add_interface(IfConfig { link: A, mac: mac(0xa), mtu, is_home: true });

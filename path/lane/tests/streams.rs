@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use firelane_frame::PoolsConfig;
-use firelane_lane::{Control, Idle, LaneMessage, SocketCommand, StreamInfo};
+use firelane_lane::{Connect, Control, Idle, LaneMessage, SocketCommand, StreamInfo, StreamOptions};
 use firelane_socket::{ConnRef, Flags, ReadError, SocketError, StreamEnd, WriteError, stream};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId};
 use firelane_world::*;
@@ -343,7 +343,7 @@ fn a_close_before_the_connection_is_made_ends_it() {
     }
 }
 
-/// What is known of a connection outlives it for as long as its program has the socket, and no longer, however it ended.
+/// What is known of a connection outlives it for as long as its program has the socket, and not after that, however it ended.
 #[test]
 fn what_was_known_at_the_end_is_told_until_the_socket_is_closed() {
     let told = |world: &World, end: &StreamEnd| {
@@ -387,6 +387,60 @@ fn what_was_known_at_the_end_is_told_until_the_socket_is_closed() {
                     assert_eq!(told(&world, end), None, "{remote} {has_unread}");
                 }
             }
+        }
+    }
+}
+
+/// Connects from an address that the program names.
+fn connect_from(world: &mut World, local: &str, remote: &str) -> StreamEnd {
+    let (end, slot) = stream(RINGS, LaneId(0), NetstackId(1));
+    let [local, remote] = [local, remote].map(|it| it.parse().expect("an address and a port"));
+    let connect = Connect { remote, local: Some(local), stream: slot, options: StreamOptions::default() };
+    let message = LaneMessage::Socket(NetstackId(1), SocketCommand::Connect(Box::new(connect)));
+    world.lanes[0].on_message(world.now, message);
+    end
+}
+
+/// RFC 9293 MUST-43 to MUST-45: an open may name the local address, otherwise IP chooses it, and it stays the connection's when IP
+/// would choose another one.
+#[test]
+fn a_connection_keeps_the_address_that_was_named_or_chosen() {
+    for (remote, first, second, later) in [
+        ("10.0.0.2:80", "10.0.0.1", "10.0.0.11", "10.0.0.3/29"),
+        ("[fd00::2]:80", "fd00::1", "fd00::11", "fd00::3/126"),
+    ] {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let add = |world: &mut World, address: &str| {
+            let address = address.parse().expect("a prefix");
+            world.all(|| Control::AddAddress(NetstackId(1), LinkId(1), address));
+            world.run_for(Duration::from_secs(10));
+        };
+        let is_v4 = remote.starts_with('1');
+        add(&mut world, &format!("{second}/{}", if is_v4 { 24 } else { 64 }));
+        let listener = world.listen(2, 1, if is_v4 { "0.0.0.0:80" } else { "[::]:80" }, 8);
+        let mut open = |world: &mut World, local: Option<&str>| {
+            let client = match local {
+                Some(local) => connect_from(world, local, remote),
+                None => world.connect(1, 0, remote),
+            };
+            world.run_for(Duration::from_millis(100));
+            assert_eq!(client.poll_connected(), Ok(true), "{local:?} to {remote}");
+            let accepted = listener.accept().expect("the handshake is over");
+            (client, accepted.stream, accepted.names.remote.ip().to_string())
+        };
+        let named = if is_v4 { format!("{first}:0") } else { format!("[{first}]:0") };
+        let (mut client, mut server, from) = open(&mut world, None);
+        let (mut other, mut its_server, other_from) = open(&mut world, Some(&named));
+        assert_eq!((from.as_str(), other_from.as_str()), (second, first), "IP would choose the other one");
+        add(&mut world, later);
+        assert_eq!(
+            open(&mut world, None).2,
+            later.split('/').next().unwrap(),
+            "whoever begins now has another one"
+        );
+        for (client, server) in [(&mut client, &mut server), (&mut other, &mut its_server)] {
+            world.transfer(client, server, &pattern(100_000));
+            world.transfer(server, client, &pattern(100_000));
         }
     }
 }

@@ -159,3 +159,27 @@ fn urgent_text_is_marked_on_the_way_out() {
     lab.rings(|connection, _, rings| connection.mark_urgent(rings));
     assert_eq!(lab.sent(), ["PU. 1:6(5) ack 1 win 10000 urg 5"]);
 }
+
+/// RFC 9293 MUST-31: urgent text may be longer than the pointer can say; each of its segments points as far as it can.
+#[test]
+fn urgent_text_may_be_of_any_length() {
+    const END: u32 = 70_001;
+    let mut lab = Lab::established();
+    lab.write(END as usize - 1);
+    lab.rings(|connection, _, rings| connection.mark_urgent(rings));
+    let mut seen = 1;
+    while seen < END {
+        let sent = lab.sent();
+        assert!(!sent.is_empty(), "at {seen}");
+        for line in sent {
+            let (next, ahead) = (seen + 1_000, (END - seen).min(65_535));
+            let push = if next == END { "P" } else { "" };
+            assert_eq!(line, format!("{push}U. {seen}:{next}(1000) ack 1 win 10000 urg {ahead}"));
+            seen = next;
+        }
+        lab.now += ms(50);
+        lab.get(Peer::new(ACK, 1).acks(seen));
+    }
+    lab.write(5);
+    assert_eq!(lab.sent(), ["P. 70001:70006(5) ack 1 win 10000"], "the next text is as any");
+}
