@@ -350,8 +350,9 @@ fn what_was_known_at_the_end_is_told_until_the_socket_is_closed() {
         let conn = end.shared().conn().expect("it was in a table");
         world.lanes[end.shared().lane().index()].stream_info(world.now, conn)
     };
+    type Ending = fn(ConnRef) -> SocketCommand;
     // How the client ends, and whether it has the socket after that.
-    let endings: [(fn(ConnRef) -> SocketCommand, bool); 3] =
+    let endings: [(Ending, bool); 3] =
         [(SocketCommand::Close, false), (SocketCommand::Abort, true), (SocketCommand::Shutdown, true)];
     for remote in ["10.0.0.2:80", "10.0.0.1:80"] {
         for (how, has_socket) in endings {
@@ -418,7 +419,7 @@ fn a_connection_keeps_the_address_that_was_named_or_chosen() {
         let is_v4 = remote.starts_with('1');
         add(&mut world, &format!("{second}/{}", if is_v4 { 24 } else { 64 }));
         let listener = world.listen(2, 1, if is_v4 { "0.0.0.0:80" } else { "[::]:80" }, 8);
-        let mut open = |world: &mut World, local: Option<&str>| {
+        let open = |world: &mut World, local: Option<&str>| {
             let client = match local {
                 Some(local) => connect_from(world, local, remote),
                 None => world.connect(1, 0, remote),

@@ -59,18 +59,19 @@ impl Unconnected {
         };
         let mut bytes = [0; TCP_INFO_LEN];
         bytes[0] = state;
-        let mut word = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-        (word(24, waiting), word(28, backlog));
         // tcpi_snd_cwnd and tcpi_reordering, and that neither tcpi_pacing_rate nor tcpi_max_pacing_rate is limited.
-        (word(80, INITIAL_SEGMENTS), word(88, DUP_THRESHOLD));
-        (104..120).step_by(4).for_each(|at| word(at, u32::MAX));
-        if self == Self::Closed {
-            // tcpi_rto, tcpi_snd_mss, tcpi_rttvar, tcpi_snd_ssthresh and tcpi_min_rtt, before anything was measured.
-            (word(8, 1_000_000), word(16, Mss::DEFAULT_V4.bytes().into()), word(72, 250_000));
-            (word(76, INFINITE_SSTHRESH), word(148, u32::MAX));
-            // No rate is one that the path limited.
-            bytes[7] = 1;
+        let always = [(24, waiting), (28, backlog), (80, INITIAL_SEGMENTS), (88, DUP_THRESHOLD)];
+        let unlimited = (104..120).step_by(4).map(|at| (at, u32::MAX));
+        // tcpi_rto, tcpi_snd_mss, tcpi_rttvar, tcpi_snd_ssthresh and tcpi_min_rtt, before anything was measured.
+        let (mss, infinite) = (Mss::DEFAULT_V4.bytes().into(), INFINITE_SSTHRESH);
+        let unmeasured = [(8, 1_000_000), (16, mss), (72, 250_000), (76, infinite), (148, u32::MAX)];
+        let is_closed = self == Self::Closed;
+        let unmeasured = unmeasured.into_iter().filter(|_| is_closed);
+        for (at, value) in always.into_iter().chain(unlimited).chain(unmeasured) {
+            bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
+        // No rate is one that the path limited.
+        bytes[7] = is_closed.into();
         bytes
     }
 }

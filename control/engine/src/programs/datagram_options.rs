@@ -512,6 +512,7 @@ mod tests {
         let link_of = |named| match named {
             Named::Address(ip) => (ip.to_string() == "10.0.0.1").then_some(4),
             Named::Number(number) => Some(number),
+            Named::Towards(_) => None,
         };
         let on_link = [224, 1, 1, 1, 10, 0, 0, 1];
         let of = |filter| Member { group: [224, 1, 1, 1].into(), link: 4, filter };
