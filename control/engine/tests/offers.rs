@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
 use std::io::Read;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use firelane::TcpListener;
 use firelane_shm::Readiness;
@@ -27,13 +27,19 @@ fn until_offered(world: &World, program: &Program<'_>, listener: &TcpListener) {
     world.hub.lock().unwrap().look();
 }
 
+/// A program that is offered blocks, and a listener of its peer's.
+fn offered(world: &World) -> (Program<'_>, TcpListener, SocketAddr) {
+    let program = Program::new(world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    until_offered(world, &program, &listener);
+    (program, listener, address)
+}
+
 #[test]
 fn a_connection_is_begun_by_a_block_that_was_offered() {
     let world = World::new();
-    let program = Program::new(&world);
-    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    until_offered(&world, &program, &listener);
+    let (program, listener, address) = offered(&world);
     let (_fd, socket) = program.socket();
     let mut highest = 0;
     for cycle in 0..300 {
@@ -69,16 +75,12 @@ fn a_connection_is_begun_by_a_block_that_was_offered() {
 #[test]
 fn who_asks_about_a_socket_finds_the_connection_that_it_has_begun() {
     let world = World::new();
-    let program = Program::new(&world);
-    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    until_offered(&world, &program, &listener);
+    let (program, listener, address) = offered(&world);
     let (fd, socket) = program.socket();
     let block = program.mapping.offers().take().unwrap();
-    let IpAddr::V4(ip) = address.ip() else { panic!("an address of IPv4") };
     // Something that has hung up comes first, and holds up nothing that is asked here.
     drop(program.socket());
-    program.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), address.port());
+    program.ask_silently(block, socket, address);
     let value = 1u32.to_ne_bytes().to_vec();
     assert_eq!(program.ask(Request::SetOption { socket, level: 1, name: 9, value }), Answer::Done);
     let (_peer, from) = listener.accept().unwrap();
@@ -96,18 +98,14 @@ fn who_asks_about_a_socket_finds_the_connection_that_it_has_begun() {
 #[test]
 fn a_connection_that_waits_for_what_has_hung_up_is_closed() {
     let world = World::new();
-    let program = Program::new(&world);
-    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    until_offered(&world, &program, &listener);
+    let (program, _listener, address) = offered(&world);
     let (_fd, socket) = program.socket();
     let block = program.mapping.offers().take().unwrap();
     let place = Some(Place { arena: program.arena, block });
-    let IpAddr::V4(ip) = address.ip() else { panic!("an address of IPv4") };
     let many: Vec<_> = (0..600).map(|_| program.socket()).collect();
     let mut hub = world.hub.lock().unwrap();
     drop(many);
-    program.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), address.port());
+    program.ask_silently(block, socket, address);
     hub.closed(program.session, socket, place);
     (0..3).for_each(|_| hub.look());
     drop(hub);

@@ -234,8 +234,7 @@ fn a_cached_way_is_looked_up_again_when_something_changed() {
     assert!(matches!(send(&mut a), Sent::Drop(frame, DropReason::NoRoute) if frame.len() == 20));
 }
 
-/// A router between 10.0.0.0/24 and fd00::/64 on link A and 10.2.0.0/24 and fd02::/64 on link B, whose
-/// neighbours it knows.
+/// A station between two networks of each family.
 const BOTH_LINKS: [(LinkId, &str); 4] =
     [(A, "10.0.0.1/24"), (B, "10.2.0.1/24"), (A, "fd00::1/64"), (B, "fd02::1/64")];
 
@@ -251,6 +250,8 @@ fn who_has_two_interfaces_forwards_nothing_before_he_is_told_to() {
     }
 }
 
+/// A router between 10.0.0.0/24 and fd00::/64 on link A and 10.2.0.0/24 and fd02::/64 on link B, whose
+/// neighbours it knows.
 fn router(mtu_a: u16) -> Station {
     let mut router = Station::bare(1, DadConfig::OFF, true, 1500);
     router.ip = two(&BOTH_LINKS);

@@ -182,9 +182,14 @@ impl<'a> Program<'a> {
 
     /// Connects by a block that was offered, as a socket of this name.
     pub(crate) fn begin(&self, block: u32, socket: SocketId, to: SocketAddr) {
+        self.ask_silently(block, socket, to);
+        self.kick(&self.end(block));
+    }
+
+    /// Asks for a connection by a block that was offered, and kicks no lane for it.
+    pub(crate) fn ask_silently(&self, block: u32, socket: SocketId, to: SocketAddr) {
         let IpAddr::V4(ip) = to.ip() else { panic!("an address of IPv4") };
         self.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), to.port());
-        self.kick(&self.end(block));
     }
 
     pub(crate) fn end(&self, block: u32) -> StreamEnd<'_> {
