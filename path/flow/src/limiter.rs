@@ -167,7 +167,7 @@ impl Limiter {
 
     /// The same where others wait who want as much: what is unused.
     pub(crate) fn share(&self, now: Instant) -> Bytes {
-        if self.is_ready(now) { self.rate.bytes_in(self.unused(now)) } else { Bytes::ZERO }
+        self.rate.bytes_in(self.unused(now))
     }
 
     fn unused(&self, now: Instant) -> Duration {

@@ -337,15 +337,22 @@ impl FlowTable {
     /// A sender that was told to come again ([`Credit::At`]) has left frames behind, or has come again and `waits` no
     /// longer. If the lane is late for frames that wait, the limit makes up for it, wherever they do.
     pub fn note_waiting(&mut self, now: Instant, flow: FlowId, direction: Direction, waits: bool) {
+        self.for_each_gate(flow, direction, |gate| match gate.first() {
+            // Who waits here in a queue is noted already.
+            Some(_) => {}
+            None if !waits => gate.limiter.forget_waiting(),
+            None if !gate.limiter.is_ready(now) => gate.limiter.note_waiting(),
+            None => {}
+        });
+    }
+
+    /// The gates of a flow, its own first.
+    fn for_each_gate(&mut self, flow: FlowId, direction: Direction, mut act: impl FnMut(&mut Gate)) {
         let mut at = Some(flow);
         while let Some(node) = at.and_then(|id| self.nodes.get_mut(id)) {
             at = node.parent;
-            match &mut node.side_mut(direction).gate {
-                // Who waits here in a queue is noted already.
-                Some(gate) if gate.first().is_some() => {}
-                Some(gate) if !waits => gate.limiter.forget_waiting(),
-                Some(gate) if !gate.limiter.is_ready(now) => gate.limiter.note_waiting(),
-                _ => {}
+            if let Some(gate) = &mut node.side_mut(direction).gate {
+                act(gate);
             }
         }
     }
@@ -395,22 +402,11 @@ impl FlowTable {
                 // Whom it keeps waiting at one limit must not lose at the other what the lane is late.
                 Some(at) => {
                     self.note_waiting(now, flow, direction, true);
-                    self.note_borrower(flow, direction, at);
+                    self.for_each_gate(flow, direction, |gate| gate.lends_at = Some(at));
                 }
             }
         }
         ready_at.map_or(Ok(most), Err)
-    }
-
-    /// Somebody waits for credit of this flow's until then.
-    fn note_borrower(&mut self, flow: FlowId, direction: Direction, until: Instant) {
-        let mut at = Some(flow);
-        while let Some(node) = at.and_then(|id| self.nodes.get_mut(id)) {
-            at = node.parent;
-            if let Some(gate) = &mut node.side_mut(direction).gate {
-                gate.lends_at = Some(until);
-            }
-        }
     }
 
     /// Counts text that went past every lane; limits are not asked.
