@@ -311,11 +311,7 @@ impl Inner {
         self.works.carry_out(step, &self.store.active)?;
         tracing::info!("{step}");
         if let Some(subject) = ends {
-            let vnic = self.store.active.vnics.get(subject.name.as_str());
-            let over =
-                vnic.filter(|_| matches!(step.action, Action::DeleteVnic(_))).and_then(|it| it.over.link());
-            let over = over.cloned();
-            self.part(subject, over);
+            self.part(subject);
         }
         self.addresses.follow(step);
         if let Action::SetFilter(..) = step.action {

@@ -51,11 +51,14 @@ impl Inner {
         Some(subject)
     }
 
-    /// He has ended. What he carried over an etherstub is the etherstub's as long as that is there.
-    pub(super) fn part(&mut self, subject: Subject, over: Option<LinkName>) {
+    /// He has ended, and the model has him still. What he carried over an etherstub is the etherstub's as long as that is there.
+    pub(super) fn part(&mut self, subject: Subject) {
         let counted = self.partings.counted.as_mut();
         let Some(total) = counted.and_then(|it| it.remove(&subject)) else { return };
-        if let Some(lower) = over.and_then(|over| self.works.links.get_mut(&over)) {
+        let vnic =
+            self.store.active.vnics.get(subject.name.as_str()).filter(|_| subject.of == UsageOf::Links);
+        let over = vnic.and_then(|it| it.over.link());
+        if let Some(lower) = over.and_then(|over| self.works.links.get_mut(over)) {
             lower.parted = lower.parted.and(stats::turned(total));
         }
         self.partings.note(Parting { subject, total, heir: None });
