@@ -26,8 +26,8 @@ pub struct Counts {
     text_at: u32,
 }
 
-/// What only a connection has to count on whose path something was lost, doubled, marked or moved, or whose peer had no
-/// room: this exists from the first of it on, and most connections never pay for it.
+/// What only a connection has to count on whose path something was lost, doubled, could be marked or was moved, or whose peer had
+/// no room: this exists from the first of it on, and most connections never pay for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Troubles {
     /// Text that was sent more than once.
@@ -141,8 +141,8 @@ impl Troubles {
         self.silent.wrapping_add(present)
     }
 
-    /// Text arrived in `pieces` where both ends take part in ECN.
-    pub(crate) fn on_ecn(&mut self, ecn: Ecn, len: usize, pieces: u32) {
+    /// Text arrived, in pieces of `segment` bytes, where both ends take part in ECN.
+    pub(crate) fn on_ecn(&mut self, ecn: Ecn, len: usize, segment: u16) {
         let kind = match ecn {
             Ecn::NotCapable => return,
             Ecn::Capable1 => 0,
@@ -151,7 +151,8 @@ impl Troubles {
         };
         self.ecn_bytes[kind] = self.ecn_bytes[kind].wrapping_add(len as u32);
         if ecn == Ecn::Congested {
-            self.marks_received = self.marks_received.wrapping_add(pieces);
+            let pieces = len.div_ceil(usize::from(segment).max(1));
+            self.marks_received = self.marks_received.wrapping_add(pieces as u32);
         }
     }
 

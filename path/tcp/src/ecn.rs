@@ -139,10 +139,11 @@ impl Connection {
         if !self.ecn.is_on() {
             return;
         }
-        self.ecn.seen |= seg.ecn != Ecn::NotCapable;
-        let len = seg.payload.len();
-        let pieces = len.div_ceil(usize::from(self.receive.segment()).max(1)) as u32;
-        self.troubles().on_ecn(seg.ecn, len, pieces);
+        if seg.ecn != Ecn::NotCapable {
+            self.ecn.seen = true;
+            let segment = self.receive.segment();
+            self.troubles().on_ecn(seg.ecn, seg.payload.len(), segment);
+        }
         let is_marked = seg.ecn == Ecn::Congested;
         if self.flight.algorithm() == Algorithm::Dctcp {
             self.echo_exactly(now, is_marked, rings, out);
