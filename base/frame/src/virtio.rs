@@ -7,4 +7,4 @@ mod header;
 mod landing;
 
 pub use header::{BadOffload, HEADER_BYTES, read, write};
-pub use landing::{FRAME_BYTES_MAX, Landing};
+pub use landing::{FRAME_BYTES_MAX, Landing, Tag};

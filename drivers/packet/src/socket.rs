@@ -2,8 +2,8 @@
 //!
 //! Used by the engine where `/dev/net/tun` may not be opened (an ordinary user in a user namespace of his
 //! own may make veth pairs but often no TAP). Frames keep their offload state through the virtio-net header
-//! (packet(7), `PACKET_VNET_HDR`), so segments of up to 64 KiB cross whole. The interface must not be used
-//! by the kernel's own stack: it sees every frame too.
+//! (packet(7), `PACKET_VNET_HDR`), so segments of up to 64 KiB cross whole. The kernel's own stack sees every
+//! frame too. It has taken a VLAN tag out of the frame before, and tells it beside.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use firelane_frame::{Capabilities, Chain, Driver, Pools};
 use firelane_units::{DropCounters, DropReason, Mtu};
 use rustix::io::Errno;
 
-use crate::sys;
+use crate::sys::{self, Hears};
 
 /// A packet socket on one interface.
 #[derive(Debug)]
@@ -30,7 +30,20 @@ impl PacketSocket {
     /// # Errors
     /// The interface does not exist, or the process has no `CAP_NET_RAW` there.
     pub fn open(name: &str, mtu: Mtu) -> io::Result<Self> {
-        Ok(Self { fd: sys::open(index_of(name)?)?, mtu, landing: Landing::default(), is_drained: false })
+        Self::hearing(name, mtu, Hears::Everything)
+    }
+
+    /// The same for frames for groups alone (IEEE 802 section 8.2), broadcast included.
+    ///
+    /// # Errors
+    /// As of [`PacketSocket::open`].
+    pub fn of_groups(name: &str, mtu: Mtu) -> io::Result<Self> {
+        Self::hearing(name, mtu, Hears::Groups)
+    }
+
+    fn hearing(name: &str, mtu: Mtu, hears: Hears) -> io::Result<Self> {
+        let fd = sys::open(index_of(name)?, hears)?;
+        Ok(Self { fd, mtu, landing: Landing::default(), is_drained: false })
     }
 }
 
@@ -60,7 +73,7 @@ impl Driver for PacketSocket {
         let Self { fd, landing, is_drained, .. } = self;
         *is_drained = false;
         landing.receive(pools, budget, out, drops, |both| {
-            let read = rustix::io::read(&*fd, both);
+            let read = sys::receive(fd, both);
             *is_drained = read == Err(Errno::AGAIN);
             read.ok()
         })

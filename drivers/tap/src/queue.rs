@@ -123,7 +123,7 @@ impl Driver for TapQueue {
         landing.receive(pools, budget, out, drops, |both| {
             let read = rustix::io::read(&*fd, both);
             *is_drained = read == Err(Errno::AGAIN);
-            read.ok()
+            Some((read.ok()?, None))
         })
     }
 

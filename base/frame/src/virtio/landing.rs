@@ -2,12 +2,13 @@
 //!
 //! Nobody knows a frame's length before it is read, so it is read into a large buffer that is kept ready;
 //! a small frame is copied out of it, so that a queue of acknowledgements does not pin 64 KiB each. The
-//! reading itself is the driver's: this file does no I/O.
+//! reading itself is the driver's: this file does no I/O. A tag that the device hands over beside its frame is put back where
+//! it stood.
 
 use firelane_units::{DropCounters, DropReason};
 
 use super::header::{self, BadOffload, HEADER_BYTES};
-use crate::{Chain, Frame, Pools};
+use crate::{Chain, Checksum, Frame, Pools};
 
 /// The longest frame that a kernel hands over: 64 KiB of packet behind an Ethernet header with one tag.
 pub const FRAME_BYTES_MAX: usize = 65_535 + 18;
@@ -15,6 +16,12 @@ pub const FRAME_BYTES_MAX: usize = 65_535 + 18;
 const OCTETS_MAX: usize = 128 << 10;
 /// Frames up to this length are copied to a small buffer.
 const COPY_BYTES_MAX: usize = 1_600;
+
+/// Both stations' addresses: a VLAN tag stands behind them.
+const STATIONS_BYTES: usize = 12;
+
+/// A VLAN tag that is not in its frame: protocol and control, as on the wire (IEEE 802.1Q section 9).
+pub type Tag = [u8; 4];
 
 /// A large buffer, ready for the next frame.
 #[derive(Debug, Default)]
@@ -24,14 +31,14 @@ impl Landing {
     /// Reads up to `budget` frames to the end of `out` and returns how many.
     ///
     /// `read` fills a header and the body behind it, in one piece, which a system call takes sooner than two, and returns the
-    /// length of both together, or `None` if the device has nothing. A header that contradicts its frame costs the frame: [`DropReason::BadOffload`].
+    /// length of both together, and the tag that it has left out, or `None` if the device has nothing. A header that contradicts its frame costs the frame: [`DropReason::BadOffload`].
     pub fn receive(
         &mut self,
         pools: &mut Pools,
         budget: usize,
         out: &mut Chain,
         drops: &mut DropCounters,
-        mut read: impl FnMut(&mut [u8]) -> Option<usize>,
+        mut read: impl FnMut(&mut [u8]) -> Option<(usize, Option<Tag>)>,
     ) -> usize {
         let (mut frames, mut octets) = (0, 0);
         for _ in 0..budget {
@@ -42,11 +49,11 @@ impl Landing {
             frame.truncate(0);
             frame.prepend(HEADER_BYTES);
             frame.append(FRAME_BYTES_MAX);
-            let length = read(frame.as_mut_slice());
+            let read = read(frame.as_mut_slice());
             let mut bytes = [0; HEADER_BYTES];
             bytes.copy_from_slice(&frame.as_slice()[..HEADER_BYTES]);
             frame.trim_front(HEADER_BYTES);
-            let Some(length) = length else {
+            let Some((length, tag)) = read else {
                 self.0 = Some(frame);
                 break;
             };
@@ -56,7 +63,11 @@ impl Landing {
                 Ok((checksum, segmentation)) => {
                     let meta = frame.meta_mut();
                     (meta.checksum, meta.segmentation) = (checksum, segmentation);
-                    out.push(self.settle(frame, pools));
+                    let mut frame = self.settle(frame, pools);
+                    if let Some(tag) = tag {
+                        put_back(&mut frame, tag);
+                    }
+                    out.push(frame);
                     frames += 1;
                 }
                 Err(BadOffload) => {
@@ -83,10 +94,28 @@ impl Landing {
     }
 }
 
+/// Puts a tag back behind the stations' addresses. A frame that has none is shorter than any that had a tag.
+fn put_back(frame: &mut Frame, tag: Tag) {
+    if frame.len() < STATIONS_BYTES {
+        return;
+    }
+    frame.prepend(tag.len());
+    let bytes = frame.as_mut_slice();
+    bytes.copy_within(tag.len()..tag.len() + STATIONS_BYTES, 0);
+    bytes[STATIONS_BYTES..STATIONS_BYTES + tag.len()].copy_from_slice(&tag);
+    let (meta, moved) = (frame.meta_mut(), tag.len() as u16);
+    if let Checksum::Partial { start, .. } = &mut meta.checksum {
+        *start += moved;
+    }
+    if let Some(cut) = &mut meta.segmentation {
+        cut.header_bytes += moved;
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::PoolsConfig;
+    use crate::{FrameMeta, PoolsConfig, SegmentKind, Segmentation};
 
     /// Reads the given frames behind all-zero headers.
     fn receive(landing: &mut Landing, pools: &mut Pools, frames: &[usize]) -> (Chain, DropCounters) {
@@ -97,9 +126,40 @@ mod tests {
             header.fill(0);
             header[1] = u8::from(length == 13) * 9;
             body[..length].fill(length as u8);
-            Some(HEADER_BYTES + length)
+            Some((HEADER_BYTES + length, None))
         });
         (out, drops)
+    }
+
+    #[test]
+    fn a_tag_stands_behind_the_addresses_again_and_what_is_left_to_the_device_moves_on() {
+        let mut pools = Pools::new(PoolsConfig { small_slots: 8, large_slots: 2 });
+        let (mut landing, mut out, mut drops) = (Landing::default(), Chain::new(), DropCounters::default());
+        let cut =
+            Segmentation { kind: SegmentKind::TcpV4, segment_bytes: 1448, header_bytes: 66, ecn: false };
+        let meta = FrameMeta {
+            checksum: Checksum::Partial { start: 34, offset: 16 },
+            segmentation: Some(cut),
+            ..FrameMeta::default()
+        };
+        let mut body: Vec<u8> = (0..3000).map(|n| n as u8).collect();
+        body[46] = 8 << 4;
+        // A small one in its own buffer, a large one where it landed, one that no station could have sent, and one after all.
+        let mut wanted = [(1000, true), (3000, true), (11, true), (60, false)].into_iter();
+        landing.receive(&mut pools, 64, &mut out, &mut drops, |both| {
+            let (length, is_tagged) = wanted.next()?;
+            let (header, rest) = both.split_at_mut(HEADER_BYTES);
+            header.copy_from_slice(&if length > 60 { header::write(&meta) } else { [0; HEADER_BYTES] });
+            rest[..length].copy_from_slice(&body[..length]);
+            Some((HEADER_BYTES + length, is_tagged.then_some([0x81, 0, 0x20, 5])))
+        });
+        for length in [1000, 3000] {
+            let frame = out.pop().unwrap();
+            assert_eq!(*frame.as_slice(), [&body[..12], &[0x81, 0, 0x20, 5], &body[12..length]].concat());
+            assert_eq!(frame.meta().checksum, Checksum::Partial { start: 38, offset: 16 });
+            assert_eq!(frame.meta().segmentation, Some(Segmentation { header_bytes: 70, ..cut }));
+        }
+        assert_eq!([11, 60].map(|length| *out.pop().unwrap().as_slice() == body[..length]), [true; 2]);
     }
 
     #[test]
