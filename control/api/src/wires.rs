@@ -170,7 +170,9 @@ fn refusal(fault: WiringFault) -> ApiError {
     let (end, why) = (fault.end().clone(), fault.to_string());
     match fault {
         WiringFault::Unknown(_) => ApiError::new(Status::LinkInvalid, "ends", end, why),
-        WiringFault::Tunnel(_) => ApiError::new(Status::NotSupported, "ends", end, why),
+        WiringFault::Tunnel(_) | WiringFault::Shared(_) => {
+            ApiError::new(Status::NotSupported, "ends", end, why)
+        }
         WiringFault::Used(_) => ApiError::new(Status::LinkBusy, "ends", end, why),
         WiringFault::Taken(_, wire) => ApiError::new(Status::LinkBusy, "wire", wire, ""),
         WiringFault::Loop(_) => ApiError::new(Status::BadArg, "ends", end, why),

@@ -95,7 +95,7 @@ pub(crate) fn port_names(works: &Works) -> BTreeMap<LinkId, String> {
     let uplinks = works.links.iter().filter_map(|(name, link)| Some((link.uplink?, name.to_string())));
     let wires =
         works.wires.iter().flat_map(|(name, wire)| wire.ports().map(move |id| (id, name.to_string())));
-    let tunnels = works.vnics.iter().filter(|(_, vnic)| vnic.is_tunnel);
+    let tunnels = works.vnics.iter().filter(|(_, vnic)| vnic.over.is_none());
     let tunnels =
         tunnels.filter_map(|(name, vnic)| Some((works.engine.tunnel_port(vnic.id)?, name.to_string())));
     vnics.chain(uplinks).chain(wires).chain(tunnels).collect()

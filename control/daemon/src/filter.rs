@@ -210,7 +210,7 @@ mod tests {
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
             device: None,
             memif: None,
-            is_tunnel: false,
+            over: Some(LinkId(1)),
         };
         let mut vnics =
             BTreeMap::from([("web0".parse().unwrap(), upper(5)), ("web1".parse().unwrap(), upper(7))]);
@@ -287,7 +287,7 @@ mod tests {
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
             device: None,
             memif: None,
-            is_tunnel: false,
+            over: Some(LinkId(1)),
         };
         let vnics = BTreeMap::from([("web0".parse().unwrap(), upper)]);
         // The first bytes of a datagram of 1,400.

@@ -148,7 +148,7 @@ impl Works {
     /// Gives a link an interface in place of the one that went.
     pub(crate) fn reattach(&mut self, name: &LinkName, model: &Model) -> Done {
         let link = model.links.get(name).ok_or(Status::LinkInvalid)?;
-        let Below { device, memif, nic, queues } = self.below(name, link)?;
+        let Below { device, memif, nic, queues } = self.below(name, link, model)?;
         let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
         if lower.uplink.take().is_some() {
             self.engine.remove_uplink(lower.id).map_err(refused)?;
@@ -184,12 +184,22 @@ impl Works {
     }
 
     /// Opens what leads out of a link.
-    pub(crate) fn below(&mut self, name: &LinkName, link: &Link) -> Result<Below, firelane_api::ApiError> {
+    pub(crate) fn below(
+        &mut self,
+        name: &LinkName,
+        link: &Link,
+        present: &Model,
+    ) -> Result<Below, firelane_api::ApiError> {
         let ifname = match &link.kind {
             LinkKind::Tap(ifname) => ifname,
             LinkKind::Memory => return Ok(Below::default()),
             LinkKind::Nic(nic) => {
-                let (queues, interface) = nic::open(nic, link.mtu, self.kernel.queues())?;
+                let share = nic::Share {
+                    queues: self.kernel.queues(),
+                    stations: self.links.get(name).map(|it| self.stations(it.id)).unwrap_or_default(),
+                    is_wired: present.is_wired(name),
+                };
+                let (queues, interface) = nic::open(nic, link.mtu, share)?;
                 return Ok(Below { nic: Some(interface), queues, ..Below::default() });
             }
             LinkKind::Memif(memif) => {

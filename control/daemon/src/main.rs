@@ -48,6 +48,7 @@ mod services;
 mod settings;
 mod sockets;
 mod state;
+mod stations;
 mod stats;
 mod text;
 mod trace;

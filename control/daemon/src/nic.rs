@@ -1,19 +1,22 @@
-//! Interfaces of the host that links have for themselves: which driver each gets, and why.
+//! Interfaces of the host that links have: which driver each gets, and why, and whether the kernel keeps it as well.
 //!
-//! Called by `works.rs`. AF_XDP in the best way that is offered; where it is refused and the configuration leaves the
+//! Called by `works.rs`, `interfaces.rs` and `stations.rs`. AF_XDP in the best way that is offered; where it is refused and the configuration leaves the
 //! choice, a packet socket, which is slower, and status and doctor say so with the reason. Nothing of it outlives the
 //! daemon: program and sockets end with its descriptors.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
 use firelane::{
-    AfXdpConfig, AfXdpError, AfXdpRefused, LinkModes, LinkSettings, LinkSpeed, PacketSocket, PauseFrames,
-    Promiscuity, Queue, link_settings, open_afxdp,
+    AfXdpConfig, AfXdpError, AfXdpRefused, CLAIMS_MAX, Claims, LinkModes, LinkSettings, LinkSpeed,
+    PacketSocket, PauseFrames, Promiscuity, Queue, link_settings, open_afxdp, open_shared,
 };
 use firelane_api::{ApiError, DeviceInfo, DeviceModes, LinkState, Status, device_speed, slot_of};
-use firelane_model::{FactoryMac, FactorySlot, Link, LinkKind, LinkName, Model, Nic, NicDriver, Vnic};
+use firelane_model::{
+    FactoryMac, FactorySlot, Link, LinkKind, LinkName, Model, Nic, NicDriver, Sharing, Vnic,
+};
 use firelane_units::{MacAddr, Mtu};
 
 use crate::netlink::{self, Addresses, Seen};
@@ -37,8 +40,10 @@ pub(crate) struct Attached {
 /// How its frames come.
 #[derive(Debug)]
 enum How {
-    /// By AF_XDP, in this way.
+    /// By AF_XDP, in this way: every one.
     AfXdp(String),
+    /// By AF_XDP, in this way, beside the kernel: those for the stations that are claimed.
+    Beside(String, Claims),
     /// By a packet socket, as the configuration says.
     Packet,
     /// By a packet socket, because of this.
@@ -56,21 +61,54 @@ impl Attached {
     pub(crate) fn how(&self) -> String {
         match &self.how {
             How::AfXdp(how) => format!("{}: {how}", self.called()),
+            How::Beside(how, _) => {
+                format!(
+                    "{}: {how}; the kernel keeps what is for no VNIC, and both get what is for groups",
+                    self.called()
+                )
+            }
             How::Packet => format!("{}: a packet socket, as configured", self.called()),
             How::Detour(_) => self.detour().unwrap_or_default(),
         }
     }
 
-    /// What the kernel cannot do any more because every frame of the interface comes here.
+    /// What the kernel cannot do any more because its frames of the interface come here.
     pub(crate) fn cut_off(&self) -> Option<String> {
-        let How::AfXdp(_) = &self.how else { return None };
+        let name = self.name();
+        let why = match &self.how {
+            How::AfXdp(_) => "while the link has it alone",
+            How::Beside(_, claims) => {
+                let own = netlink::addresses(&name).ok()?.now?;
+                claims.addresses().get(&own).map(|_| "while a VNIC has its station's address")?
+            }
+            How::Packet | How::Detour(_) => return None,
+        };
         let addresses = netlink::kernels_addresses(self.index).ok().filter(|it| !it.is_empty())?;
-        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let (name, addresses) = (self.name(), addresses.join(", "));
+        let addresses = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         Some(format!(
-            "the kernel has {addresses} on {name} and gets no frame from there while the link has it: what is to be reached at \
-             these addresses has to be behind a VNIC, or the link needs driver = \"packet\""
+            "the kernel has {addresses} on {name} and gets no frame from there {why}: what is to be reached at these addresses \
+             has to be behind a VNIC, or the link needs shared = true and VNICs with addresses of their own"
         ))
+    }
+
+    /// Whether the kernel keeps it as well, so that only frames for stations that are claimed come, and those for groups.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.how, How::Beside(..))
+    }
+
+    /// Where it does: frames for these stations come from now on, and no others.
+    pub(crate) fn claim(&mut self, stations: &BTreeSet<MacAddr>) -> Result<(), ApiError> {
+        let How::Beside(_, claims) = &mut self.how else { return Ok(()) };
+        claims.set(stations).map_err(|error| match stations.len() > CLAIMS_MAX as usize {
+            true => {
+                let allowed = format!(
+                    "the kernel keeps {} as well, and tells at most {CLAIMS_MAX} stations apart",
+                    self.name
+                );
+                ApiError::new(Status::TooMany, "over", &self.name, allowed)
+            }
+            false => ApiError::new(Status::Io, "over", &self.name, plain(&error)),
+        })
     }
 
     /// What it is called, and was called when it was attached.
@@ -239,9 +277,32 @@ pub(crate) fn check(nic: &Nic, mtu: Mtu) -> Result<u32, ApiError> {
     }
 }
 
-/// Opens an interface for a link, with at most `queues` queues, and switches it on.
-pub(crate) fn open(nic: &Nic, mtu: Mtu, queues: u16) -> Result<(Vec<Queue>, Attached), ApiError> {
-    let Nic { ifname, driver } = nic;
+/// Whether the kernel keeps an interface as well that a link gets now. Where it cannot be asked it has an address: a host that
+/// nobody reaches any more cannot be mended.
+pub(crate) fn is_shared(nic: &Nic) -> bool {
+    match nic.sharing {
+        Sharing::Shared => true,
+        Sharing::Alone => false,
+        Sharing::Auto => {
+            let addresses = netlink::index_of(nic.ifname.as_str()).and_then(netlink::kernels_addresses);
+            addresses.map_or(true, |it| !it.is_empty())
+        }
+    }
+}
+
+/// What of an interface is asked for.
+pub(crate) struct Share {
+    /// At most so many queues.
+    pub(crate) queues: u16,
+    /// The stations that are claimed if the kernel keeps it as well.
+    pub(crate) stations: BTreeSet<MacAddr>,
+    /// Wires lead on from there: unless the file says that the kernel keeps it, it does not.
+    pub(crate) is_wired: bool,
+}
+
+/// Opens an interface for a link, and switches it on.
+pub(crate) fn open(nic: &Nic, mtu: Mtu, share: Share) -> Result<(Vec<Queue>, Attached), ApiError> {
+    let Nic { ifname, driver, sharing } = nic;
     let name = ifname.as_str();
     let failed = |error: io::Error| {
         let status =
@@ -251,11 +312,13 @@ pub(crate) fn open(nic: &Nic, mtu: Mtu, queues: u16) -> Result<(Vec<Queue>, Atta
     let index = check(nic, mtu)?;
     let promiscuity = Promiscuity::of(name).map_err(failed)?;
     netlink::set_up(name).map_err(failed)?;
+    let is_shared = is_shared(nic) && !(share.is_wired && *sharing == Sharing::Auto);
+    let stations = is_shared.then_some(share.stations);
     let packet = || PacketSocket::open(name, mtu).map(|it| vec![Queue::from(it)]).map_err(failed);
     let (queues, how) = match driver {
         NicDriver::Packet => (packet()?, How::Packet),
-        NicDriver::Auto | NicDriver::Afxdp => match attach(name, mtu, queues) {
-            Ok((queues, how)) => (queues, How::AfXdp(how)),
+        NicDriver::Auto | NicDriver::Afxdp => match attach(name, mtu, share.queues, stations) {
+            Ok(opened) => opened,
             Err(error) if *driver == NicDriver::Auto => (packet()?, How::Detour(plain(&error))),
             Err(error) => return Err(ApiError::new(Status::Io, "driver", driver.word(), plain(&error))),
         },
@@ -268,13 +331,29 @@ pub(crate) fn open(nic: &Nic, mtu: Mtu, queues: u16) -> Result<(Vec<Queue>, Atta
     Ok((queues, interface))
 }
 
-fn attach(name: &str, mtu: Mtu, queues: u16) -> Result<(Vec<Queue>, String), AfXdpError> {
+/// Every frame, or those for `stations` if there are such.
+fn attach(
+    name: &str,
+    mtu: Mtu,
+    queues: u16,
+    stations: Option<BTreeSet<MacAddr>>,
+) -> Result<(Vec<Queue>, How), AfXdpError> {
     let config = AfXdpConfig { queues, ..AfXdpConfig::new(mtu) };
+    let opened = || match &stations {
+        Some(stations) => open_shared(name, config.clone(), stations.clone()),
+        None => open_afxdp(name, &config)
+            .map(|(queues, attached)| (queues.into_iter().map(Queue::from).collect(), attached)),
+    };
     let deadline = Instant::now() + PROGRAM_WAIT;
     loop {
-        match open_afxdp(name, &config) {
+        match opened() {
             Ok((queues, attached)) => {
-                return Ok((queues.into_iter().map(Queue::from).collect(), attached.to_string()));
+                let how = attached.to_string();
+                let how = match attached.claims {
+                    Some(claims) => How::Beside(how, claims),
+                    None => How::AfXdp(how),
+                };
+                return Ok((queues, how));
             }
             // It may be that of a link that was deleted just now.
             Err(AfXdpError::Refused(_, ways))

@@ -22,7 +22,7 @@ impl Works {
         };
         let mtu = vnic.mtu.unwrap_or_else(|| tunnel.default_mtu());
         let id = self.engine.add_tunnel(&config, mtu, carries).map_err(refused)?;
-        self.vnics.insert(name.clone(), Upper { id, mac, device: None, memif: None, is_tunnel: true });
+        self.vnics.insert(name.clone(), Upper { id, mac, device: None, memif: None, over: None });
         let begins = Properties { maxbw: vnic.maxbw, priority: vnic.priority, ..Properties::UNLIMITED };
         self.limit(id, begins, vnic.into())
     }

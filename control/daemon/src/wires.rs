@@ -85,6 +85,7 @@ impl Works {
 
     fn create_wire(&mut self, name: &LinkName, wire: &Wire, present: &Model) -> Result<(), ApiError> {
         let absent = |end: &LinkName| ApiError::new(Status::LinkInvalid, "ends", end, "");
+        self.may_be_wired(wire, present)?;
         let known = |end: &LinkName| {
             let vnic = || self.vnics.get(end).map(|it| it.id);
             self.links.get(end).map(|it| it.id).or_else(vnic).ok_or_else(|| absent(end))

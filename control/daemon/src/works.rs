@@ -69,8 +69,8 @@ pub(crate) struct Upper {
     pub(crate) mac: MacAddr,
     pub(crate) device: Option<Device>,
     pub(crate) memif: Option<MemifStatus>,
-    /// It leads into a tunnel of its own.
-    pub(crate) is_tunnel: bool,
+    /// The link below; without one it leads into a tunnel of its own.
+    pub(crate) over: Option<LinkId>,
 }
 
 pub(crate) type Done = Result<(), ApiError>;
@@ -137,7 +137,7 @@ impl Works {
                 self.note_interfaces(present);
                 Ok(())
             }
-            Action::CreateLink(name, link) => self.create_link(name, link),
+            Action::CreateLink(name, link) => self.create_link(name, link, present),
             Action::CreateEtherstub(name, stub) => self.create_etherstub(name, stub),
             Action::DeleteLink(name) | Action::DeleteEtherstub(name) => self.delete_lower(name),
             Action::SetLink(name, from, to) => self.set_lower(name, from.into(), to.into()),
@@ -497,8 +497,8 @@ pub(crate) struct Below {
 
 /// Links and etherstubs.
 impl Works {
-    pub(crate) fn create_link(&mut self, name: &LinkName, link: &Link) -> Done {
-        let below = self.below(name, link)?;
+    pub(crate) fn create_link(&mut self, name: &LinkName, link: &Link, present: &Model) -> Done {
+        let below = self.below(name, link, present)?;
         self.create_lower(name, link.mtu, link.into(), below)
     }
 
@@ -642,10 +642,13 @@ impl Works {
         };
         match self.engine.add_vnic(over, &config, user) {
             Ok(id) => {
-                self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status, is_tunnel: false });
+                self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status, over: Some(over) });
                 let begins =
                     Properties { maxbw: vnic.maxbw, priority: vnic.priority, ..Properties::UNLIMITED };
-                let limited = self.wanted(vnic).and_then(|wanted| self.limit(id, begins, wanted));
+                let claimed = self.claim(over);
+                let limited = claimed
+                    .and_then(|()| self.wanted(vnic))
+                    .and_then(|wanted| self.limit(id, begins, wanted));
                 let made = limited.and_then(|()| match (vnic.mtu, vnic.netstack()) {
                     (Some(_), Some(_)) => self.set_routing(id, &Interface::default(), vnic.mtu),
                     _ => Ok(()),
@@ -673,15 +676,16 @@ impl Works {
 
     fn delete_vnic(&mut self, name: &LinkName) -> Done {
         let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
-        match vnic.is_tunnel {
-            true => self.engine.remove_tunnel(vnic.id),
-            false => self.engine.remove_vnic(vnic.id),
+        let over = vnic.over;
+        match over {
+            None => self.engine.remove_tunnel(vnic.id),
+            Some(_) => self.engine.remove_vnic(vnic.id),
         }
         .map_err(refused)?;
         if let Some(device) = self.vnics.remove(name).and_then(|it| it.device) {
             self.kernel.close(&device);
         }
-        Ok(())
+        over.map_or(Ok(()), |over| self.claim(over))
     }
 
     fn set_vnic(&mut self, name: &LinkName, from: &Vnic, to: &Vnic, present: &Model) -> Done {

@@ -10,7 +10,7 @@
 //! - `sleepers.rs`: who waits for which socket; `poller.rs`: one who waits for many. `tcp_*.rs`, `udp_socket.rs`:
 //!   the sockets.
 //! - `programs/`: the sockets of unmodified programs, in memory shared with them.
-//! - `queue.rs`: every kind of driver as one type.
+//! - `queue.rs`: every kind of driver as one type. `shared_nic.rs`: a NIC that the kernel keeps as well.
 #![deny(unsafe_code)] // allowed in the leaf `sys`
 
 mod aside;
@@ -43,6 +43,7 @@ mod programs;
 mod queue;
 mod registry;
 mod rings;
+mod shared_nic;
 mod sleepers;
 mod snapshot;
 mod socket_filter;
@@ -77,6 +78,7 @@ pub use programs::{
 };
 pub use queue::Queue;
 pub use rings::{Ring, Rings};
+pub use shared_nic::{SharedQueue, open_shared};
 pub use snapshot::EngineSnapshot;
 pub use stack::{Stack, StackBuilder};
 pub use tcp_listener::{ListenConfig, TcpListener};
@@ -90,8 +92,8 @@ pub use worker::{Ran, Worker};
 
 pub use firelane_classify::{FlowMatch, Headers, L3, RuleError};
 pub use firelane_driver_afxdp::{
-    AfXdpConfig, AfXdpError, AfXdpQueue, Attached, Claim, LinkModes, LinkSettings, LinkSpeed,
-    Mode as AfXdpMode, PauseFrames, Refused as AfXdpRefused, Wish as AfXdpWish, link_settings,
+    AfXdpConfig, AfXdpError, AfXdpQueue, Attached, CLAIMS_MAX, Claim, Claims, LinkModes, LinkSettings,
+    LinkSpeed, Mode as AfXdpMode, PauseFrames, Refused as AfXdpRefused, Wish as AfXdpWish, link_settings,
     open as open_afxdp, probe as probe_afxdp,
 };
 pub use firelane_driver_memif::{

@@ -13,6 +13,7 @@ use firelane_frame::{Capabilities, Chain, Driver, Pools, Weight};
 use firelane_units::{DropCounters, FlowId, Instant};
 
 use crate::registry::Choice;
+use crate::shared_nic::SharedQueue;
 use crate::watched::Watched;
 
 /// A driver's queue, for one lane.
@@ -28,6 +29,8 @@ pub enum Queue {
     Memif(Box<MemifQueue>),
     /// Sockets on queues of a NIC or a veth.
     AfXdp(Box<AfXdpQueue>),
+    /// The same, and what the kernel copies of frames for groups.
+    Shared(Box<SharedQueue>),
 }
 
 /// What tells a device by which of its rings it is to send.
@@ -55,6 +58,7 @@ impl Queue {
         match self {
             Self::Tap(queue) => Some(queue.device().spreader().map(Spreader::Tap)),
             Self::AfXdp(queue) => queue.spreader().map(|it| it.map(Spreader::AfXdp)),
+            Self::Shared(queue) => queue.claimed().spreader().map(|it| it.map(Spreader::AfXdp)),
             Self::Memory(_) | Self::Packet(_) | Self::Memif(_) => None,
         }
     }
@@ -63,7 +67,7 @@ impl Queue {
     pub(crate) fn for_sending(&self) -> Option<io::Result<Self>> {
         match self {
             Self::Tap(queue) => Some(queue.device().for_sending().map(Self::from)),
-            Self::Memory(_) | Self::Packet(_) | Self::Memif(_) | Self::AfXdp(_) => None,
+            Self::Memory(_) | Self::Packet(_) | Self::Memif(_) | Self::AfXdp(_) | Self::Shared(_) => None,
         }
     }
 
@@ -71,7 +75,7 @@ impl Queue {
     pub(crate) fn one_more(&self, ring: u16) -> Option<io::Result<Self>> {
         match self {
             Self::Tap(queue) => Some(queue.device().one_more(ring).map(Self::from)),
-            Self::Memory(_) | Self::Packet(_) | Self::Memif(_) | Self::AfXdp(_) => None,
+            Self::Memory(_) | Self::Packet(_) | Self::Memif(_) | Self::AfXdp(_) | Self::Shared(_) => None,
         }
     }
 
@@ -83,6 +87,7 @@ impl Queue {
             Self::Packet(socket) => Some(socket.as_fd()),
             Self::Memif(queue) => Some(queue.as_fd()),
             Self::AfXdp(queue) => Some(queue.as_fd()),
+            Self::Shared(queue) => Some(queue.as_fd()),
         }
     }
 }
@@ -125,6 +130,7 @@ macro_rules! each {
             Self::Packet($queue) => $call,
             Self::Memif($queue) => $call,
             Self::AfXdp($queue) => $call,
+            Self::Shared($queue) => $call,
         }
     };
 }

@@ -85,7 +85,7 @@ pub use name::{
 };
 pub use nat_limits::{NatAnswers, NatLimits};
 pub use netstack::Netstack;
-pub use nic::{Nic, NicDriver};
+pub use nic::{Nic, NicDriver, Sharing};
 pub use polling::Polling;
 pub use port_set::PortSet;
 pub use programs::Programs;

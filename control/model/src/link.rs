@@ -16,7 +16,7 @@ use crate::{Cpus, IfName, LinkRings, Memif, Nic, NicDriver, Rings};
 pub enum LinkKind {
     /// A TAP device of the host, by its interface name.
     Tap(IfName),
-    /// An interface of the host, which Firelane has for itself.
+    /// An interface of the host, which Firelane has alone or beside the kernel.
     Nic(Nic),
     /// Memory shared with another process.
     Memif(Memif),
@@ -90,6 +90,9 @@ struct LinkTable {
     /// How a NIC's frames come; `auto` unless said otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     driver: Option<NicDriver>,
+    /// Whether the kernel keeps a NIC as well; if it has an address on it, unless said otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shared: Option<bool>,
     /// The other process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memif: Option<Memif>,
@@ -147,16 +150,36 @@ impl TryFrom<LinkTable> for Link {
     type Error = &'static str;
 
     fn try_from(table: LinkTable) -> Result<Self, Self::Error> {
-        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling, cpus, .. } =
-            table;
+        let LinkTable {
+            kind,
+            ifname,
+            driver,
+            shared,
+            memif,
+            mtu,
+            maxbw,
+            priority,
+            fusion,
+            polling,
+            cpus,
+            ..
+        } = table;
         let rings = LinkRings { rx: table.rxrings, tx: table.txrings };
         if driver.is_some() && !matches!(kind, KindWord::Nic) {
             return Err("driver: only kind = \"nic\" has a driver");
         }
+        if shared.is_some() && !matches!(kind, KindWord::Nic) {
+            return Err("shared: only an interface of kind = \"nic\" may be the kernel's as well");
+        }
+        if (shared, driver) == (Some(false), Some(NicDriver::Packet)) {
+            return Err(
+                "shared: a packet socket gets copies; with driver = \"packet\" the kernel keeps every frame",
+            );
+        }
         let kind = match (kind, ifname, memif) {
             (KindWord::Tap, Some(ifname), None) => LinkKind::Tap(ifname),
             (KindWord::Nic, Some(ifname), None) => {
-                LinkKind::Nic(Nic { ifname, driver: driver.unwrap_or_default() })
+                LinkKind::Nic(Nic { ifname, driver: driver.unwrap_or_default(), sharing: shared.into() })
             }
             (KindWord::Tap, None, None) => {
                 return Err("ifname: missing; kind = \"tap\" needs the interface's name");
@@ -189,16 +212,33 @@ impl TryFrom<LinkTable> for Link {
 impl From<Link> for LinkTable {
     fn from(link: Link) -> Self {
         let Link { kind, mtu, maxbw, priority, fusion, polling, cpus, rings } = link;
-        let (kind, ifname, driver, memif) = match kind {
-            LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname), None, None),
-            LinkKind::Nic(Nic { ifname, driver }) => {
-                (KindWord::Nic, Some(ifname), Some(driver).filter(|&it| it != NicDriver::Auto), None)
+        let (mut driver, mut shared) = (None, None);
+        let (kind, ifname, memif) = match kind {
+            LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname), None),
+            LinkKind::Nic(nic) => {
+                driver = Some(nic.driver).filter(|&it| it != NicDriver::Auto);
+                shared = nic.sharing.said();
+                (KindWord::Nic, Some(nic.ifname), None)
             }
-            LinkKind::Memif(memif) => (KindWord::Memif, None, None, Some(memif)),
-            LinkKind::Memory => (KindWord::Memory, None, None, None),
+            LinkKind::Memif(memif) => (KindWord::Memif, None, Some(memif)),
+            LinkKind::Memory => (KindWord::Memory, None, None),
         };
         let LinkRings { rx: rxrings, tx: txrings } = rings;
-        Self { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling, cpus, rxrings, txrings }
+        Self {
+            kind,
+            ifname,
+            driver,
+            shared,
+            memif,
+            mtu,
+            maxbw,
+            priority,
+            fusion,
+            polling,
+            cpus,
+            rxrings,
+            txrings,
+        }
     }
 }
 
@@ -216,5 +256,34 @@ mod schema {
         fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
             super::LinkTable::schemas(schemas);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Model, Sharing};
+
+    fn read(lines: &str) -> Result<LinkKind, String> {
+        let model = Model::from_toml("f.toml", &format!("[link.net0]\n{lines}"));
+        model.map(|it| it.links["net0"].kind.clone()).map_err(|faults| faults[0].to_string())
+    }
+
+    #[test]
+    fn who_else_keeps_an_interface_is_said_of_interfaces_alone_and_only_where_it_can_be() {
+        for (lines, wanted) in [
+            ("", Sharing::Auto),
+            ("shared = true", Sharing::Shared),
+            ("shared = false", Sharing::Alone),
+            ("shared = true\ndriver = 'packet'", Sharing::Shared),
+            ("shared = false\ndriver = 'afxdp'", Sharing::Alone),
+        ] {
+            let kind = read(&format!("kind = 'nic'\nifname = 'eth0'\n{lines}"));
+            assert!(matches!(&kind, Ok(LinkKind::Nic(nic)) if nic.sharing == wanted), "{lines}: {kind:?}");
+        }
+        let error = read("kind = 'tap'\nifname = 'tap0'\nshared = true").unwrap_err();
+        assert!(error.contains("only an interface of kind = \"nic\""), "{error}");
+        let error = read("kind = 'nic'\nifname = 'eth0'\ndriver = 'packet'\nshared = false").unwrap_err();
+        assert!(error.contains("the kernel keeps every frame"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use firelane_units::Mtu;
 
 use crate::vnic::VnicUser;
-use crate::{LinkName, Model, Over, Wire};
+use crate::{LinkKind, LinkName, Model, Over, Sharing, Wire};
 
 /// Why a wire cannot be where it is to be. Each has the end that is at fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +20,8 @@ pub enum WiringFault {
     Tunnel(LinkName),
     /// The VNIC has a user.
     Used(LinkName),
+    /// The kernel keeps the interface below as well.
+    Shared(LinkName),
     /// The VNIC is an end of another wire.
     Taken(LinkName, LinkName),
     /// Both ends are at the same switch, or other wires join them already.
@@ -33,6 +35,7 @@ impl WiringFault {
             Self::Unknown(end)
             | Self::Tunnel(end)
             | Self::Used(end)
+            | Self::Shared(end)
             | Self::Taken(end, _)
             | Self::Loop(end) => end,
         }
@@ -45,6 +48,9 @@ impl fmt::Display for WiringFault {
             Self::Unknown(_) => f.write_str("is unknown; a wire is between two links, etherstubs or VNICs"),
             Self::Tunnel(_) => f.write_str("is a tunnel, which carries no frames"),
             Self::Used(_) => f.write_str("has a user; a wire's VNIC has none"),
+            Self::Shared(_) => f.write_str(
+                "is at an interface that the kernel keeps as well (shared = true); what is behind a wire needs every frame",
+            ),
             Self::Taken(_, wire) => write!(f, "is an end of wire {wire}; a VNIC has one at most"),
             Self::Loop(_) => {
                 f.write_str("is joined with the other end already; frames for all would go round for ever")
@@ -86,12 +92,26 @@ impl Model {
             _ if self.class_of(end.as_str()).is_none() => Err(WiringFault::Unknown(end.clone())),
             Some(vnic) if vnic.over.tunnel().is_some() => Err(WiringFault::Tunnel(end.clone())),
             Some(vnic) if vnic.user != VnicUser::Nobody => Err(WiringFault::Used(end.clone())),
+            _ if self.sharing_below(end) == Some(Sharing::Shared) => Err(WiringFault::Shared(end.clone())),
             _ => Ok(()),
         }
     }
 
+    /// Whether the kernel keeps the interface as well that the end of a wire is at.
+    fn sharing_below(&self, end: &LinkName) -> Option<Sharing> {
+        match &self.links.get(self.switch_of(end))?.kind {
+            LinkKind::Nic(nic) => Some(nic.sharing),
+            _ => None,
+        }
+    }
+
+    /// Whether wires lead on from a link or from VNICs over it.
+    pub fn is_wired(&self, link: &LinkName) -> bool {
+        self.wires.values().flat_map(|wire| &wire.ends).any(|end| self.switch_of(end) == link)
+    }
+
     /// The link or etherstub whose switch the end of a wire is at.
-    fn switch_of<'a>(&'a self, end: &'a LinkName) -> &'a LinkName {
+    pub fn switch_of<'a>(&'a self, end: &'a LinkName) -> &'a LinkName {
         self.vnics.get(end).and_then(|vnic| vnic.over.link()).unwrap_or(end)
     }
 
@@ -152,6 +172,16 @@ vlan = 7
 [vnic.v1]
 over = "n0"
 mtu = 1300
+[link.kept0]
+kind = "nic"
+ifname = "k0"
+shared = true
+[link.own0]
+kind = "nic"
+ifname = "k1"
+shared = false
+[vnic.v2]
+over = "kept0"
 [vnic.tun0]
 iptun = { type = "gre", local = "10.0.0.1", remote = "10.0.0.2" }
 "#;
@@ -171,6 +201,7 @@ iptun = { type = "gre", local = "10.0.0.1", remote = "10.0.0.2" }
             &[["n0", "a0"], ["n0", "b0"]],
             &[["v0", "a0"], ["v1", "b0"]],
             &[["v0", "a0"], ["a0", "b0"]],
+            &[["own0", "a0"]],
         ];
         for wires in good {
             model(wires).unwrap_or_else(|error| panic!("{wires:?}: {error}"));
@@ -184,6 +215,8 @@ iptun = { type = "gre", local = "10.0.0.1", remote = "10.0.0.2" }
             (&[["n0", "a0"], ["v0", "a0"]], "for ever"),
             (&[["v0", "a0"], ["v0", "b0"]], "is an end of wire w0"),
             (&[["used0", "b0"]], "has a user"),
+            (&[["a0", "kept0"]], "is at an interface that the kernel keeps as well"),
+            (&[["v2", "a0"]], "is at an interface that the kernel keeps as well"),
             (&[["tun0", "b0"]], "carries no frames"),
             (&[["nobody0", "b0"]], "is unknown"),
         ] {

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use firelane_model::{
     AccountName, Accounting, AddrObjName, Address, Cpus, Daemon, Etherstub, Filter, Flow, FlowName, Fpm,
     Interface, Iptun, Link, LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs,
-    Prop, ReversePath, Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide,
-    spell_rate,
+    Prop, ReversePath, Route, Service, ServiceName, Sharing, Switch, Tunables, Vnic, VnicUser, Wire,
+    WireSide, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 
@@ -165,12 +165,7 @@ impl Step {
             Action::CreateNetstack(name, cpus, _) => write!(f, "create netstack {name} on cpus {cpus}"),
             Action::CreateLink(name, link) => match &link.kind {
                 LinkKind::Tap(ifname) => write!(f, "create link {name} on tap {ifname}"),
-                LinkKind::Nic(Nic { ifname, driver: NicDriver::Auto }) => {
-                    write!(f, "create link {name} on nic {ifname}")
-                }
-                LinkKind::Nic(Nic { ifname, driver }) => {
-                    write!(f, "create link {name} on nic {ifname} by {}", driver.word())
-                }
+                LinkKind::Nic(nic) => write!(f, "create link {name} on nic {}", Attached(nic)),
                 LinkKind::Memif(memif) => write!(f, "create link {name} on {}", Shared(memif)),
                 LinkKind::Memory => write!(f, "create link {name} in memory"),
             },
@@ -430,6 +425,23 @@ struct Changes<'a>(&'a [Option<String>]);
 impl fmt::Display for Changes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.iter().flatten().cloned().collect::<Vec<_>>().join(","))
+    }
+}
+
+struct Attached<'a>(&'a Nic);
+
+impl fmt::Display for Attached<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Nic { ifname, driver, sharing } = self.0;
+        write!(f, "{ifname}")?;
+        if *driver != NicDriver::Auto {
+            write!(f, " by {}", driver.word())?;
+        }
+        f.write_str(match sharing {
+            Sharing::Auto => "",
+            Sharing::Shared => " beside the kernel",
+            Sharing::Alone => " alone",
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use crate::sys::{self, Attributes};
 
 const MAP_CREATE: u32 = 0;
 const MAP_UPDATE_ELEM: u32 = 2;
+const MAP_DELETE_ELEM: u32 = 3;
 const PROG_LOAD: u32 = 5;
 const LINK_CREATE: u32 = 28;
 const LINK_DETACH: u32 = 34;
@@ -28,28 +29,45 @@ const FLAG_GENERIC: u32 = 2;
 /// `XDP_FLAGS_DRV_MODE`: in the interface's driver.
 const FLAG_NATIVE: u32 = 4;
 
+/// `BPF_F_NO_PREALLOC`: a map takes memory for what is in it.
+const FLAG_BY_NEED: u32 = 1;
+/// So many addresses can be claimed on an interface.
+pub const CLAIMS_MAX: u32 = 16_384;
+
 /// The verifier's words that are kept: the last lines say why.
 const LOG_BYTES: usize = 1 << 16;
 
-fn map(kind: u32, key_bytes: u32, entries: u32) -> Result<OwnedFd, Errno> {
+fn map(kind: u32, key_bytes: u32, entries: u32, flags: u32) -> Result<OwnedFd, Errno> {
     let mut attributes = Attributes::default();
-    attributes.put(0, kind).put(4, key_bytes).put(8, 4).put(12, entries);
+    attributes.put(0, kind).put(4, key_bytes).put(8, 4).put(12, entries).put(16, flags);
     sys::bpf_descriptor(MAP_CREATE, &mut attributes)
 }
 
 /// The map from queues to sockets.
 pub(crate) fn socket_map(queues: u32) -> Result<OwnedFd, Refused> {
-    map(MAP_TYPE_XSKMAP, 4, queues).map_err(|error| Refused::of("map of sockets", error))
+    map(MAP_TYPE_XSKMAP, 4, queues, 0).map_err(|error| Refused::of("map of sockets", error))
 }
 
-/// The map of addresses whose frames are claimed.
-pub(crate) fn claim_map(addresses: &[MacAddr]) -> Result<OwnedFd, Refused> {
-    let failed = |error| Refused::of("map of addresses", error);
-    let map = map(MAP_TYPE_HASH, CLAIM_KEY_BYTES, addresses.len().max(1) as u32).map_err(failed)?;
-    for MacAddr([a, b, c, d, e, f]) in addresses {
-        update(&map, &[*a, *b, *c, *d, *e, *f, 0, 0], 1).map_err(failed)?;
-    }
-    Ok(map)
+/// The map of addresses whose frames are claimed, empty.
+pub(crate) fn claim_map() -> Result<OwnedFd, Errno> {
+    map(MAP_TYPE_HASH, CLAIM_KEY_BYTES, CLAIMS_MAX, FLAG_BY_NEED)
+}
+
+/// Puts an address into that map.
+pub(crate) fn claim(map: &OwnedFd, address: MacAddr) -> Result<(), Errno> {
+    update(map, &key_of(address), 1)
+}
+
+/// Takes one out.
+pub(crate) fn disclaim(map: &OwnedFd, address: MacAddr) -> Result<(), Errno> {
+    let key = key_of(address);
+    let mut attributes = Attributes::default();
+    attributes.put(0, map.as_raw_fd() as u32).point(8, &key);
+    sys::bpf(MAP_DELETE_ELEM, &mut attributes).map(|_| ())
+}
+
+fn key_of(MacAddr([a, b, c, d, e, f]): MacAddr) -> [u8; CLAIM_KEY_BYTES as usize] {
+    [a, b, c, d, e, f, 0, 0]
 }
 
 /// Puts a queue's socket into the map.
@@ -66,10 +84,14 @@ fn update(map: &OwnedFd, key: &[u8], value: u32) -> Result<(), Errno> {
 }
 
 /// Loads the redirect program; on a refusal with the verifier's words.
-pub(crate) fn load(sockets: &OwnedFd, claims: Option<&OwnedFd>, groups: bool) -> Result<OwnedFd, Refused> {
+pub(crate) fn load(
+    sockets: &OwnedFd,
+    claims: Option<BorrowedFd<'_>>,
+    groups: bool,
+) -> Result<OwnedFd, Refused> {
     let code = program::encode(&program::redirect(
         sockets.as_fd().as_raw_fd(),
-        claims.map(|map| map.as_fd().as_raw_fd()),
+        claims.map(|map| map.as_raw_fd()),
         groups,
     ));
     let bytes: Vec<u8> = code.iter().flat_map(|word| word.to_ne_bytes()).collect();

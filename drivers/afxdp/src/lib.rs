@@ -5,6 +5,7 @@
 //! [`probe()`] says what an interface would get, and why.
 //!
 //! - `program.rs`: instructions as values, and the program. `bpf.rs`: maps, loading, attaching.
+//!   `claims.rs`: whose frames are ours, where not all are.
 //! - `socket.rs`: one socket with its four rings. `queue.rs`: sockets as a [`firelane_frame::Driver`].
 //! - `spread.rs`: by how many of its rings a NIC sends.
 //! - `partial.rs`: checksums that a sender on this host left open. `interface.rs`: what is known of an interface.
@@ -12,6 +13,7 @@
 //! - `sys.rs`: system calls and shared rings, the only unsafe code.
 
 mod bpf;
+mod claims;
 mod error;
 mod interface;
 mod open;
@@ -23,6 +25,8 @@ mod socket;
 mod spread;
 mod sys;
 
+pub use bpf::CLAIMS_MAX;
+pub use claims::Claims;
 pub use error::{AfXdpError, Refused};
 pub use interface::{Probe, probe};
 pub use open::{AfXdpConfig, Attached, Claim, Mode, Wish, open};

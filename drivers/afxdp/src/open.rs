@@ -3,6 +3,7 @@
 //! Called by the engine. Ways are tried in order: in the interface's driver without copies, in the driver with
 //! copies, before the kernel's stack. What was refused on the way is told with the result.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use firelane_units::{MacAddr, Mtu};
 
 use crate::bpf;
+use crate::claims::Claims;
 use crate::error::{AfXdpError, Refused};
 use crate::interface::Interface;
 use crate::queue::AfXdpQueue;
@@ -32,7 +34,7 @@ pub enum Claim {
     /// Those for these addresses, and those for groups (broadcast included) if asked for.
     Addresses {
         /// The addresses.
-        addresses: Vec<MacAddr>,
+        addresses: BTreeSet<MacAddr>,
         /// Whether groups are ours, too.
         groups: bool,
     },
@@ -105,6 +107,8 @@ pub struct Attached {
     pub refused: Vec<(&'static str, Refused)>,
     /// What somebody has to see to.
     pub notes: Vec<String>,
+    /// The addresses whose frames are claimed, if not all are.
+    pub claims: Option<Claims>,
 }
 
 impl fmt::Display for Attached {
@@ -120,7 +124,6 @@ impl fmt::Display for Attached {
 pub(crate) struct Attachment {
     _link: bpf::Link,
     _sockets: OwnedFd,
-    _claims: Option<OwnedFd>,
 }
 
 /// Opens an interface of the calling thread's network namespace.
@@ -143,7 +146,7 @@ pub fn open(name: &str, config: &AfXdpConfig) -> Result<(Vec<AfXdpQueue>, Attach
     let mut refused = Vec::new();
     for &mode in ways {
         match attach(&interface, config, mode) {
-            Ok((attachment, sockets)) => {
+            Ok((attachment, sockets, claims)) => {
                 let queues = interface.queues;
                 let notes = interface.keep_tags().into_iter().collect();
                 let made = AfXdpQueue::share_out(
@@ -154,7 +157,7 @@ pub fn open(name: &str, config: &AfXdpConfig) -> Result<(Vec<AfXdpQueue>, Attach
                 );
                 let made =
                     made.map_err(|error| AfXdpError::Refused(name.to_owned(), vec![(mode.word(), error)]))?;
-                return Ok((made, Attached { mode, queues, refused, notes }));
+                return Ok((made, Attached { mode, queues, refused, notes, claims }));
             }
             Err(why) => refused.push((mode.word(), why)),
         }
@@ -166,13 +169,13 @@ fn attach(
     interface: &Interface,
     config: &AfXdpConfig,
     mode: Mode,
-) -> Result<(Attachment, Vec<Socket>), Refused> {
+) -> Result<(Attachment, Vec<Socket>, Option<Claims>), Refused> {
     let map = bpf::socket_map(interface.queues)?;
     let (claims, groups) = match &config.claim {
         Claim::Everything => (None, true),
-        Claim::Addresses { addresses, groups } => (Some(bpf::claim_map(addresses)?), *groups),
+        Claim::Addresses { addresses, groups } => (Some(Claims::new(addresses)?), *groups),
     };
-    let program = bpf::load(&map, claims.as_ref(), groups)?;
+    let program = bpf::load(&map, claims.as_ref().map(Claims::map), groups)?;
     // Drivers make the queues that sockets need when a program comes.
     let link = bpf::attach(&program, interface.index, mode != Mode::Generic)?;
     let umem = Umem::new(SOCKET_BYTES * interface.queues as usize)
@@ -193,7 +196,7 @@ fn attach(
     for (queue, socket) in (0..).zip(&sockets) {
         bpf::set_socket(&map, queue, socket.as_fd())?;
     }
-    Ok((Attachment { _link: link, _sockets: map, _claims: claims }, sockets))
+    Ok((Attachment { _link: link, _sockets: map }, sockets, claims))
 }
 
 fn prefer_busy_poll(socket: &Socket) -> Result<(), Refused> {

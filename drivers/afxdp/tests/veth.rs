@@ -324,7 +324,7 @@ fn what_is_not_claimed_stays_with_the_kernel() {
         return;
     }
     let ours = MacAddr([2, 0, 0, 0, 0, 0x99]);
-    let claim = Claim::Addresses { addresses: vec![ours], groups: false };
+    let claim = Claim::Addresses { addresses: [ours].into(), groups: false };
     let Some(mut port) = open_with(&AfXdpConfig { claim, ..config(Wish::Best) }) else { return };
     let sender = UdpSocket::bind("10.9.0.2:0").unwrap();
     assert!(run("ip neighbour replace 10.9.0.1 lladdr 2:0:0:0:0:99 dev far nud permanent"));
@@ -343,6 +343,42 @@ fn what_is_not_claimed_stays_with_the_kernel() {
     let mut chain = Chain::new();
     port.queue.receive(&mut port.pools, 64, &mut chain, &mut port.drops);
     assert!(chain.iter().all(|frame| frame.as_slice()[..6] == ours.0));
+}
+
+#[test]
+fn what_is_claimed_changes_while_frames_come() {
+    if !veth("") {
+        return;
+    }
+    let stations = [0x91, 0x92, 0x93].map(|last| MacAddr([2, 0, 0, 0, 0, last]));
+    let claim = Claim::Addresses { addresses: [stations[0]].into(), groups: false };
+    let (mut port, mut claims) = match open("near", &AfXdpConfig { claim, ..config(Wish::Best) }) {
+        Ok((mut queues, attached)) => (Port::new(queues.remove(0), attached.mode), attached.claims.unwrap()),
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let sender = UdpSocket::bind("10.9.0.2:0").unwrap();
+    let mut rounds = 0;
+    for claimed in [&stations[..1], &stations[..], &stations[1..], &[], &stations[2..]] {
+        let wanted = claimed.iter().copied().collect();
+        claims.set(&wanted).unwrap();
+        assert_eq!(*claims.addresses(), wanted);
+        rounds += 1;
+        for (nth, MacAddr(station)) in (1..).zip(&stations) {
+            let last = station[5];
+            assert!(run(&format!(
+                "ip neighbour replace 10.9.0.1 lladdr 2:0:0:0:0:{last:x} dev far nud permanent"
+            )));
+            sender.send_to(&[rounds, nth], "10.9.0.1:7").unwrap();
+        }
+        let its = |frame: &[u8]| is_udp(frame) && frame[42] == rounds;
+        let got = port.await_frames(claimed.len(), its);
+        let got: Vec<[u8; 6]> = got.iter().map(|frame| frame.as_slice()[..6].try_into().unwrap()).collect();
+        assert_eq!(got, claimed.iter().map(|it| it.0).collect::<Vec<_>>(), "round {rounds}");
+    }
+    // Those that were not claimed are not late.
+    let mut rest = Chain::new();
+    port.queue.receive(&mut port.pools, 64, &mut rest, &mut port.drops);
+    assert!(rest.iter().all(|frame| !is_udp(frame.as_slice())));
 }
 
 /// What the kernel's stack has received as IP in this namespace.

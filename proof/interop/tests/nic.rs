@@ -16,10 +16,15 @@ fn veth(sandbox: &Sandbox) -> bool {
     sandbox.veth("near", "out", "10.9.0.2/24")
 }
 
-/// A daemon with a netstack and an echo service behind `near`.
+/// A daemon with a netstack and a file service behind `near`.
 fn daemon<'a>(sandbox: &'a Sandbox, driver: &str) -> Daemon<'a> {
+    daemon_of(sandbox, &format!("driver = \"{driver}\""))
+}
+
+/// The same, with lines of the link.
+fn daemon_of<'a>(sandbox: &'a Sandbox, lines: &str) -> Daemon<'a> {
     let text = format!(
-        "[link.net0]\nkind = \"nic\"\nifname = \"near\"\ndriver = \"{driver}\"\n\
+        "[link.net0]\nkind = \"nic\"\nifname = \"near\"\n{lines}\n\
          [vnic.web0]\nover = \"net0\"\nnetstack = \"web\"\n\
          [netstack.web.addresses]\n\"web0/v4\" = \"10.9.0.1/24\"\n\
          [service.files]\nkind = \"http\"\nnetstack = \"web\"\nport = 80\nroot = \"{}\"\n",
@@ -93,19 +98,90 @@ fn an_address_that_the_kernel_cannot_be_reached_at_any_more_is_told() {
         is_noted
     };
     assert!(reaches());
-    let first = daemon(&sandbox, "auto");
-    assert!(!reaches() && told(&first));
+    let first = daemon_of(&sandbox, "shared = false");
+    let has_afxdp = found(&first).contains("near: AF_XDP, ");
+    assert_eq!((reaches(), told(&first)), (!has_afxdp, has_afxdp));
     ip(&sandbox, "address delete 10.9.0.3/24 dev near");
     assert!(!told(&first));
     assert!(first.terminate().success());
     ip(&sandbox, "address add 10.9.0.3/24 dev near");
     // A packet socket gets a copy of what the kernel gets.
     let config = sandbox.folder().join("host.toml");
-    let text = std::fs::read_to_string(&config).unwrap().replace("auto", "packet");
+    let text = std::fs::read_to_string(&config).unwrap().replace("shared = false", "driver = \"packet\"");
     std::fs::write(&config, text).unwrap();
     let second = Daemon::start_with(&sandbox, &[]);
     second.firelane(&["apply", &config.to_string_lossy()]).expect_success();
     assert!(reaches() && !told(&second));
+    talks(&sandbox);
+}
+
+#[test]
+fn an_interface_with_an_address_stays_the_kernels_as_well() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    ip(&sandbox, "address add 10.9.0.3/24 dev near");
+    let pings =
+        |address: &str| from_outside(&sandbox, "ping", &["-c", "1", "-W", "1", address]).status.success();
+    let daemon = daemon(&sandbox, "auto");
+    // The kernel at the far end knows nobody's Ethernet address yet, and asks all for it.
+    assert!(pings("10.9.0.3"), "what is the kernel's stays with it");
+    talks(&sandbox);
+    let said = found(&daemon);
+    assert!(!said.contains("AF_XDP, ") || said.contains("the kernel keeps what is for no VNIC"), "{said}");
+    let status = daemon.firelane(&["status"]).expect_success();
+    assert!(!status.contains("10.9.0.3"), "{status}");
+    for line in [
+        "dladm create-vnic -l net0 more0",
+        "ipadm create-if -N web more0",
+        "ipadm create-addr -T static -a 10.9.0.4/24 more0/v4",
+        "ipadm create-addr -T static -a fd09::4/64 more0/v6",
+    ] {
+        daemon.firelane(&line.split(' ').collect::<Vec<_>>()).expect_success();
+    }
+    ip(&sandbox, "-n out address add fd09::2/64 dev far nodad");
+    until("the new station", LIMIT, || pings("10.9.0.4") && pings("fd09::4"));
+    daemon.firelane(&["ipadm", "delete-if", "more0"]).expect_success();
+    daemon.firelane(&["dladm", "delete-vnic", "more0"]).expect_success();
+    assert!(!pings("10.9.0.4") && pings("10.9.0.1") && pings("10.9.0.3"));
+}
+
+#[test]
+fn behind_a_wire_is_no_interface_that_the_kernel_keeps() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    ip(&sandbox, "address add 10.9.0.3/24 dev near");
+    let daemon = daemon(&sandbox, "auto");
+    let has_afxdp = found(&daemon).contains("AF_XDP, ");
+    daemon.firelane(&["dladm", "create-etherstub", "stub0"]).expect_success();
+    let config = sandbox.folder().join("host.toml");
+    let wired = std::fs::read_to_string(&config).unwrap()
+        + "[etherstub.stub0]\n[wire.w0]\nends = [\"net0\", \"stub0\"]\n";
+    std::fs::write(&config, &wired).unwrap();
+    let path = config.to_string_lossy();
+    let refused = |words: &[&str]| {
+        let told = daemon.firelane(words);
+        assert!(
+            told.stderr.contains("the kernel keeps near as well") && told.stderr.contains("shared = false"),
+            "{told:?}"
+        );
+    };
+    if has_afxdp {
+        refused(&["dladm", "create-wire", "-l", "net0", "-l", "stub0", "w0"]);
+        refused(&["plan", &path]);
+        refused(&["apply", &path]);
+        from_outside(&sandbox, "ping", &["-c", "1", "-W", "5", "10.9.0.3"]).expect_success();
+        talks(&sandbox);
+    }
+    std::fs::write(&config, wired.replace("driver = \"auto\"", "shared = false")).unwrap();
+    daemon.firelane(&["apply", &path]).expect_success();
+    // The far end knows the station already, and sends before its address is certain again.
+    until("the link alone", LIMIT, || {
+        from_outside(&sandbox, "ping", &["-c", "1", "-W", "1", "10.9.0.1"]).status.success()
+    });
     talks(&sandbox);
 }
 

@@ -12,8 +12,8 @@ use core::net::{IpAddr, Ipv4Addr};
 use firelane_model::{
     Address, CongestionControl, Cpus, Etherstub, Flow, FlowMatch, Fpm, Fusing, Guard, IfProps, Interface,
     Iptun, IptunType, Lanes, Link, LinkKind, LinkName, LinkRings, Mac, Memif, MemifRole, Model, Netstack,
-    Nic, NicDriver, Over, Polling, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap,
-    Transport, Vnic, VnicUser, Wire, WireSide,
+    Nic, NicDriver, Over, Polling, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Sharing, Switch,
+    Tap, Transport, Vnic, VnicUser, Wire, WireSide,
 };
 use firelane_units::{
     BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
@@ -118,8 +118,11 @@ impl Dice<'_> {
         Fpm { listen, namespace, grace: 60 * self.below(2) as u32, settle: 5 }
     }
 
-    fn nic_driver(&mut self) -> NicDriver {
-        [NicDriver::Auto, NicDriver::Afxdp, NicDriver::Packet][self.below(3)]
+    fn nic(&mut self, number: usize) -> LinkKind {
+        let driver = [NicDriver::Auto, NicDriver::Afxdp, NicDriver::Packet][self.below(3)];
+        let sharings = [Sharing::Auto, Sharing::Shared, Sharing::Alone];
+        let sharing = sharings[self.below(if driver == NicDriver::Packet { 2 } else { 3 })];
+        LinkKind::Nic(Nic { ifname: name("n", number), driver, sharing })
     }
 
     fn prefix(&mut self, last: usize) -> IpPrefix {
@@ -184,7 +187,7 @@ fn roll_lower(model: &mut Model, dice: &mut Dice<'_>) {
                 let kind = match dice.below(4) {
                     0 => LinkKind::Memory,
                     1 => LinkKind::Tap(name("t", number)),
-                    2 => LinkKind::Nic(Nic { ifname: name("n", number), driver: dice.nic_driver() }),
+                    2 => dice.nic(number),
                     _ => LinkKind::Memif(dice.memif(number)),
                 };
                 let (mtu, maxbw, fusion) = (dice.mtu(), dice.maybe(Dice::rate), dice.fusing());

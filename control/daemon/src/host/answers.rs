@@ -68,6 +68,8 @@ impl Api for Host {
         let present = &inner.store.active;
         let steps = plan(&next.active, present);
         steps.iter().try_for_each(|step| resources::check(&inner.works, step, present))?;
+        let new = next.active.wires.iter().filter(|(name, _)| !present.wires.contains_key(*name));
+        new.map(|(_, wire)| wire).try_for_each(|wire| inner.works.may_be_wired(wire, &next.active))?;
         Ok(shown(&steps, present))
     }
 

@@ -33,7 +33,7 @@ impl Inner {
         let former = self.store.active.links.get(from).cloned().ok_or(Status::NotFound)?;
         self.works.delete_lower(from)?;
         let back = |inner: &mut Self| {
-            if let Err(error) = inner.works.create_link(from, &former) {
+            if let Err(error) = inner.works.create_link(from, &former, &inner.store.active) {
                 tracing::error!("link {from}: {error}");
             }
         };

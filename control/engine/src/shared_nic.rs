@@ -1,0 +1,116 @@
+//! An interface that the kernel keeps as well: ours is what is for our stations, and of what is for groups both get a copy.
+//!
+//! AF_XDP gives a frame to one of the two. Frames for stations are therefore claimed by their addresses, and those for groups
+//! go on to the kernel, whose packet socket copies them. Opened by whoever embeds the engine; a [`Queue`] like others.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use firelane_driver_afxdp::{
+    AfXdpConfig, AfXdpError, AfXdpQueue, Attached, Claim, Refused, open as open_afxdp,
+};
+use firelane_driver_packet::PacketSocket;
+use firelane_frame::{Capabilities, Chain, Driver, Pools};
+use firelane_units::{DropCounters, MacAddr};
+use rustix::event::epoll;
+
+use crate::queue::Queue;
+
+/// A lane that always has frames for stations looks for those for groups once in so many times, as that is a system call.
+const TURNS_PER_LOOK: u32 = 32;
+
+/// A lane's sockets on such an interface: the first lane has that for groups.
+#[derive(Debug)]
+pub struct SharedQueue {
+    claimed: AfXdpQueue,
+    groups: PacketSocket,
+    /// Readable when one of both is that is in it.
+    set: OwnedFd,
+    turns: u32,
+}
+
+/// Opens an interface of the calling thread's network namespace: frames for `stations` are ours, and a copy of those for groups;
+/// all others are the kernel's. [`Attached::claims`] changes whose they are.
+///
+/// # Errors
+/// As of [`open_afxdp`], or there is no packet socket.
+pub fn open_shared(
+    name: &str,
+    config: AfXdpConfig,
+    stations: BTreeSet<MacAddr>,
+) -> Result<(Vec<Queue>, Attached), AfXdpError> {
+    let claim = Claim::Addresses { addresses: stations, groups: false };
+    let mtu = config.mtu;
+    let (queues, attached) = open_afxdp(name, &AfXdpConfig { claim, ..config })?;
+    let refused = |error| AfXdpError::Refused(name.to_owned(), vec![("copies of frames for groups", error)]);
+    let system = |error| refused(Refused::System("packet socket", error));
+    let mut queues = queues.into_iter();
+    let mut made = Vec::with_capacity(queues.len());
+    if let Some(first) = queues.next() {
+        let groups = PacketSocket::of_groups(name, mtu).map_err(system)?;
+        let shared = SharedQueue::new(first, groups).map_err(|error| system(error.into()))?;
+        made.push(Queue::Shared(Box::new(shared)));
+    }
+    made.extend(queues.map(Queue::from));
+    Ok((made, attached))
+}
+
+impl SharedQueue {
+    fn new(claimed: AfXdpQueue, groups: PacketSocket) -> rustix::io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for part in [claimed.as_fd(), groups.as_fd()] {
+            epoll::add(&set, part, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        Ok(Self { claimed, groups, set, turns: 0 })
+    }
+
+    /// The sockets for stations.
+    pub(crate) fn claimed(&self) -> &AfXdpQueue {
+        &self.claimed
+    }
+}
+
+impl AsFd for SharedQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+}
+
+impl Driver for SharedQueue {
+    fn ring(&self) -> u16 {
+        self.claimed.ring()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.claimed.capabilities()
+    }
+
+    fn receive(
+        &mut self,
+        pools: &mut Pools,
+        budget: usize,
+        out: &mut Chain,
+        drops: &mut DropCounters,
+    ) -> usize {
+        let frames = self.claimed.receive(pools, budget, out, drops);
+        self.turns = self.turns.wrapping_add(1);
+        let looks = frames == 0 || self.turns.is_multiple_of(TURNS_PER_LOOK);
+        frames + if looks { self.groups.receive(pools, budget - frames, out, drops) } else { 0 }
+    }
+
+    fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters) {
+        self.claimed.transmit(chain, drops);
+    }
+
+    fn notify(&mut self, on: bool) -> bool {
+        let waits = self.claimed.notify(on);
+        self.groups.notify(on) || waits
+    }
+
+    fn leave(&mut self, is_left: bool) {
+        self.claimed.leave(is_left);
+        // Who leaves frames for a while is not to be woken by groups either.
+        let flags = if is_left { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
+        let _ = epoll::modify(&self.set, &self.groups, epoll::EventData::new_u64(0), flags);
+    }
+}
