@@ -1,8 +1,8 @@
 //! The frames of one flow that wait for its limit: a queue for each conversation, served in turn.
 //!
-//! A hold is short on purpose: two ticks of 10 ms at the flow's limit, as in the original, and never less than
-//! two of the largest frames seen. Longer queues would only add delay, because a sender that gets no answer
-//! keeps sending. When it is full, the conversation that holds most loses the frame that has waited longest: what comes after
+//! A hold is short on purpose: two ticks of 10 ms at the flow's limit, as in the original. Longer queues would only add delay,
+//! because a sender that gets no answer keeps sending. It is never less than six of the largest frames seen: a TCP sender hears of a loss
+//! by three segments that come after it (RFC 5681 section 3.2), and with fewer on the way waits for a time-out while the limit stands idle. When it is full, the conversation that holds most loses the frame that has waited longest: what comes after
 //! the gap tells a TCP receiver at once, while a gap at the end would be found by a time-out.
 //!
 //! Queues are served by deficit round robin (Shreedhar and Varghese, 1995), so a conversation that sends without pause
@@ -18,6 +18,8 @@ use crate::conversation::conversation;
 
 /// Two of the original's clock ticks.
 const HOLD_TIME: Duration = Duration::from_millis(20);
+/// So many of the largest frames have room at any rate.
+const FRAMES_LEAST: u64 = 6;
 /// Conversations of one flow that wait and are told apart; the limit's own frames fit many times.
 const QUEUES: usize = 32;
 /// What a queue may send in its turn at least: an Ethernet frame.
@@ -56,7 +58,7 @@ impl Hold {
     }
 
     pub(crate) fn limit(&self, rate: BitRate) -> u64 {
-        rate.bytes_in(HOLD_TIME).0.max(2 * self.largest)
+        rate.bytes_in(HOLD_TIME).0.max(FRAMES_LEAST * self.largest)
     }
 
     /// Makes room for a frame of `bytes`: the first frame of the longest queue, if that is enough.
@@ -185,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn two_ticks_or_two_of_the_largest_frames() {
+    fn two_ticks_or_six_of_the_largest_frames() {
         let mut pool = Pool::new(PoolConfig { slots: 300, slot_bytes: 2048 });
         // 50 Mb/s for 20 ms are 125,000 bytes.
         let mut fast = Hold::default();
         assert_eq!(fill(&mut fast, &mut pool, BitRate::from_mbps(50), 1000), 125);
         let mut slow = Hold::default();
-        assert_eq!(fill(&mut slow, &mut pool, BitRate::from_bps(1), 1000), 2);
-        assert_eq!(slow.bytes(), Bytes(2000));
+        assert_eq!(fill(&mut slow, &mut pool, BitRate::from_bps(1), 1000), 6);
+        assert_eq!(slow.bytes(), Bytes(6000));
         assert_eq!((slow.next_bytes(), slow.pop().map(|f| f.len())), (Some(Bytes(1000)), Some(1000)));
         assert!(slow.has_room(BitRate::from_bps(1), Bytes(1000)) && !slow.is_empty());
     }

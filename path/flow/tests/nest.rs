@@ -207,13 +207,13 @@ fn both_directions_have_the_limit_each() {
 fn a_limit_changes_while_frames_are_held() {
     let mut world = World::new();
     let flow = world.add(1, None, Some(BitRate::from_bps(1)), Priority::Medium);
-    (0..4).for_each(|_| world.send(flow, IN, 1000));
-    assert_eq!(world.flows.held(flow, IN), Some((2, Bytes(2000))), "one passed, one was dropped");
+    (0..8).for_each(|_| world.send(flow, IN, 1000));
+    assert_eq!(world.flows.held(flow, IN), Some((6, Bytes(6000))), "one passed, one was dropped");
     // A slow limit's debt of hours does not outlive it.
     world.flows.set_maxbw(world.now, flow, Some(BitRate::from_mbps(80))).unwrap();
     world.now += Duration::from_millis(1);
     world.release();
-    assert_eq!((world.flows.held_frames(), world.passed.len()), (0, 3));
+    assert_eq!((world.flows.held_frames(), world.passed.len()), (0, 7));
     // Taking the limit away lets out what is held, at once.
     world.flows.set_maxbw(world.now, flow, Some(BitRate::from_bps(1))).unwrap();
     (0..3).for_each(|_| world.send(flow, IN, 1000));
