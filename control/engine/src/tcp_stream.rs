@@ -356,6 +356,9 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` while connecting.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        if matches!(how, Shutdown::Read | Shutdown::Both) {
+            self.socket.command(SocketCommand::ShutdownRead(self.socket.conn()?))?;
+        }
         if matches!(how, Shutdown::Write | Shutdown::Both) {
             let conn = self.socket.conn()?;
             lock(&self.socket.send).shut();

@@ -295,7 +295,7 @@ pub mod status {
     pub const CLOSED: u64 = 8 << 16;
     /// A program has accepted it.
     pub const ACCEPTED: u64 = 16 << 16;
-    /// The program reads no more (SHUT_RD). Its own bit; the daemon does not look at it.
+    /// The program reads no more of what is to come (SHUT_RD). Its own bit; the daemon does not look at it.
     pub const READ_CLOSED: u64 = 1 << 31;
     /// The error, a number of `errno(3)`, lies above.
     pub const ERROR_SHIFT: u32 = 32;
@@ -331,6 +331,8 @@ pub mod request {
     pub const QUICKACK: u64 = 1 << 10;
     /// As much is written and unsent as the program wants (TCP_NOTSENT_LOWAT). The daemon takes it back once less is.
     pub const FULL: u64 = 1 << 11;
+    /// The program reads no more of what is to come.
+    pub const SHUT_READ: u64 = 1 << 12;
 }
 
 /// In the word `file`: the program has accepted the connection. One that nobody has accepted when its listener closes is

@@ -281,10 +281,6 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// Why nothing was read.
     pub fn read(&self, pieces: &mut [IoSliceMut<'_>], peek: bool) -> Result<(usize, bool), ReadError> {
         let _inside = Inside::enter(&self.block.recv_owner, self.me).map_err(ReadError::Busy)?;
-        let status = self.status();
-        if status & status::READ_CLOSED != 0 {
-            return Ok((0, false));
-        }
         let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
         let (mut count, mut told) = self.read_inside(pieces, peek)?;
         if count == 0 && wanted > 0 {
@@ -303,7 +299,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             return Ok(());
         }
         match self.take_error() {
-            0 if status & status::CLOSED != 0 => Ok(()),
+            0 if status & (status::CLOSED | status::READ_CLOSED) != 0 => Ok(()),
             0 => Err(ReadError::WouldBlock),
             error => Err(ReadError::Failed(error)),
         }
@@ -495,9 +491,10 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         is_made
     }
 
-    /// Reads no more (SHUT_RD). The peer is not told.
+    /// Reads no more than what is there (SHUT_RD); the caller kicks the lane. The peer is not told.
     pub fn shut_read(&self) {
         self.rings().margin[margin::STATUS].fetch_or(status::READ_CLOSED, Ordering::AcqRel);
+        self.request(request::SHUT_READ);
     }
 
     /// Waits until one of `events`, or an error or hang-up, is there: looks again for a while and then sleeps, for at most

@@ -140,9 +140,9 @@ impl Stream {
         self.mark(file::NONBLOCK, on);
     }
 
-    /// The program has accepted it.
+    /// The program has accepted it, and knows that it stands.
     pub(crate) fn take(&self) {
-        self.mark(TAKEN, true);
+        self.mark(TAKEN | file::TOLD, true);
     }
 
     /// Whether the connection stands, or stood: `Err` is what it failed with, told once.
@@ -197,6 +197,7 @@ impl Stream {
         }
         if how != libc::SHUT_WR {
             self.end().shut_read();
+            self.kick();
         }
         if how != libc::SHUT_RD && self.end().status() & status::WRITE_CLOSED == 0 {
             self.end().shut_write();

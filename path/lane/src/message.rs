@@ -515,6 +515,8 @@ pub enum SocketCommand {
     Filter(SocketId, Arc<FilterConfig>),
     /// The program writes no more.
     Shutdown(ConnRef),
+    /// The program reads no more of what is to come.
+    ShutdownRead(ConnRef),
     /// What the program has written up to a cursor of its send ring is urgent (MSG_OOB).
     Urgent(ConnRef, u64),
     /// A program lacks credit for what it wants to carry past the lane.

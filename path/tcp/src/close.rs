@@ -28,6 +28,22 @@ impl Connection {
         out
     }
 
+    /// The program reads no more (`shutdown(SHUT_RD)`), of which the peer hears nothing. Once it writes no more either, text that comes
+    /// is as lost as after a close (RFC 9293 §3.6.1, RFC 1122 §4.2.2.13).
+    pub fn shutdown_receive(&mut self) {
+        self.options.read_shut = true;
+    }
+
+    /// Why text that comes now ends the connection, if nobody is left who could read it.
+    pub fn lack_of_reader(&self) -> Option<CloseReason> {
+        let has_finished = matches!(self.state, State::FinWait1 | State::FinWait2);
+        match &self.options {
+            options if options.orphan => Some(CloseReason::Aborted),
+            options if options.read_shut && has_finished => Some(CloseReason::Reset),
+            _ => None,
+        }
+    }
+
     /// The program has closed the socket: nobody will read or write it. Data that it did not read make it a
     /// reset, so that the peer does not take them for delivered (RFC 2525 §2.17, RFC 9293 SHLD-3).
     pub fn close(&mut self, now: Instant, rings: &Rings<'_>) -> Disposition {

@@ -112,6 +112,8 @@ pub(crate) struct SocketOptions {
     pub(crate) tuning: Tuning,
     /// The program closed the socket: nobody will read.
     pub(crate) orphan: bool,
+    /// The program reads no more of what is to come (`shutdown(SHUT_RD)`).
+    pub(crate) read_shut: bool,
     /// ICMP errors are the program's to hear at once, of IPv4 and of IPv6 (`IP_RECVERR`, `IPV6_RECVERR`).
     hears_errors: [bool; 2],
     /// What few sockets ask for; most connections do not pay for it.

@@ -515,9 +515,9 @@ impl Connection {
         }
         let start = self.receive.cursor(seg.seq);
         let is_new = start + seg.payload.len() as i64 > self.receive.nxt as i64;
-        if self.is_orphan() && is_new {
+        if is_new && let Some(reason) = self.lack_of_reader() {
             // RFC 9293 §3.6.1: nobody can read it, so the peer must learn that it is lost.
-            return Err(self.reset_now(now, crate::CloseReason::Aborted, DropReason::NoReader));
+            return Err(self.reset_now(now, reason, DropReason::NoReader));
         }
         self.take_ecn(now, seg, rings, out);
         match self.place_text(now, start, seg.payload, seg.options.timestamps, rings.recv) {

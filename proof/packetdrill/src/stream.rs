@@ -380,7 +380,12 @@ impl StreamSocket {
             }
             State::Connected(conn) if conn.is_closed() => fail(libc::ENOTCONN),
             State::Connected(conn) => {
-                conn.is_read_shut |= how != libc::SHUT_WR;
+                if how != libc::SHUT_WR && !conn.is_read_shut {
+                    conn.is_read_shut = true;
+                    conn.reference()
+                        .into_iter()
+                        .for_each(|it| world.command(SocketCommand::ShutdownRead(it)));
+                }
                 if ends_writing && !conn.is_write_shut {
                     conn.is_write_shut = true;
                     conn.end.send.shut();

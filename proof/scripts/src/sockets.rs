@@ -97,6 +97,10 @@ impl Sockets {
                 self.command(sim, name, SocketCommand::Shutdown)?;
                 done("ok".into())
             }
+            ("shutdown_read", [name]) => {
+                self.command(sim, name, SocketCommand::ShutdownRead)?;
+                done("ok".into())
+            }
             ("close", [name]) => done(self.close(sim, name)?),
             ("abort", [name]) => {
                 self.command(sim, name, SocketCommand::Abort)?;

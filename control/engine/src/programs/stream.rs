@@ -36,6 +36,7 @@ const ONCE: u64 = request::WANTS_STORAGE
     | request::WANTS_CREDIT
     | request::OPTIONS
     | request::SHUT_WRITE
+    | request::SHUT_READ
     | request::TELL_PEER
     | request::RESET;
 /// Where the flags of a stream's words lie in [`status`].
@@ -614,6 +615,9 @@ impl Stream {
             self.state.fetch_or(FULL, Ordering::AcqRel);
         }
         give(LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn });
+        if asked & request::SHUT_READ != 0 {
+            give(self.message(SocketCommand::ShutdownRead(conn)));
+        }
         if asked & request::SHUT_WRITE != 0 {
             self.hold.shared().words().set_flags(Flags::WRITE_CLOSED);
             give(self.message(SocketCommand::Shutdown(conn)));

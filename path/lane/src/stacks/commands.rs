@@ -29,7 +29,14 @@ impl<D> Inside<'_, D> {
                 // A FIN goes in a segment.
                 inside.part(id);
                 let (tcp, rings) = inside.conns.slab.get_mut(id)?.parts();
-                Some(tcp.shutdown_send(now, &rings))
+                let told = tcp.shutdown_send(now, &rings);
+                inside.part_from_nobody(id);
+                Some(told)
+            }),
+            SocketCommand::ShutdownRead(conn) => self.command(conn, |inside, id| {
+                inside.conns.slab.get_mut(id)?.tcp().shutdown_receive();
+                inside.part_from_nobody(id);
+                Some(Disposition::default())
             }),
             SocketCommand::Urgent(conn, end) => self.command(conn, |inside, id| {
                 let conn = inside.conns.slab.get_mut(id)?;

@@ -316,6 +316,13 @@ impl<D> Inside<'_, D> {
         self.conns.part_programs(self.common, id);
     }
 
+    /// Text that nobody is left to read is to come by segments, as only TCP tells its sender so.
+    pub(super) fn part_from_nobody(&mut self, id: ConnId) {
+        if self.conns.slab.get_mut(id).is_some_and(|conn| conn.tcp().lack_of_reader().is_some()) {
+            self.end_wish(id);
+        }
+    }
+
     /// Its program may have asked for what takes segments, or does not want it any more.
     pub(super) fn reconsider_segments(&mut self, id: ConnId) {
         if self.conns.wants_segments(id).is_some() {

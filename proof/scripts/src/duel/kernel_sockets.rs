@@ -66,8 +66,9 @@ impl KernelSockets {
                 done(result.map(|count| count.to_string()))
             }
             ("read", [name, count]) => done(self.socket(name)?.read(number(count)?)),
-            ("shutdown", [name]) => {
-                let result = rustix::net::shutdown(&self.socket(name)?.fd, Shutdown::Write);
+            ("shutdown" | "shutdown_read", [name]) => {
+                let how = if call.function == "shutdown" { Shutdown::Write } else { Shutdown::Read };
+                let result = rustix::net::shutdown(&self.socket(name)?.fd, how);
                 done(result.map(|()| "ok".into()))
             }
             ("close", [name]) => {
