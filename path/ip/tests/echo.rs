@@ -37,16 +37,39 @@ fn an_echo_resolves_the_neighbour_and_is_answered() {
     assert_eq!(a.ip.held_frames(), 0);
 }
 
+fn request_v6(src: &str, dst: &str) -> Vec<u8> {
+    let request = Icmpv6Repr::EchoRequest { identifier: 1, sequence: 2, data: b"hello" };
+    let mut bytes = vec![0; request.emitted_len()];
+    request.emit(&mut bytes);
+    let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip(src), ip(dst)) else { unreachable!() };
+    icmpv6::fill_checksum(&mut bytes, src, dst);
+    bytes
+}
+
+/// RFC 1122 §3.2.2.6, RFC 4443 §4.2: whichever addresses a station has, an answer comes from the one that was asked.
+#[test]
+fn an_answer_comes_from_the_address_that_was_asked() {
+    let now = Instant::from_secs(1);
+    for asked in ["10.0.0.2", "10.0.0.3", "fd00::2", "fd00::3"] {
+        let mut a = Station::new(1, &["10.0.0.1/24", "fd00::1/64"]);
+        let mut b = Station::new(2, &["10.0.0.2/24", "10.0.0.3/24", "fd00::2/64", "fd00::3/64"]);
+        let (request, protocol) = match ip(asked) {
+            IpAddr::V4(_) => (request_v4(b"hello"), IpProtocol::ICMPV4),
+            IpAddr::V6(_) => (request_v6("fd00::1", asked), IpProtocol::ICMPV6),
+        };
+        a.send(now, asked, &request, upper(protocol));
+        exchange(now, &mut [&mut a, &mut b]);
+        let sources: Vec<_> = a.delivered.iter().map(|answer| answer.src).collect();
+        assert_eq!(sources, [ip(asked)]);
+    }
+}
+
 #[test]
 fn an_echo_over_ipv6_too() {
     let mut a = Station::new(1, &["fd00::1/64"]);
     let mut b = Station::new(2, &["fd00::2/64"]);
     let now = Instant::from_secs(1);
-    let request = Icmpv6Repr::EchoRequest { identifier: 1, sequence: 2, data: b"hello" };
-    let mut bytes = vec![0; request.emitted_len()];
-    request.emit(&mut bytes);
-    let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip("fd00::1"), ip("fd00::2")) else { unreachable!() };
-    icmpv6::fill_checksum(&mut bytes, src, dst);
+    let bytes = request_v6("fd00::1", "fd00::2");
     assert!(matches!(a.send(now, "fd00::2", &bytes, upper(IpProtocol::ICMPV6)), Sent::Held));
     let wire = exchange(now, &mut [&mut a, &mut b]);
     assert_eq!(wire.len(), 4);

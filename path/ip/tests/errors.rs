@@ -77,6 +77,7 @@ fn errors_about_our_packets_are_told_with_what_the_transport_needs_to_judge_them
         (3, 1, HostUnreachable),
         (3, 2, ProtocolUnreachable),
         (3, 3, PortUnreachable),
+        (3, 5, HostUnreachable),
         (3, 9, Prohibited),
         (3, 10, Prohibited),
         (3, 13, Prohibited),

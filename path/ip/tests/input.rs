@@ -166,8 +166,9 @@ fn i04_options() {
     ] {
         silent(&v4_with_options(options, &[0; 16]), DropReason::BadOption);
     }
-    for options in [&[1, 1, 1, 0][..], &[148, 4, 0, 0], &[7, 7, 8, 0, 0, 0, 0, 0], &[0x99, 4, 1, 2], &[1; 40]]
-    {
+    let stream_id = [136, 4, 0, 1];
+    let record = [7, 7, 8, 0, 0, 0, 0, 0];
+    for options in [&[1, 1, 1, 0][..], &[148, 4, 0, 0], &record, &stream_id, &[0x99, 4, 1, 2], &[1; 40]] {
         let mut a = station();
         assert_eq!(a.input_bytes(NOW, &v4_with_options(options, &[5; 16])), "deliver", "{options:?}");
         let delivered = a.delivered.pop().unwrap();

@@ -136,7 +136,7 @@ impl<D> Inside<'_, D> {
     pub(super) fn note_fast_open(&mut self, id: ConnId, closed: Option<CloseReason>) {
         let now = self.common.now;
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
-        let (report, is_over) = (conn.tcp().take_fast_open_report(), conn.tcp().take_fast_open_end());
+        let (report, is_over) = (conn.tcp().take_fast_open_report(closed), conn.tcp().take_fast_open_end());
         if let Some(report) = report
             && let Some(Names { local, remote }) = conn.stream.shared().names()
             && let Some(news) = self.shard.fast_opens.learn(now, &Tuple::new(local, remote), report)

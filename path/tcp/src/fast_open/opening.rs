@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::config::TcpConfig;
 use crate::connection::{Birth, Connection, Rings};
-use crate::segment::{Disposition, Events, SegmentIn, SegmentOut};
+use crate::segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 use crate::send::TransmitLimits;
 use crate::state::State;
 
@@ -50,7 +50,7 @@ pub enum FastOpenReport {
         /// The MSS that it announced.
         mss: Mss,
     },
-    /// The SYN had to be repeated without text and option, or was never answered.
+    /// The SYN had to be repeated without text and option, was never answered, or by an ICMP error alone.
     Lost,
 }
 
@@ -219,12 +219,15 @@ impl Connection {
         self.options.fast_open().map_or(Failure::None, |state| state.failure)
     }
 
-    /// What a client's handshake has shown, once; also if it was never answered.
-    pub fn take_fast_open_report(&mut self) -> Option<FastOpenReport> {
-        let is_dead = self.state == State::Closed;
-        let has_repeated = self.syn_retries > 0;
+    /// What a client's handshake has shown, once; also if it was never answered, or by the network alone (RFC 7413
+    /// §4.1.3.1). `closed` is the end of its connection.
+    pub fn take_fast_open_report(&mut self, closed: Option<CloseReason>) -> Option<FastOpenReport> {
+        let is_in_vain = match closed {
+            Some(CloseReason::TimedOut | CloseReason::Unreachable) => true,
+            _ => self.state == State::Closed && self.syn_retries > 0,
+        };
         let state = self.options.fast_open_mut().filter(|state| !state.is_server && !state.is_told)?;
-        let report = state.report.take().or((is_dead && has_repeated).then_some(FastOpenReport::Lost))?;
+        let report = state.report.take().or(is_in_vain.then_some(FastOpenReport::Lost))?;
         state.is_told = true;
         Some(report)
     }
