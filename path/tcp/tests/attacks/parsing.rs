@@ -1,6 +1,7 @@
 //! T: malformed and misleading segments.
 
 use firelane_tcp::Events;
+use firelane_units::DropReason;
 use firelane_wire::TcpOptions;
 
 use crate::common::lab::{ACK, Lab, Peer, URG, plain};
@@ -26,4 +27,14 @@ fn t06_urgent_text() {
     assert!(!lab.get(urgent(5, 1, 5)).events.contains(Events::URGENT), "an old one");
     assert!(lab.get(urgent(u16::MAX, 7, 1)).events.contains(Events::URGENT), "beyond what is here");
     assert_eq!(lab.read(), 7);
+}
+
+/// RFC 9293 MUST-66: what is urgent is told also while there is no room for it.
+#[test]
+fn t06_urgent_text_on_a_closed_window() {
+    let mut lab = Lab::established_with(plain(), TcpOptions::EMPTY, 100);
+    lab.get(Peer::new(ACK, 1).text(100));
+    let told = lab.get(Peer { urgent: 1, ..Peer::new(URG, 101).text(1) });
+    assert!(told.events.contains(Events::URGENT));
+    assert_eq!((lab.connection.urgent_mark(), told.dropped), (Some(101), Some(DropReason::OutOfWindow)));
 }
