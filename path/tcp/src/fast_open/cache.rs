@@ -2,8 +2,8 @@
 //!
 //! One entry per pair of addresses and server's port, as the RFC asks: whether a port takes part is known apart
 //! from the cookie. There is room for [`SETS`] times [`WAYS`] of them, found by a keyed hash; the one of a set that
-//! was used longest ago gives way. A SYN that was lost, or whose text was refused, makes the next ones ordinary for two
-//! minutes, then four, up to a day. If text vanishes behind a handshake that went well, something on the way
+//! was used longest ago gives way. A SYN that was lost or brought an ICMP error alone, or whose text was refused, makes the
+//! next ones ordinary for two minutes, then four, up to a day. If text vanishes behind a handshake that went well, something on the way
 //! cannot bear Fast Open at all, and for an hour, then two, up to three days, nobody uses it (Linux:
 //! `tcp_fastopen_blackhole_timeout_sec`). Asked by the lane for each connect that wants it.
 
