@@ -5,6 +5,7 @@
 use crate::common;
 use crate::craft;
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use common::{Station, ip};
@@ -306,5 +307,42 @@ fn errors_over_ipv4_go_first_and_over_ipv6_none_goes_to_any_router() {
     for (src, errors) in [("fd00::9", 1), ("fd00::", 0)] {
         let header = Ipv6Repr { src: src.parse().unwrap(), ..header_v6(IpProtocol(200)) };
         assert_eq!(give(&mut victim(), &v6(&header, b"who knows")).sent.len(), errors, "{src}");
+    }
+}
+
+/// RFC 1122 §3.2.2, RFC 4443 §2.4 (e): whoever asks for an error, a filter for one, none is about what was sent to many, or by no
+/// single station.
+#[test]
+fn c06_no_error_is_about_what_went_to_many_or_came_from_no_single_station() {
+    let errors = |frame: &[u8]| {
+        let mut station = victim();
+        station.ip.refuse(NOW, &frame[L3..], 13, false, &mut station.pools);
+        station.outputs(NOW).len()
+    };
+    let from_to = |src: &str, dst: &str| match (ip(src), ip(dst)) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            v4(&Ipv4Repr { src, dst, ..header_v4(IpProtocol::UDP) }, &udp(b"x"))
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            v6(&Ipv6Repr { src, dst, ..header_v6(IpProtocol::UDP) }, &udp(b"x"))
+        }
+        _ => unreachable!("addresses of one family"),
+    };
+    for (station, victim, groups, nobody) in [
+        (
+            "10.0.0.9",
+            "10.0.0.2",
+            &["255.255.255.255", "10.0.0.255", "224.0.0.1"][..],
+            &["0.0.0.0", "255.255.255.255", "10.0.0.255", "224.0.0.1", "240.0.0.1"][..],
+        ),
+        ("fd00::9", "fd00::2", &["ff02::1"], &["::", "ff02::1"]),
+    ] {
+        assert_eq!(errors(&from_to(station, victim)), 1, "{station} to {victim}");
+        for group in groups {
+            assert_eq!(errors(&from_to(station, group)), 0, "to {group}");
+        }
+        for source in nobody {
+            assert_eq!(errors(&from_to(source, victim)), 0, "from {source}");
+        }
     }
 }
