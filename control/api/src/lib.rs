@@ -19,6 +19,7 @@
 //! `openapi.json` beside this crate's manifest is the interface as OpenAPI 3.1, compared in a test.
 #![forbid(unsafe_code)]
 
+mod absent_props;
 mod accounting;
 mod addr_props;
 mod api;
@@ -58,6 +59,7 @@ mod view;
 mod ways;
 mod wires;
 
+pub use absent_props::absent_link_prop;
 pub use accounting::{
     AccountingChange, AccountingInfo, ChangeAccounting, NetRecord, NetRecords, RECORD_SECONDS,
 };

@@ -6,6 +6,7 @@ use firelane_model::{
 };
 use firelane_units::{BitRate, MacAddr, Mtu, Priority, Protection, Protections, VlanId};
 
+use crate::absent_props::absent_link_prop;
 use crate::{ApiError, DeviceRings, LinkState, PropChange, Property, Status, iptun};
 
 pub(crate) fn property(name: &str, perm: &str, value: String, default: &str, possible: &str) -> Property {
@@ -76,6 +77,9 @@ impl LinkProps<'_> {
             Self::Etherstub(it) => (&mut it.maxbw, &mut it.priority, &mut it.fusion),
             Self::Vnic(it) => (&mut it.maxbw, &mut it.priority, &mut it.fusion),
         };
+        if let Some(error) = absent_link_prop(name) {
+            return Err(error);
+        }
         match name {
             "maxbw" => *maxbw = value.map(|text| read_rate(name, text)).transpose()?,
             "priority" => *priority = value.map_or(Ok(Priority::High), read_priority)?,

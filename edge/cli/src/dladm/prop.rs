@@ -1,6 +1,6 @@
 //! `dladm` verbs for properties of links.
 
-use firelane_api::{ApiError, Change, ChangeRequest, PropChange, Property, Status, Which};
+use firelane_api::{ApiError, Change, ChangeRequest, PropChange, Property, Status, Which, absent_link_prop};
 use firelane_model::LinkName;
 use serde::Serialize;
 
@@ -120,7 +120,12 @@ pub(crate) fn print(
     let mut failed = false;
     for name in wanted.unwrap_or_default() {
         if !all.iter().all(|(_, props)| props.iter().any(|prop| prop.property == *name)) {
-            session.warn(program, &format!("invalid {kind} property '{name}'"));
+            let absent = absent_link_prop(name).filter(|_| kind == "link");
+            let said = match absent.map(|error| ApiError { field: String::new(), ..error }) {
+                Some(error) => format!("cannot show {kind} property '{name}': {error}"),
+                None => format!("invalid {kind} property '{name}'"),
+            };
+            session.warn(program, &said);
             failed = true;
         }
     }
