@@ -8,7 +8,7 @@ use firelane_model::LinkClass;
 
 use super::{LinksBefore, Options, asks_history, dump, fused};
 use crate::common::Call;
-use crate::ofmt::{Column, Table, UNKNOWN, col};
+use crate::ofmt::{Column, Table, col};
 use crate::session::{Failure, Session, die};
 use crate::usage;
 
@@ -208,7 +208,6 @@ fn rows(link: &LinkStats, options: &Options<'_>, view: View) -> Vec<Vec<String>>
         let counters = counters.map(|count| scale.show(count));
         return vec![std::iter::once(link.name.to_string()).chain(counters).collect()];
     }
-    let unknown = || UNKNOWN.to_owned();
     let row = |kind: &str, ring: Option<u16>, rest: Vec<String>| {
         let id = if ring.is_some() { "hw" } else { "sw" };
         let index = ring.map(|ring| ring.to_string()).unwrap_or_default();
@@ -236,11 +235,16 @@ fn rows(link: &LinkStats, options: &Options<'_>, view: View) -> Vec<Vec<String>>
     }
     if options.call.args.has('t') {
         let dropped = |is_rest: bool| scale.show(if is_rest { t.oerrors } else { 0 });
-        return sent(&|is_rest| vec![unknown(), unknown(), dropped(is_rest)]);
+        return sent(&|is_rest| vec![none(options), none(options), dropped(is_rest)]);
     }
     let mut rows = by_ring("rx", [t.ipackets, t.rbytes], |it| [it.ipackets, it.rbytes], &|_| Vec::new());
     rows.append(&mut sent(&|_| Vec::new()));
     rows
+}
+
+/// What is in a column that says nothing of this row.
+fn none(options: &Options<'_>) -> String {
+    if options.call.args.has('p') { String::new() } else { format!("{:>8}", "--") }
 }
 
 /// What of a link's packets and bytes went by none of its rings.
@@ -252,7 +256,7 @@ fn rest(all: [u64; 2], rings: impl Iterator<Item = [u64; 2]>) -> [u64; 2] {
 fn received_rows(link: &LinkStats, options: &Options<'_>) -> Vec<Vec<String>> {
     let show = |count| options.scale.show(count);
     // Chains are what devices bring.
-    let none = || if options.call.args.has('p') { String::new() } else { format!("{:>8}", "--") };
+    let none = || none(options);
     let row = |[id, index, fout]: [String; 3], counts: [String; 8]| {
         let names = [link.name.to_string(), "rx".to_owned(), id, index, fout];
         names.into_iter().chain(counts).collect::<Vec<_>>()
