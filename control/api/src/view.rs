@@ -278,7 +278,7 @@ pub struct IfInfo {
     pub name: LinkName,
     /// The netstack that has it.
     pub netstack: NetstackName,
-    /// `ok`, `down` or `disabled`.
+    /// `ok`, `failed` while the link below is down, or `disabled`.
     pub state: String,
     /// Whether it returns at the next start.
     pub persistent: bool,
@@ -749,8 +749,22 @@ impl Snapshot<'_> {
         self.model.flows.iter().map(info).collect()
     }
 
-    /// Address objects.
+    /// Address objects. Those in use cannot be reached while the link below their interface is down.
     pub fn addrs(&self) -> Vec<AddrInfo> {
+        let mut infos = self.address_rows();
+        let is_cut_off = |it: &AddrInfo| {
+            let link = self.model.vnics.get_key_value(it.name.interface());
+            link.is_some_and(|(link, _)| self.facts.link_state(link) == LinkState::Down)
+        };
+        for info in infos.iter_mut().filter(|it| it.state == AddressState::Ok) {
+            if is_cut_off(info) {
+                info.state = AddressState::Inaccessible;
+            }
+        }
+        infos
+    }
+
+    fn address_rows(&self) -> Vec<AddrInfo> {
         let is_down = |address: Address| matches!(address, Address::Static(it) if it.down);
         let persistent = self.persistent.addresses().map(|(_, name, address)| (name, is_down(address)));
         let persistent: BTreeMap<_, _> = persistent.collect();
@@ -819,7 +833,8 @@ impl Snapshot<'_> {
             netstack: netstack.clone(),
             state: match self.facts.link_state(name) {
                 LinkState::Up => "ok",
-                LinkState::Down => "down",
+                // Nobody has marked it down: its link is.
+                LinkState::Down => "failed",
                 LinkState::Unknown => "disabled",
             }
             .to_owned(),

@@ -26,6 +26,12 @@ fn is_connected(memif: &MemifStatus) -> bool {
 }
 
 impl Running<'_> {
+    /// Whether the link below a VNIC is down.
+    fn is_cut_off(&self, name: &LinkName) -> bool {
+        let below = self.model.vnics.get(name).and_then(|vnic| vnic.over.link());
+        below.is_some_and(|below| self.link_state(below) == LinkState::Down)
+    }
+
     /// Whether a tunnel carries packets.
     fn leads_somewhere(&self, name: &LinkName) -> bool {
         let vnic = self.model.vnics.get(name).filter(|vnic| vnic.netstack().is_some());
@@ -54,6 +60,8 @@ impl Facts for Running<'_> {
         match self.model.class_of(name.as_str()) {
             // Nobody is at the other end.
             Some(_) if memif.and_then(Option::as_ref).is_some_and(|it| !is_connected(it)) => LinkState::Down,
+            // Nobody outside is reached by it.
+            Some(LinkClass::Vnic | LinkClass::Vlan) if self.is_cut_off(name) => LinkState::Down,
             // A tunnel that leads nowhere.
             Some(LinkClass::Iptun) if !self.leads_somewhere(name) => LinkState::Down,
             Some(_) if runs => LinkState::Up,
