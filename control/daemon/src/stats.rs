@@ -3,13 +3,15 @@
 //! Called by `host.rs`. Inward is towards a VNIC's user; on a link it is what came from outside, on an etherstub
 //! what VNICs sent into it.
 
+use std::collections::BTreeMap;
+
 use firelane::{EngineSnapshot, RingCounters, Traffic as Counted};
 use firelane_api::{DropInfo, FlowStats, LaneReceived, LinkStats, RingStats, Stopped, Traffic, UsageOf};
 use firelane_model::{LinkClass, LinkName, Model};
 use firelane_units::{Direction, DropReason, LaneId, LinkId};
 
 use crate::history::{Subject, Totals};
-use crate::works::Works;
+use crate::works::{Upper, Works};
 
 /// Traffic of every link, etherstub and VNIC.
 pub(crate) fn links(works: &Works, model: &Model) -> Vec<LinkStats> {
@@ -42,7 +44,8 @@ fn links_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<Link
         let guard = works.vnics.get(name).and_then(|it| snapshot.guards.get(&it.id)).copied();
         let [macspoofed, restricted, ipspoofed, dhcpspoofed] = guard.unwrap_or_default();
         let stopped = Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed };
-        let lanes = received(snapshot, &ports(works, model, name, class));
+        let parted = works.links.get(name).map_or(&[][..], |it| &it.parted.lanes);
+        let lanes = joined(received(snapshot, &ports(works, model, name, class)), parted);
         let rings = rings(snapshot, works, name);
         LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default(), stopped, lanes, rings }
     };
@@ -102,6 +105,26 @@ fn received(snapshot: &EngineSnapshot, ports: &[(LinkId, Direction)]) -> Vec<Lan
     snapshot.lanes.iter().filter_map(in_lane).filter(|it| !it.is_silent()).collect()
 }
 
+/// What was received in each lane by both.
+pub(crate) fn joined(mut lanes: Vec<LaneReceived>, others: &[LaneReceived]) -> Vec<LaneReceived> {
+    for other in others {
+        match lanes.iter_mut().find(|it| it.lane == other.lane) {
+            Some(lane) => *lane = lane.and(*other),
+            None => lanes.push(*other),
+        }
+    }
+    lanes.sort_by_key(|it| it.lane);
+    lanes
+}
+
+/// How what each VNIC has sent came into its etherstub.
+pub(crate) fn sent_by_vnics(works: &Works) -> BTreeMap<LinkName, Vec<LaneReceived>> {
+    let snapshot = works.engine.snapshot();
+    let sent =
+        |(name, it): (&LinkName, &Upper)| (name.clone(), received(&snapshot, &[(it.id, Direction::Out)]));
+    works.vnics.iter().map(sent).collect()
+}
+
 /// What each ring of a link's device has carried, as the link's user sees it: who sends to a VNIC's device sends to the VNIC.
 fn rings(snapshot: &EngineSnapshot, works: &Works, name: &LinkName) -> Vec<RingStats> {
     let upper = works.vnics.get(name).map(|it| (it.id, true));
@@ -140,7 +163,7 @@ fn rings(snapshot: &EngineSnapshot, works: &Works, name: &LinkName) -> Vec<RingS
 /// What passed a virtual switch.
 fn switched(snapshot: &EngineSnapshot, works: &Works, model: &Model, name: &LinkName) -> Traffic {
     let vnics = model.vnics_over(name.as_str()).filter_map(|(vnic, _)| works.vnics.get(vnic));
-    let parted = works.links.get(name).map_or(Traffic::default(), |it| it.parted);
+    let parted = works.links.get(name).map_or(Traffic::default(), |it| it.parted.traffic);
     vnics.map(|it| turned(port(snapshot, it.id))).fold(parted, Traffic::and)
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use firelane::{
     AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, Rings, VnicConfig, VnicUser, Wire,
 };
-use firelane_api::{ApiError, Informed, Status, Traffic};
+use firelane_api::{ApiError, Informed, LaneReceived, Status, Traffic};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Cpus, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
     Interface, Link, LinkKind, LinkName, LinkRings, Mac, Model, NetstackName, Over, Polling, ReversePath,
@@ -59,7 +59,14 @@ pub(crate) struct Lower {
     pub(crate) memif: Option<MemifStatus>,
     pub(crate) nic: Option<Attached>,
     /// What VNICs that are gone have carried over it, where its counters are the sum of theirs.
-    pub(crate) parted: Traffic,
+    pub(crate) parted: Parted,
+}
+
+/// What VNICs that are gone have carried over an etherstub, as it counts: what they sent came in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parted {
+    pub(crate) traffic: Traffic,
+    pub(crate) lanes: Vec<LaneReceived>,
 }
 
 /// A VNIC.
@@ -511,7 +518,7 @@ impl Works {
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
             let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
             let set = uplink.map_err(refused).and_then(|uplink| {
-                let lower = Lower { id, uplink, device: None, memif, nic, parted: Traffic::default() };
+                let lower = Lower { id, uplink, device: None, memif, nic, parted: Parted::default() };
                 self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
             });
             set.inspect_err(|_| drop(self.engine.remove_link(id)))

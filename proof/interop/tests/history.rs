@@ -50,12 +50,28 @@ fn the_last_second_of_a_flow_is_not_lost_and_a_switch_keeps_what_its_vnics_had_c
         let shown = daemon.firelane(&["dlstat", "-p", "-o", "ipkts", link]).expect_success();
         shown.trim().parse::<u64>().expect("a number")
     };
-    let before = counted("s0");
+    let by_lanes = || {
+        let words = ["dlstat", "show-link", "-r", "-F", "-p", "-o", "fout,id,ipkts,rbytes", "s0"];
+        let shown = daemon.firelane(&words).expect_success();
+        let row = |line: &str| {
+            let (row, counts) = (line.rsplitn(3, ':'), line);
+            let [bytes, packets, name] = row.collect::<Vec<_>>()[..] else { panic!("{counts}") };
+            let number = |text: &str| text.parse::<u64>().expect("a number");
+            (name.to_owned(), [number(packets), number(bytes)])
+        };
+        shown.lines().map(row).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let (before, lanes_before) = (counted("s0"), by_lanes());
     assert!(before >= 400, "{before}");
     daemon.firelane(&["dladm", "delete-vnic", "bob0"]).expect_success();
     // Alice's kernel may have asked for somebody in between.
     let after = counted("s0");
     assert!((before..before + 50).contains(&after), "{before} {after}");
+    let lanes = by_lanes();
+    for (row, [packets, bytes]) in &lanes_before {
+        let now = lanes.get(row).unwrap_or_else(|| panic!("{row} is not in {lanes:?}"));
+        assert!(now[0] >= *packets && now[1] >= *bytes, "{row}: {lanes_before:?}, then {lanes:?}");
+    }
     until("bob0 is recorded", LIMIT, || recorded(&daemon, &LINKS, "bob0") >= 200);
     std::thread::sleep(Duration::from_millis(2500));
     let text = daemon.firelane(&["dladm", "show-usage", "-j"]).expect_success();

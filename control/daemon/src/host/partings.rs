@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use firelane_api::{Traffic, UsageOf};
+use firelane_api::{LaneReceived, Traffic, UsageOf};
 use firelane_model::{LinkName, Model};
 use firelane_plan::{Action, Step};
 
 use super::Inner;
 use crate::history::{Parting, Subject};
 use crate::stats;
+use crate::works::Parted;
 
 /// How many wait for the next reading; where nothing is recorded nobody takes them.
 const PARTINGS_MAX: usize = 100_000;
@@ -20,8 +21,15 @@ const PARTINGS_MAX: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Partings {
     /// All counters before the first that ended by the change that is being made: one reading does for all of its steps.
-    counted: Option<BTreeMap<Subject, Traffic>>,
+    counted: Option<Counted>,
     list: Vec<Parting>,
+}
+
+/// What everybody had carried, and how VNICs' part of it came in where they are joined.
+#[derive(Debug)]
+struct Counted {
+    totals: BTreeMap<Subject, Traffic>,
+    sent: BTreeMap<LinkName, Vec<LaneReceived>>,
 }
 
 impl Partings {
@@ -46,7 +54,8 @@ impl Inner {
     pub(super) fn before_parting(&mut self, step: &Step) -> Option<Subject> {
         let subject = subject_of(&step.action, &self.store.active)?;
         if self.partings.counted.is_none() {
-            self.partings.counted = Some(self.all_counted());
+            let (totals, sent) = (self.all_counted(), stats::sent_by_vnics(&self.works));
+            self.partings.counted = Some(Counted { totals, sent });
         }
         Some(subject)
     }
@@ -54,12 +63,17 @@ impl Inner {
     /// He has ended, and the model has him still. What he carried over an etherstub is the etherstub's as long as that is there.
     pub(super) fn part(&mut self, subject: Subject) {
         let counted = self.partings.counted.as_mut();
-        let Some(total) = counted.and_then(|it| it.remove(&subject)) else { return };
+        let Some(Counted { totals, sent }) = counted else { return };
+        let Some(total) = totals.remove(&subject) else { return };
         let vnic =
             self.store.active.vnics.get(subject.name.as_str()).filter(|_| subject.of == UsageOf::Links);
         let over = vnic.and_then(|it| it.over.link());
         if let Some(lower) = over.and_then(|over| self.works.links.get_mut(over)) {
-            lower.parted = lower.parted.and(stats::turned(total));
+            let lanes = sent.remove(subject.name.as_str()).unwrap_or_default();
+            lower.parted = Parted {
+                traffic: lower.parted.traffic.and(stats::turned(total)),
+                lanes: stats::joined(lanes, &lower.parted.lanes),
+            };
         }
         self.partings.note(Parting { subject, total, heir: None });
     }
