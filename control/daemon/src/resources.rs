@@ -36,13 +36,13 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
             return are_usable(&to.cpus).map_err(refused);
         }
         Action::CreateLink(_, link) => {
-            has_interface(link)?;
+            has_interface(works, link)?;
             (None, None, link.into())
         }
         Action::CreateVnic(_, vnic) => (None, None, vnic.into()),
         Action::SetLink(name, from, to) => {
             if from.mtu != to.mtu {
-                has_interface(to)?;
+                has_interface(works, to)?;
             }
             (id_of(works, name), Some(from.into()), to.into())
         }
@@ -53,7 +53,7 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
     if from.is_none_or(|from| from.cpus != to.cpus) {
         are_usable(to.cpus).map_err(told)?;
     }
-    // A link that is made again gets as many rings as it asks for.
+    // A device that is made again gets as many rings as are asked for.
     let stays = rebuild::instead_of(step, present).is_none();
     match (link, from) {
         (Some(link), Some(from)) if stays && from.rings != to.rings => {
@@ -63,10 +63,13 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
     }
 }
 
-/// Whether the interface that a link leads out by is there, and carries its packets.
-fn has_interface(link: &Link) -> Done {
+/// Whether the interface that a link leads out by is there, carries its packets, and has its rings.
+fn has_interface(works: &Works, link: &Link) -> Done {
     match &link.kind {
-        LinkKind::Nic(nic) => nic::check(nic, link.mtu).map(drop),
+        LinkKind::Nic(nic) => {
+            nic::check(nic, link.mtu)?;
+            nic::check_rings(nic, link.rings, works.kernel.queues())
+        }
         _ => Ok(()),
     }
 }
