@@ -282,6 +282,10 @@ impl Inner {
     /// A step failed and the rest goes on: what can be done of it is done.
     fn fall_short(&mut self, step: Step, error: ApiError) {
         let mut why = error.to_string();
+        let below = self.failed.iter().map(|(step, _)| step);
+        if let Some(below) = below.filter(|it| self.is_missing(it)).find(|it| step.rests_on(it)) {
+            why = format!("it rests on what failed, \"{below}\" ({why})");
+        }
         let left = |step: &Step, error: &ApiError, present: &Model| {
             filter::as_far_as(step, present).or_else(|| resources::without(step, error))
         };
@@ -333,8 +337,26 @@ impl Inner {
         Ok(())
     }
 
+    /// What is present, in the words of `wanted` where these say of a VNIC's address what it is already: by another name it may
+    /// have been written down, and nothing has to be made anew for that.
+    fn as_said_by(&self, wanted: &Model) -> Model {
+        let mut present = self.store.active.clone();
+        let macs = self.works.macs;
+        for (name, vnic) in &mut present.vnics {
+            let (Some(shall), Some(upper)) = (wanted.vnics.get(name), self.works.vnics.get(name)) else {
+                continue;
+            };
+            let is_slot = |mac| matches!(mac, Mac::Factory(_));
+            if !is_slot(vnic.mac) && !is_slot(shall.mac) && macs.choose(name, shall.mac, &[]) == upper.mac {
+                vnic.mac = shall.mac;
+            }
+        }
+        present
+    }
+
     /// Goes from the present store to `next`, or stays where it is.
     fn move_to(&mut self, next: Store) -> Result<Vec<Step>, ApiError> {
+        self.store.active = self.as_said_by(&next.active);
         let before = self.store.active.clone();
         let steps = plan(&next.active, &before);
         let moved = self.move_through(&steps, &next);
@@ -360,7 +382,7 @@ impl Inner {
 
     /// Refuses what would end a netstack with its connections, where nobody has asked for a plan that says so.
     fn spare_sockets(&self, next: &Store) -> Result<(), ApiError> {
-        for step in plan(&next.active, &self.store.active) {
+        for step in plan(&next.active, &self.as_said_by(&next.active)) {
             let Action::DeleteNetstack(name) = &step.action else { continue };
             let netstack = self.works.netstack(name)?;
             let first =

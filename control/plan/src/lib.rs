@@ -18,6 +18,7 @@ mod apply;
 mod diff;
 mod filter_lines;
 mod promise;
+mod rests;
 mod step;
 mod torn;
 

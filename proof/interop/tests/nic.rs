@@ -46,7 +46,11 @@ fn found(daemon: &Daemon<'_>) -> String {
 }
 
 fn state(daemon: &Daemon<'_>) -> String {
-    daemon.firelane(&["dladm", "show-link", "-p", "-o", "state", "net0"]).expect_success().trim().to_owned()
+    state_of(daemon, "net0")
+}
+
+fn state_of(daemon: &Daemon<'_>, link: &str) -> String {
+    daemon.firelane(&["dladm", "show-link", "-p", "-o", "state", link]).expect_success().trim().to_owned()
 }
 
 /// Ticks of CPU time that the process has used.
@@ -370,6 +374,7 @@ fn an_interface_that_goes_away_is_told_and_costs_nothing_and_returns_under_all_t
         let mut waiting = Waiting::begin(&sandbox);
         ip(&sandbox, "link delete near");
         until(driver, LIMIT, || state(&daemon) == "down");
+        assert_eq!(state_of(&daemon, "web0"), "down", "a VNIC is as what is below it");
         let told = daemon.firelane(&["doctor"]);
         assert_eq!(told.code(), 1, "{told:?}");
         for told in [found(&daemon), problems(&daemon)] {
@@ -388,6 +393,7 @@ fn an_interface_that_goes_away_is_told_and_costs_nothing_and_returns_under_all_t
             ip(&sandbox, line);
         }
         until(driver, LIMIT, || state(&daemon) == "up");
+        assert_eq!(state_of(&daemon, "web0"), "up");
         assert_eq!(problems(&daemon), "");
         talks(&sandbox);
         assert!(flowadm(&["show-flow", "-po", "link", "pings"]).contains("net0"));
@@ -425,9 +431,15 @@ fn an_interface_that_is_renamed_or_carries_less_is_told_and_its_traffic_goes_on(
     talks(&sandbox);
     ip(&sandbox, "link set other down");
     assert!(problems(&daemon).contains("other is switched off"), "{}", problems(&daemon));
-    assert_eq!(state(&daemon), "down");
+    let of_ip = || {
+        let shown = |verb| daemon.firelane(&["ipadm", verb, "-p", "-o", "state"]).expect_success();
+        ["show-if", "show-addr"].map(shown)
+    };
+    assert_eq!([state(&daemon), state_of(&daemon, "web0")], ["down", "down"]);
+    assert_eq!(of_ip(), ["failed\n", "inaccessible\n"]);
     ip(&sandbox, "link set other up");
     talks(&sandbox);
+    assert_eq!(of_ip(), ["ok\n", "ok\n"]);
     ip(&sandbox, "-n out link set far down");
     until("no carrier", LIMIT, || problems(&daemon).contains("other has no carrier"));
     ip(&sandbox, "-n out link set far up");
@@ -533,4 +545,44 @@ fn what_cannot_be_opened_is_named() {
     let said = refusal("[link.n1]\nkind = \"tap\"\nifname = \"t0\"\ndriver = \"packet\"\n");
     assert!(said.contains("only kind = \"nic\" has a driver"), "{said}");
     talks(&sandbox);
+}
+
+#[test]
+fn a_plan_promises_no_rings_that_the_interface_has_not_and_says_which_step_another_rests_on() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let daemon = daemon(&sandbox, "auto");
+    ip(&sandbox, "link add spare type veth peer name farther netns out");
+    let wanted = sandbox.folder().join("wanted.toml");
+    let more = |lines: &str| {
+        let text = daemon.firelane(&["dump"]).expect_success();
+        let link = format!("{text}\n[link.net1]\nkind = \"nic\"\nifname = \"spare\"\n{lines}");
+        std::fs::write(&wanted, link).expect("writable");
+        wanted.to_string_lossy().into_owned()
+    };
+    for lines in ["rxrings = 100\n", "txrings = 100\n", "driver = \"packet\"\nrxrings = 2\n"] {
+        for verb in ["plan", "apply"] {
+            let refused = daemon.firelane(&[verb, &more(lines)]);
+            assert!(
+                refused.code() == 1 && refused.stderr.contains("request hw rings failed"),
+                "{verb} {lines}: {refused:?}"
+            );
+        }
+    }
+    let vnic =
+        "[vnic.more0]\nover = \"net1\"\n[flow.f1]\nlink = \"more0\"\nmatch = { transport = \"udp\" }\n";
+    daemon.firelane(&["apply", &more(vnic)]).expect_success();
+    assert!(daemon.terminate().success());
+    ip(&sandbox, "link delete spare");
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    let told = problems(&daemon);
+    assert!(
+        told.contains(
+            "create vnic more0 over net1: it rests on what failed, \"create link net1 on nic spare"
+        ),
+        "{told}"
+    );
+    assert!(told.contains("it rests on what failed, \"create vnic more0 over net1\""), "{told}");
 }

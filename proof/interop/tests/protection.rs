@@ -74,3 +74,31 @@ fn a_link_gets_another_name_while_its_programs_run_on() {
     let planned = daemon.firelane(&["plan", &two_tenants().to_string_lossy()]).expect_success();
     assert_eq!(planned, "no changes\n");
 }
+
+#[test]
+fn an_address_stays_where_only_the_words_for_it_change() {
+    let sandbox = Sandbox::new();
+    let text = "[etherstub.s0]\n[vnic.a0]\nover = 's0'\nmac = 'random'\n\
+                [vnic.b0]\nover = 's0'\nmac = 'random/2:8:21'\n";
+    let file = sandbox.folder().join("host.toml");
+    std::fs::write(&file, text).expect("writable");
+    let daemon = Daemon::start(&sandbox, &file);
+    let file = file.to_string_lossy().into_owned();
+    let macs = || daemon.firelane(&["dladm", "show-vnic", "-p", "-o", "link,macaddress"]).expect_success();
+    let had = macs();
+    for (from, to) in [("a0", "c0"), ("b0", "d0"), ("c0", "a0"), ("d0", "b0")] {
+        daemon.firelane(&["dladm", "rename-link", from, to]).expect_success();
+    }
+    assert_eq!(macs(), had);
+    assert_eq!(daemon.firelane(&["plan", &file]).expect_success(), "no changes\n");
+    assert_eq!(daemon.firelane(&["apply", &file]).expect_success(), "no changes\n");
+    assert_eq!(macs(), had);
+    assert!(
+        daemon.firelane(&["dump"]).expect_success().contains("mac = \"random\""),
+        "it is what the file says"
+    );
+    let other = text.replace("'random'", "'2:8:20:9:9:9'");
+    std::fs::write(&file, other).expect("writable");
+    let planned = daemon.firelane(&["plan", &file]).expect_success();
+    assert!(planned.contains("recreate  create vnic a0") && !planned.contains("b0"), "{planned}");
+}

@@ -65,7 +65,7 @@ impl Api for Host {
         let inner = self.lock();
         let mut next = inner.store.replaced(wanted, true)?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
-        let present = &inner.store.active;
+        let present = &inner.as_said_by(&next.active);
         let steps = plan(&next.active, present);
         steps.iter().try_for_each(|step| resources::check(&inner.works, step, present))?;
         let new = next.active.wires.iter().filter(|(name, _)| !present.wires.contains_key(*name));
