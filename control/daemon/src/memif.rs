@@ -1,6 +1,6 @@
 //! Memifs of the model as queues of the engine.
 //!
-//! Called by `works.rs`. A memif has one ring pair: its frames reach other lanes as any device's do.
+//! Called by `works.rs`; `resources.rs` asks for its rings. A memif has one ring pair: its frames reach other lanes as any device's do.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,8 @@ use firelane_units::Mtu;
 
 use crate::text::plain;
 
+/// How many rings one has.
+pub(crate) const RINGS: u16 = 1;
 /// How long a path may stay taken: an interface ends when the lanes have let its queues go.
 const PATH_WAIT: Duration = Duration::from_secs(1);
 /// Between two looks.

@@ -15,7 +15,7 @@ use firelane::{
 };
 use firelane_api::{ApiError, DeviceInfo, DeviceModes, LinkState, Status, device_speed, slot_of};
 use firelane_model::{
-    FactoryMac, FactorySlot, Link, LinkKind, LinkName, LinkRings, Model, Nic, NicDriver, Rings, Sharing, Vnic,
+    FactoryMac, FactorySlot, Link, LinkKind, LinkName, Model, Nic, NicDriver, Sharing, Vnic,
 };
 use firelane_units::{MacAddr, Mtu};
 
@@ -277,30 +277,20 @@ pub(crate) fn check(nic: &Nic, mtu: Mtu) -> Result<u32, ApiError> {
     }
 }
 
-/// Refuses rings that a link made of `nic` would not have: it has as many as the interface, where /sys shows that, and no more
-/// than `most`.
-pub(crate) fn check_rings(nic: &Nic, rings: LinkRings, most: u16) -> Result<(), ApiError> {
-    let name = nic.ifname.as_str();
-    let queues = match nic.driver {
+/// How many rings a link made of `nic` has: as many as the interface, where /sys shows that, and no more than `most`.
+pub(crate) fn rings_of(nic: &Nic, most: u16) -> u16 {
+    match nic.driver {
         NicDriver::Packet => 1,
-        NicDriver::Auto | NicDriver::Afxdp => queues_of(name).unwrap_or(usize::MAX).min(most.into()),
-    };
-    for (property, asked) in [("rxrings", rings.rx), ("txrings", rings.tx)] {
-        if let Some(Rings::Count(asked)) = asked
-            && usize::from(asked) > queues
-        {
-            let allowed = format!("a link on the interface {name} has so many rings: {queues}");
-            return Err(ApiError::new(Status::HwRings, property, asked, allowed));
-        }
+        NicDriver::Auto | NicDriver::Afxdp => queues_of(nic.ifname.as_str()).unwrap_or(u16::MAX).min(most),
     }
-    Ok(())
 }
 
 /// How many queues an interface receives by, each of which is a ring.
-fn queues_of(name: &str) -> Option<usize> {
+fn queues_of(name: &str) -> Option<u16> {
     property(name, netlink::index_of(name).ok()?, "ifindex")?;
     let entries = fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;
-    Some(entries.flatten().filter(|it| it.file_name().to_string_lossy().starts_with("rx-")).count().max(1))
+    let count = entries.flatten().filter(|it| it.file_name().to_string_lossy().starts_with("rx-")).count();
+    Some(u16::try_from(count).unwrap_or(u16::MAX).max(1))
 }
 
 /// Whether the kernel keeps an interface as well that a link gets now. Where it cannot be asked it has an address: a host that

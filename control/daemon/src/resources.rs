@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firelane::{CpuNews, Engine};
 use firelane_api::{ApiError, Status};
-use firelane_model::{Cpus, Flow, Link, LinkKind, LinkName, LinkRings, Model, Vnic};
+use firelane_model::{Cpus, Flow, Link, LinkKind, LinkName, LinkRings, Model, Rings, Vnic};
 use firelane_plan::{Action, Effect, Step};
 use firelane_units::{LaneId, LinkId};
 
+use crate::memif;
 use crate::nic;
 use crate::rebuild;
 use crate::refusal::{refused, refused_to};
@@ -39,7 +40,12 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
             has_interface(works, link)?;
             (None, None, link.into())
         }
-        Action::CreateVnic(_, vnic) => (None, None, vnic.into()),
+        Action::CreateVnic(_, vnic) => {
+            if let Some(memif) = vnic.memif() {
+                has_rings(vnic.rings, &memif.socket, memif::RINGS)?;
+            }
+            (None, None, vnic.into())
+        }
         Action::SetLink(name, from, to) => {
             if from.mtu != to.mtu {
                 has_interface(works, to)?;
@@ -68,10 +74,24 @@ fn has_interface(works: &Works, link: &Link) -> Done {
     match &link.kind {
         LinkKind::Nic(nic) => {
             nic::check(nic, link.mtu)?;
-            nic::check_rings(nic, link.rings, works.kernel.queues())
+            has_rings(link.rings, nic.ifname.as_str(), nic::rings_of(nic, works.kernel.queues()))
         }
-        _ => Ok(()),
+        LinkKind::Memif(memif) => has_rings(link.rings, &memif.socket, memif::RINGS),
+        LinkKind::Tap(_) | LinkKind::Memory => Ok(()),
     }
+}
+
+/// Refuses rings that a device made anew has not, unlike a TAP, which has as many as are asked for.
+fn has_rings(asked: LinkRings, device: &str, all: u16) -> Done {
+    for (property, asked) in [("rxrings", asked.rx), ("txrings", asked.tx)] {
+        if let Some(Rings::Count(asked)) = asked
+            && asked > all
+        {
+            let allowed = format!("so many rings has {device} here: {all}");
+            return Err(ApiError::new(Status::HwRings, property, asked, allowed));
+        }
+    }
+    Ok(())
 }
 
 /// A link or netstack that was refused its CPUs or rings, without these: whoever is reached by it finds it, be it slower.

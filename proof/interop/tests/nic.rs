@@ -562,7 +562,12 @@ fn a_plan_promises_no_rings_that_the_interface_has_not_and_says_which_step_anoth
         std::fs::write(&wanted, link).expect("writable");
         wanted.to_string_lossy().into_owned()
     };
-    for lines in ["rxrings = 100\n", "txrings = 100\n", "driver = \"packet\"\nrxrings = 2\n"] {
+    let memif = format!(
+        "[vnic.m0]\nover = \"net1\"\nmemif = {{ role = \"server\", socket = \"{}\" }}\nrxrings = 2\n",
+        sandbox.folder().join("m.sock").display()
+    );
+    let of_nic = ["rxrings = 100\n", "txrings = 100\n", "driver = \"packet\"\nrxrings = 2\n"];
+    for lines in of_nic.into_iter().chain([memif.as_str()]) {
         for verb in ["plan", "apply"] {
             let refused = daemon.firelane(&[verb, &more(lines)]);
             assert!(
