@@ -53,17 +53,9 @@ impl Ip {
                 let source_mac = view.options().source_mac();
                 self.on_solicit(now, link, envelope, Question { target, source_mac, nonce, from }, pools)
             }
-            NdpMessage::NeighbourAdvert { target, solicited, replace, .. } => {
-                let mac = view.options().target_mac();
-                self.on_advert(
-                    now,
-                    link,
-                    target,
-                    mac.filter(|mac| mac.is_unicast()),
-                    solicited,
-                    replace,
-                    from,
-                );
+            NdpMessage::NeighbourAdvert { target, router, solicited, replace } => {
+                let mac = view.options().target_mac().filter(|mac| mac.is_unicast());
+                self.on_advert(now, link, Claim { target, mac, router, solicited, replace, from });
                 Ok(())
             }
             NdpMessage::RouterAdvert { .. } => self.on_router_advert(now, link, envelope, &view, from),
@@ -111,17 +103,8 @@ impl Ip {
     }
 
     /// RFC 4861 §7.2.5, RFC 4862 §5.4.4.
-    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
-    fn on_advert(
-        &mut self,
-        now: Instant,
-        link: LinkId,
-        target: Ipv6Addr,
-        mac: Option<MacAddr>,
-        solicited: bool,
-        replace: bool,
-        from: MacAddr,
-    ) {
+    fn on_advert(&mut self, now: Instant, link: LinkId, claim: Claim) {
+        let Claim { target, mac, router, solicited, replace, from } = claim;
         match self.addresses.get(target.into()).filter(|a| a.link == link).map(|a| a.state) {
             Some(AddressState::Tentative) => {
                 // Our own announcement, reflected by the link, names our own Ethernet address.
@@ -138,6 +121,10 @@ impl Ip {
                 };
                 // Without the option, an answer still confirms what is known (RFC 4861 §4.4).
                 self.learn(now, link, target.into(), mac, evidence);
+                // What was not believed says nothing about routers either.
+                if !router && self.neighbours.is_at(link, target.into(), mac) {
+                    self.on_no_router(now, link, target);
+                }
             }
         }
     }
@@ -232,5 +219,16 @@ struct Question<'a> {
     target: Ipv6Addr,
     source_mac: Option<MacAddr>,
     nonce: Option<&'a [u8]>,
+    from: MacAddr,
+}
+
+/// A neighbour advertisement.
+#[derive(Clone, Copy)]
+struct Claim {
+    target: Ipv6Addr,
+    mac: Option<MacAddr>,
+    router: bool,
+    solicited: bool,
+    replace: bool,
     from: MacAddr,
 }

@@ -232,6 +232,13 @@ impl Neighbours {
         }
     }
 
+    /// Whether a neighbour is known to be at `mac`; at any address if none is named.
+    pub(crate) fn is_at(&self, link: LinkId, ip: IpAddr, mac: Option<MacAddr>) -> bool {
+        let entry = self.map.get(&Station(link, ip)).and_then(|&slot| self.slots[slot as usize].as_ref());
+        let known = entry.filter(|entry| entry.state != NeighbourState::Incomplete);
+        known.is_some_and(|entry| mac.is_none_or(|mac| mac == entry.mac))
+    }
+
     /// The address to send to, if it is known.
     pub(crate) fn resolve(
         &mut self,

@@ -9,7 +9,8 @@ use core::time::Duration;
 
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, MacAddr, Mtu};
 use firelane_wire::{
-    NdpEnvelope, NdpMessage, NdpOption, NdpView, PrefixInformation, RouteInformation, ndp_options,
+    NdpEnvelope, NdpMessage, NdpOption, NdpView, PrefixInformation, RouteInformation, RouterPreference,
+    ndp_options,
 };
 
 use crate::autoconf::AutoLink;
@@ -87,6 +88,16 @@ impl Ip {
         self.hear_parameters(link, parameters);
         self.run_auto_link(now, link);
         Ok(())
+    }
+
+    /// RFC 4861 §7.2.5: a neighbour says that it is no router. It is no default router then, until it advertises itself again; what
+    /// it has said lies behind it stays, as in Linux.
+    pub(crate) fn on_no_router(&mut self, now: Instant, link: LinkId, router: Ipv6Addr) {
+        if self.autoconf.link(link).is_some_and(|auto| auto.routers.is_default(router)) {
+            let (destination, preference) = (everywhere(), RouterPreference::default());
+            self.hear_route(now, link, Announced { router, destination, preference }, Duration::ZERO);
+            self.run_auto_link(now, link);
+        }
     }
 
     fn hear_route(&mut self, now: Instant, link: LinkId, said: Announced, lifetime: Duration) {

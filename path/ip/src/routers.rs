@@ -103,6 +103,11 @@ impl Routers {
         self.list.iter().any(|(route, _)| route.destination.prefix_len() == 0)
     }
 
+    /// Whether `router` is a default router.
+    pub(crate) fn is_default(&self, router: Ipv6Addr) -> bool {
+        self.list.iter().any(|(route, _)| route.router == router && route.destination.prefix_len() == 0)
+    }
+
     /// When the next route ends.
     pub(crate) fn poll_at(&self) -> Option<Instant> {
         self.list.iter().filter_map(|(_, until)| until.at()).min()

@@ -32,9 +32,12 @@ struct Host {
 
 impl Host {
     fn new(settings: Option<AutoconfConfig>) -> Self {
-        let mut station = Station::bare(1, DadConfig::FAST, true, 1500);
-        let config =
-            IpConfig { dad: DadConfig::FAST, link_local: Some(IidKind::Eui64), ..IpConfig::new([1; 16]) };
+        Self::testing(DadConfig::FAST, settings)
+    }
+
+    fn testing(dad: DadConfig, settings: Option<AutoconfConfig>) -> Self {
+        let mut station = Station::bare(1, dad, true, 1500);
+        let config = IpConfig { dad, link_local: Some(IidKind::Eui64), ..IpConfig::new([1; 16]) };
         station.ip = Ip::new(config);
         let mtu = Mtu::new(1500).unwrap();
         station.ip.add_interface(IfConfig { link: LINK, mac: mac(1), mtu, is_home: true });
@@ -143,17 +146,21 @@ fn a_host_asks_for_routers_until_one_answers() {
     assert!(host.solicitations() >= 1);
 }
 
+/// RFC 4861 §4.1, §6.3.7: from the link-local address with the host's own, or from nobody without one.
 #[test]
 fn a_solicitation_comes_from_the_link_local_address_with_the_hosts_own() {
-    let host = Host::new(Some(PLAIN));
-    let frame = host.sent.iter().find(|f| message(f) == Some(NdpMessage::RouterSolicit)).unwrap();
-    let view = Ipv6View::parse(&frame[14..]).unwrap();
-    assert_eq!((view.hop_limit(), view.dst().to_string().as_str()), (255, "ff02::2"));
-    assert_eq!(frame[..6], [0x33, 0x33, 0, 0, 0, 2]);
-    let envelope = NdpEnvelope { src: view.src(), dst: view.dst(), hop_limit: 255 };
-    let options = NdpView::parse(&envelope, view.payload()).unwrap().options();
-    let named = view.src().is_unicast_link_local();
-    assert_eq!(options.source_mac().is_some(), named);
+    for (dad, named) in [(DadConfig::OFF, true), (DadConfig::SLOW, false)] {
+        // A slow test goes on for longer than the first question waits.
+        let host = Host::testing(dad, Some(PLAIN));
+        let frame = host.sent.iter().find(|f| message(f) == Some(NdpMessage::RouterSolicit)).unwrap();
+        let view = Ipv6View::parse(&frame[14..]).unwrap();
+        assert_eq!((view.hop_limit(), view.dst().to_string().as_str()), (255, "ff02::2"));
+        assert_eq!(frame[..6], [0x33, 0x33, 0, 0, 0, 2]);
+        let envelope = NdpEnvelope { src: view.src(), dst: view.dst(), hop_limit: 255 };
+        let options = NdpView::parse(&envelope, view.payload()).unwrap().options();
+        assert_eq!((view.src().is_unicast_link_local(), view.src().is_unspecified()), (named, !named));
+        assert_eq!(options.source_mac(), named.then_some(mac(1)));
+    }
 }
 
 #[test]
@@ -383,6 +390,97 @@ fn link_parameters_are_obeyed_within_reason() {
     let parameters =
         host.station.events.iter().filter(|event| matches!(event, IpEvent::Configured(Configured::Link(..))));
     assert_eq!(parameters.count(), 3, "only what is news is told");
+}
+
+/// RFC 4861 §6.3.2 and §6.3.4: how long a neighbour is believed, spread by half, and how often one is asked.
+#[test]
+fn times_that_a_router_announces_are_those_of_its_link() {
+    let mut host = Host::new(Some(PLAIN));
+    let message = NdpMessage::RouterAdvert {
+        hop_limit: 0,
+        managed: false,
+        other: false,
+        preference: RouterPreference::Medium,
+        lifetime: Duration::from_secs(1800),
+        reachable: Duration::from_secs(10),
+        retransmit: Duration::from_millis(500),
+    };
+    host.give(&ndp_frame(router(1), ALL_NODES, message, &[prefix("fd00:1::/64", 3600, 3600)]));
+    host.run(5);
+    let begin = host.now;
+    let asks = |frame: &Vec<u8>| matches!(self::message(frame), Some(NdpMessage::NeighbourSolicit { .. }));
+    assert!(matches!(host.station.send(begin, "fd00:1::99", b"x", Upper::udp()), Sent::Held));
+    assert!(host.station.outputs(begin).iter().any(asks));
+    let mut asked = Vec::new();
+    while let Some(at) = host.station.ip.poll_at().filter(|&at| at < begin + Duration::from_millis(1400)) {
+        host.station.ip.on_timer(at, &mut host.station.pools);
+        let again = host.station.outputs(at);
+        asked.extend(again.iter().filter(|f| asks(f)).map(|_| at.saturating_since(begin).as_millis()));
+    }
+    assert_eq!(asked, [500, 1000]);
+    let IpAddr::V6(target) = ip("fd00:1::99") else { panic!() };
+    let answer = NdpMessage::NeighbourAdvert { target, router: false, solicited: true, replace: true };
+    let own = host.addresses(AddressOrigin::Prefix)[0].0.addr();
+    let IpAddr::V6(own) = own else { panic!() };
+    host.give(&ndp_frame(target, own, answer, &[NdpOption::TargetLinkLayer(mac(9))]));
+    let state =
+        |host: &Host| host.station.ip.neighbours().find(|n| n.ip == ip("fd00:1::99")).map(|n| n.state);
+    let mut believed = 0;
+    while state(&host) == Some(NeighbourState::Reachable) {
+        host.run(1);
+        believed += 1;
+    }
+    assert_eq!(state(&host), Some(NeighbourState::Stale));
+    assert!((5..15).contains(&believed), "{believed} s");
+}
+
+/// RFC 4861 §7.2.5: a router that says that it is none is no default router from then on, if it is believed.
+#[test]
+fn a_default_router_that_says_it_is_none_is_none() {
+    let behind = RouteInformation {
+        prefix: "2001:db8:1::".parse().unwrap(),
+        prefix_len: 48,
+        preference: RouterPreference::Medium,
+        lifetime: Duration::from_secs(1800),
+    };
+    let own =
+        [NdpOption::SourceLinkLayer(mac(9)), prefix("fd00:1::/64", 3600, 3600), NdpOption::Route(behind)];
+    let says = |router: bool, replace: bool, mac| {
+        let message =
+            NdpMessage::NeighbourAdvert { target: self::router(1), router, solicited: false, replace };
+        ndp_frame(self::router(1), ALL_NODES, message, &[NdpOption::TargetLinkLayer(mac)])
+    };
+    let mut host = Host::new(Some(PLAIN));
+    host.advertise(1, &own);
+    host.advertise(2, &[NdpOption::SourceLinkLayer(mac(8))]);
+    host.run(5);
+    host.solicitations();
+    let (first, second) = (Some(router(1).into()), Some(router(2).into()));
+    assert_eq!(host.next_hop("2001:db8::1"), first);
+    let cached = host.station.ip.egress(host.now, None, ip("2001:db8::1")).unwrap();
+    // A router still; and somebody else, who may not speak for it.
+    for frame in [says(true, true, mac(9)), says(false, false, mac(7))] {
+        assert_eq!(host.give(&frame), "consumed");
+        assert_eq!(host.next_hop("2001:db8::1"), first);
+    }
+    assert_eq!(host.give(&says(false, true, mac(9))), "consumed");
+    assert_eq!(host.next_hop("2001:db8::1"), second);
+    assert!(!host.station.ip.is_current(&cached), "who used it looks again");
+    assert_eq!(host.next_hop("2001:db8:1::1"), first, "what it said lies behind it is not about everywhere");
+    host.run(5);
+    assert_eq!(host.solicitations(), 0, "there is another one");
+    // The last one is gone: it is asked for another, and believed when it is back.
+    host.give(&advert(2, 0, RouterPreference::Medium, &[]));
+    host.advertise(1, &own);
+    assert_eq!(host.next_hop("2001:db8::1"), first);
+    host.run(5);
+    host.solicitations();
+    host.give(&says(false, true, mac(9)));
+    assert_eq!(host.next_hop("2001:db8::1"), None);
+    host.run(3);
+    assert_eq!(host.solicitations(), 1);
+    host.advertise(1, &own);
+    assert_eq!(host.next_hop("2001:db8::1"), first);
 }
 
 #[test]
