@@ -532,6 +532,19 @@ mod tests {
         assert_eq!(redirect(ip("fe80::5"), destination), None);
         assert_eq!(redirect(target, destination), Some(NdpError::Target));
         assert_eq!(redirect(ip("fe80::5"), ip("ff0e::1")), Some(NdpError::Destination));
+        let better = NdpMessage::Redirect { target: ip("fe80::5"), destination };
+        let far = NdpMessage::parse_redirect(emitted(better, &[]).first_chunk().unwrap());
+        assert_eq!(refuse("fd00::9", "fd00::1", far, &[]), Some(NdpError::Source));
+        // Of each kind, one byte less than its fields.
+        for message in
+            [NdpMessage::RouterSolicit, advert, NdpMessage::NeighbourSolicit { target }, answer, better]
+        {
+            let bytes = emitted(message, &[]);
+            let (whole, short) = (&bytes[..], &bytes[..bytes.len() - 1]);
+            let envelope = envelope("fe80::1", "fd00::1");
+            assert_eq!(NdpView::parse(&envelope, whole).err(), None, "{message:?}");
+            assert_eq!(NdpView::parse(&envelope, short).err(), Some(NdpError::Truncated), "{message:?}");
+        }
     }
 
     /// A07: options of another length than their kind has, half a DNS server, and too many options.

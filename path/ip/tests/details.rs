@@ -142,6 +142,67 @@ fn v04_source_routes_are_not_followed() {
     }
 }
 
+/// RFC 8200 §4 and §4.2: headers, and the options in them, are read in their order; the first that is wrong says what is done.
+#[test]
+fn of_two_problems_the_first_one_counts() {
+    let options = |next: u8, kind: u8| [next, 0, kind, 4, 0, 0, 0, 0];
+    let routing = |next: u8| [next, 0, 77, 1, 0, 0, 0, 0];
+    let two = |first: [u8; 8], second: [u8; 8]| [first, second].concat();
+    for (name, first, headers, code, pointer) in [
+        ("a way, then an option", ROUTING, two(routing(DESTINATION), options(UDP, 0x9e)), 0, 42),
+        ("an option, then a way", DESTINATION, two(options(ROUTING, 0x9e), routing(UDP)), 2, 42),
+        ("an option, then nobody's header", HOP_BY_HOP, two(options(200, 0x9e), routing(200)), 2, 42),
+        (
+            "a way, then one to be dropped in silence",
+            ROUTING,
+            two(routing(DESTINATION), options(UDP, 0x5e)),
+            0,
+            42,
+        ),
+        ("two options of a header", DESTINATION, vec![UDP, 0, 0x9e, 0, 0x5e, 0, 0, 0], 2, 42),
+    ] {
+        assert_problem(name, &behind(first, &headers), DropReason::BadOption, code, pointer);
+    }
+    for (name, first, headers) in [
+        ("one to be dropped in silence, then a way", DESTINATION, two(options(ROUTING, 0x5e), routing(UDP))),
+        ("two options of a header", DESTINATION, vec![UDP, 0, 0x5e, 0, 0x9e, 0, 0, 0]),
+    ] {
+        assert_silent_drop(name, &behind(first, &headers), DropReason::BadOption);
+    }
+}
+
+/// RFC 8200 §8.4: the way that a question has come is not taken back.
+#[test]
+fn the_echo_of_a_packet_that_was_routed_has_no_routing_header() {
+    let echo = icmpv6_message(ATTACKER_V6, VICTIM_V6, 128, 0, b"\0\x01\0\x02hello");
+    for kind in [0, 4, 77] {
+        let mut payload = vec![58, 2, kind, 0, 0, 0, 0, 0];
+        payload.extend(ATTACKER_V6.octets());
+        payload.extend_from_slice(&echo);
+        let outcome = give(&mut victim(), &v6(&header_v6(IpProtocol(ROUTING)), &payload));
+        assert_eq!((outcome.end, outcome.sent.len()), ("consumed", 1), "type {kind}");
+        assert_eq!(answer_v6(&outcome.sent[0]), (129, 0, 0x0001_0002, b"hello".to_vec()));
+    }
+}
+
+/// RFC 4861 §7.2.1: an interface hears the group of all stations, and of each address the group in which it is asked for, as
+/// long as it has the address.
+#[test]
+fn a_station_is_in_the_groups_of_its_addresses() {
+    let to = |dst| v6(&Ipv6Repr { dst, ..header_v6(IpProtocol::UDP) }, &udp(b"x"));
+    let (second, other) = ("fd00::abcd:ef12".parse().unwrap(), "fd00::3".parse().unwrap());
+    let mut station = victim();
+    let hears = |station: &mut Station, group| give(station, &to(group)).end == "deliver";
+    let groups =
+        [ALL_NODES, ndp::solicited_node(VICTIM_V6), ndp::solicited_node(second), ndp::solicited_node(other)];
+    assert_eq!(groups.map(|group| hears(&mut station, group)), [true, true, false, false]);
+    // While an address is being tested too: its owner has to hear of others who want it (RFC 4862 §5.4.2).
+    station.ip.add_address(NOW, LINK, "fd00::abcd:ef12/64".parse().unwrap()).unwrap();
+    assert_eq!(groups.map(|group| hears(&mut station, group)), [true, true, true, false]);
+    station.ip.remove_address(LINK, VICTIM_V6.into()).unwrap();
+    assert_eq!(groups.map(|group| hears(&mut station, group)), [true, false, true, false]);
+}
+
 #[test]
 fn v10_group_reports_and_queries_cost_nothing_and_change_nothing() {
     let mut station = victim();

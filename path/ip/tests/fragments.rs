@@ -184,6 +184,35 @@ fn i09_a_transport_header_is_in_the_first_piece() {
     }
 }
 
+/// RFC 8200 §4.5: pieces meet that have source, destination and number in common; what else differs in them is the first one's to say.
+#[test]
+fn pieces_of_ipv6_meet_by_source_destination_and_number_alone() {
+    let (_, mut b) = pair(&["fd00::1/64"], &["fd00::2/64", "fd00::3/64"]);
+    let changed = |at: usize, value: u8| {
+        let mut piece = piece_v6(1, 24, 8, false);
+        piece[at] = value;
+        piece
+    };
+    assert_eq!(b.input_bytes(NOW, &piece_v6(1, 0, 24, true)), "held");
+    // The last bytes of the source, the destination and the number.
+    for (name, piece) in
+        [("source", changed(37, 9)), ("destination", changed(53, 3)), ("number", changed(61, 2))]
+    {
+        assert_eq!(b.input_bytes(NOW, &piece), "held", "another {name}");
+    }
+    // Another next header, and destination options in front that the first one does not have.
+    let mut last = changed(54, 6);
+    last.splice(54..54, [44, 0, 1, 4, 0, 0, 0, 0]);
+    (last[19], last[20]) = (last[19] + 8, 60);
+    assert_eq!(b.input_bytes(NOW, &last), "deliver");
+    let whole = b.delivered.pop().unwrap();
+    assert_eq!((whole.protocol, whole.payload.clone()), (IpProtocol::UDP, 54..86));
+    let view = Ipv6View::parse(&whole.frame.as_slice()[14..]).unwrap();
+    assert_eq!((view.next_header(), view.payload_len()), (IpProtocol::UDP, 32));
+    assert_eq!(view.payload(), [&[0; 24][..], &[24; 8]].concat());
+    assert_eq!(b.ip.held_frames(), 3);
+}
+
 #[test]
 fn v07_a_piece_that_is_not_a_multiple_of_8_is_reported() {
     let (_, mut b) = pair(&["fd00::1/64"], &["fd00::2/64"]);

@@ -81,7 +81,17 @@ fn nobody_answers_three_questions_and_the_sender_hears_of_it() {
         let mut a = settled(&[own]);
         let segment = [0, 80, 1, 187, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0];
         assert!(matches!(a.send(LATER, other, &segment, Upper::tcp(Default::default())), Sent::Held));
-        assert_eq!(a.outputs(LATER).len(), 1);
+        let asked = a.outputs(LATER);
+        assert_eq!(asked.len(), 1);
+        if group == 0x33 {
+            // RFC 4861 §7.2.2: in the group of the address, with one's own Ethernet address.
+            let target = other.parse().unwrap();
+            let dst = solicited_node(target).to_string();
+            let question = NdpMessage::NeighbourSolicit { target };
+            let mut expected = ndp(1, "fd00::1", &dst, question, &[NdpOption::SourceLinkLayer(mac(1))]);
+            expected[..6].copy_from_slice(&[0x33, 0x33, 0xff, 0, 0, 9]);
+            assert_eq!(asked[0], expected);
+        }
         assert_eq!(state(&a, other), Some((NeighbourState::Incomplete, None)));
         assert_eq!(run(&mut a, 200), [(101, group), (102, group)]);
         assert_eq!((state(&a, other), a.ip.held_frames()), (None, 0));
@@ -245,6 +255,71 @@ fn a_question_makes_an_entry_and_is_answered_by_the_home_lane_only() {
         }
         assert_eq!(state(&a, "10.0.0.2"), Some((NeighbourState::Stale, Some(mac(2)))));
     }
+}
+
+/// RFC 4861 §7.2.3: the same of IPv6; and a question for somebody else leaves nothing behind.
+#[test]
+fn a_solicitation_makes_or_changes_a_stale_entry_if_it_is_for_us() {
+    let ask = |from: u8, target: &str| {
+        let target = target.parse().unwrap();
+        let dst = solicited_node(target).to_string();
+        let question = NdpMessage::NeighbourSolicit { target };
+        ndp(from, "fd00::2", &dst, question, &[NdpOption::SourceLinkLayer(mac(from))])
+    };
+    for (is_home, answers) in [(true, 1), (false, 0)] {
+        let mut a = Station::bare(1, DadConfig::OFF, is_home, 1500);
+        a.ip.add_address(NOW, LINK, "fd00::1/64".parse().unwrap()).unwrap();
+        run(&mut a, 60);
+        // The same group as our own address, and another one.
+        for other in ["fd01::1", "fd00::7"] {
+            assert_eq!((a.input_bytes(NOW, &ask(2, other)), a.outputs(NOW).len()), ("drop", 0), "{other}");
+            assert_eq!(state(&a, "fd00::2"), None, "{other}");
+        }
+        for from in [2, 3] {
+            assert_eq!(a.input_bytes(NOW, &ask(from, "fd00::1")), "consumed");
+            assert_eq!(a.outputs(NOW).len(), answers);
+            assert_eq!(state(&a, "fd00::2"), Some((NeighbourState::Stale, Some(mac(from)))));
+        }
+        // One that is believed to be there, and moves, is not believed any more.
+        let _ = a.send(NOW, "fd00::2", &[0; 20], Upper::udp());
+        let egress = a.ip.egress(NOW, None, ip("fd00::2")).unwrap();
+        a.ip.confirm_reachable(NOW, &egress);
+        a.input_bytes(NOW, &ask(3, "fd00::1"));
+        assert_eq!(state(&a, "fd00::2"), Some((NeighbourState::Reachable, Some(mac(3)))));
+        a.input_bytes(NOW, &ask(4, "fd00::1"));
+        assert_eq!(state(&a, "fd00::2"), Some((NeighbourState::Stale, Some(mac(4)))));
+    }
+}
+
+/// RFC 4861 §7.3.1: what nobody has asked for says nothing of the way there.
+#[test]
+fn only_an_answer_confirms_and_neither_a_claim_nor_a_question() {
+    let target = "fd00::2".parse().unwrap();
+    let advert = |dst: &str, solicited| {
+        let message = NdpMessage::NeighbourAdvert { target, router: true, solicited, replace: true };
+        ndp(2, "fd00::2", dst, message, &[NdpOption::TargetLinkLayer(mac(2))])
+    };
+    let own = "fd00::1".parse().unwrap();
+    let question = NdpMessage::NeighbourSolicit { target: own };
+    let question = ndp(2, "fd00::2", "fd00::1", question, &[NdpOption::SourceLinkLayer(mac(2))]);
+    let (mut a, mut b) = (settled(&["fd00::1/64"]), Station::new(2, &["fd00::2/64"]));
+    let _ = a.send(LATER, "fd00::2", &[0; 20], Upper::udp());
+    exchange(LATER, &mut [&mut a, &mut b]);
+    run(&mut a, 200);
+    let mut at = Instant::from_secs(200);
+    for expected in [NeighbourState::Stale, NeighbourState::Delay, NeighbourState::Probe] {
+        for frame in [&advert("ff02::1", false), &advert("fd00::1", false), &question] {
+            assert_eq!(a.input_bytes(at, frame), "consumed");
+            assert_eq!(state(&a, "fd00::2"), Some((expected, Some(mac(2)))));
+        }
+        match expected {
+            NeighbourState::Stale => _ = a.send(at, "fd00::2", &[0; 20], Upper::udp()),
+            _ => _ = run(&mut a, 205),
+        }
+        at = Instant::from_secs(205);
+    }
+    a.input_bytes(at, &advert("fd00::1", true));
+    assert_eq!(state(&a, "fd00::2"), Some((NeighbourState::Reachable, Some(mac(2)))));
 }
 
 #[test]

@@ -77,6 +77,37 @@ fn what_lies_about_itself_or_names_its_way_is_not_sent_on() {
     }
 }
 
+/// The same over IPv6, where a router reads hop-by-hop options and nothing else (RFC 8200 §4.2).
+#[test]
+fn what_lies_about_itself_over_ipv6_is_not_sent_on() {
+    let header = |next| Ipv6Repr { next_header: IpProtocol(next), ..from_to_v6("fd00::9", "fd02::9") };
+    let plain = || v6(&header(17), &udp(b"onward"));
+    let spoiled = |at: usize, value: u8| {
+        let mut frame = plain();
+        frame[L3 + at] = value;
+        frame
+    };
+    let with = |option: [u8; 6]| v6(&header(0), &[&[17, 0][..], &option, &udp(b"onward")].concat());
+    for frame in [plain(), with([1, 4, 0, 0, 0, 0]), with([0x3e, 4, 0, 0, 0, 0])] {
+        assert_eq!(give(&mut router(), &frame).end, "forwarded");
+    }
+    for (name, frame, reason, told) in [
+        ("another version", spoiled(0, 0x40), DropReason::BadHeader, None),
+        ("longer than its frame", spoiled(4, 4), DropReason::BadHeader, None),
+        ("options past the end", v6(&header(0), &[17, 3, 1, 4, 0, 0, 0, 0]), DropReason::BadOption, None),
+        ("an option past its header", with([1, 5, 0, 0, 0, 0]), DropReason::BadOption, None),
+        ("an option that ends its packet", with([0x7e, 4, 0, 0, 0, 0]), DropReason::BadOption, None),
+        ("one that is reported", with([0xbe, 4, 0, 0, 0, 0]), DropReason::BadOption, Some((4, 2, 42))),
+        ("one that is reported to one", with([0, 0xfe, 3, 0, 0, 0]), DropReason::BadOption, Some((4, 2, 43))),
+    ] {
+        let outcome = give(&mut router(), &frame);
+        assert_eq!((outcome.end, outcome.reason), ("drop", Some(reason)), "{name}");
+        let answers: Vec<_> =
+            outcome.sent.iter().map(|it| answer_v6(it)).map(|it| (it.0, it.1, it.2)).collect();
+        assert_eq!(answers, told.into_iter().collect::<Vec<_>>(), "{name}");
+    }
+}
+
 /// Sources that no station has, and destinations that no single one has.
 #[test]
 fn martians_are_not_sent_on() {

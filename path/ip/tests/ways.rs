@@ -386,6 +386,61 @@ fn who_sends_what_goes_back_to_his_link_is_told_of_the_shorter_way_if_the_operat
             assert_eq!(said.message(), NdpMessage::Redirect { target, destination });
             assert_eq!(said.options().target_mac(), Some(mac(7)));
         }
+        // RFC 4861 §8.2, RFC 1122 §3.2.2.2: a host tells nobody.
+        router.ip.set_forwarding(Forwarding { v4: false, v6: false, ..with_redirects });
+        assert_eq!(route(&mut router, &bytes), ("drop", vec![]), "{dst}");
+    }
+}
+
+/// RFC 4861 §8.2: as few as errors.
+#[test]
+fn redirects_are_limited() {
+    for (dst, gateway) in [("192.0.2.1", "10.2.0.77"), ("fd02::5", "fd02::5")] {
+        let mut router = router(1500);
+        router.ip.add_address(NOW, B, prefix("fe80::1/64")).unwrap();
+        router.ip.add_route(prefix("192.0.2.0/24"), Some(ip("10.2.0.77")), Some(B)).unwrap();
+        let _ = router.send(NOW, gateway, &[0; 8], Upper::udp());
+        router.ip.on_neighbour_learned(NOW, B, ip(gateway), mac(7));
+        router.ip.on_timer(NOW, &mut router.pools);
+        while router.ip.poll_output().is_some() {}
+        router.ip.set_forwarding(Forwarding { redirects_v4: true, redirects_v6: true, ..Forwarding::ON });
+        let mut told = 0;
+        for _ in 0..500 {
+            let (result, out) = route(&mut router, &packet(dst, 100, 64, true));
+            assert_eq!(result, "forwarded", "{dst}");
+            told += out.len() - 1;
+        }
+        assert!((1..=50).contains(&told), "{dst}: {told}");
+    }
+}
+
+/// RFC 8200 §3, §4 and §4.7, RFC 6437 §3: what is not for a router it neither reads nor changes but for the hops.
+#[test]
+fn a_router_passes_headers_on_as_they_are() {
+    let behind = |next: u8, headers: &[u8]| {
+        let mut bytes = packet("fd00::9", headers.len(), 64, true);
+        bytes[20] = next;
+        bytes.truncate(54);
+        bytes.extend_from_slice(headers);
+        // Traffic class and flow label.
+        bytes[14..18].copy_from_slice(&[0x6b, 0x91, 0x23, 0x45]);
+        bytes
+    };
+    for (name, bytes) in [
+        ("an option that a destination would report", behind(60, &[17, 0, 0xc2, 4, 0, 0, 0, 0, 1, 2, 3, 4])),
+        ("an option that reaches past its header", behind(60, &[17, 0, 0x1e, 99, 0, 0, 0, 0])),
+        ("segments left", behind(43, &[17, 0, 0, 9, 0, 0, 0, 0, 1, 2])),
+        ("text behind no next header", behind(59, b"text that nobody reads")),
+        ("a header that nobody knows", behind(200, b"what is this")),
+        ("hop-by-hop options second", behind(60, &[0, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0xc2, 4, 0, 0, 0, 0])),
+        ("a first piece without its headers", behind(44, &[17, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3])),
+    ] {
+        let mut router = router(1500);
+        let (result, out) = route(&mut router, &bytes);
+        assert_eq!((result, out.len()), ("forwarded", 1), "{name}");
+        let mut expected = bytes[14..].to_vec();
+        expected[7] = 63;
+        assert_eq!(out[0].1[14..], expected, "{name}");
     }
 }
 

@@ -82,6 +82,25 @@ fn a_datagram_larger_than_the_link_arrives_whole() {
     }
 }
 
+/// RFC 8200 §5: what a link carries is received whole.
+#[test]
+fn a_packet_as_large_as_the_link_arrives() {
+    for mtu in [Mtu::ETHERNET, Mtu::ETHERSTUB] {
+        for (any, to, headers) in [("0.0.0.0", "10.0.0.2", 28), ("[::]", "[fd00::2]", 48)] {
+            let mut world = two_stacks(2, mtu);
+            let mut server = world.bind(2, 1, 0, &format!("{any}:5000"));
+            let mut client = world.bind(1, 2, 0, &format!("{any}:0"));
+            let payload: Vec<u8> = (0..mtu.bytes() - headers).map(|byte| (byte * 7) as u8).collect();
+            world.send_to(&mut client, 2, format!("{to}:5000").parse().unwrap(), &payload);
+            world.run();
+            let mut buffer = vec![0; usize::from(mtu.bytes())];
+            let got = server.recv.recv(&mut buffer).unwrap().expect("it has arrived");
+            assert_eq!(buffer[..got.copied], payload);
+            world.check_conservation();
+        }
+    }
+}
+
 #[test]
 fn a_netstack_talks_to_itself() {
     for lanes in [1, 4] {

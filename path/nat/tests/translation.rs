@@ -8,7 +8,7 @@ use firelane_units::{
     Direction, DropReason, FilterPorts, NatAction, NatFiltering, NatLimits, NatPorts, NatRedirect, NatRule,
     NatTarget, Port,
 };
-use firelane_wire::Ipv4View;
+use firelane_wire::{Ipv4View, Sum};
 
 const HOST: End<'_> = ("10.0.0.5", 5000);
 const PEER: End<'_> = ("198.51.100.7", 53);
@@ -31,6 +31,17 @@ fn a_source_has_one_name_outside_whoever_it_sends_to() {
     );
     let answer = net.back(&udp(PEER, (OUTSIDE, seen(&one).1), b"d")).unwrap();
     assert_eq!(ends(&answer), ((ip(PEER.0), 53), (ip(HOST.0), 5000)));
+    // RFC 6864 §5.3: numbers of datagrams stay.
+    for number in [0, 1, 0xfffe_u16] {
+        let mut numbered = udp(HOST, PEER, b"e");
+        numbered[4..6].copy_from_slice(&number.to_be_bytes());
+        numbered[10..12].fill(0);
+        let sum = Sum::of(&numbered[..20]).checksum();
+        numbered[10..12].copy_from_slice(&sum.to_be_bytes());
+        let left = net.out(&numbered).unwrap();
+        let view = Ipv4View::parse(&left).unwrap();
+        assert!(view.identification() == number && view.is_checksum_valid());
+    }
     let counts = net.nat.counts();
     assert_eq!((counts.sessions, counts.mappings, counts.half_open, counts.rules[0].hits), (3, 2, 2, 3));
 }

@@ -114,34 +114,53 @@ mod tests {
         (a.parse().unwrap(), b.parse().unwrap())
     }
 
+    /// The datagram as each of the three ways makes its checksum.
+    fn three_ways(first: &[u8], second: &[u8], v6: bool) -> Vec<Frame> {
+        let mut pools = pools();
+        let (src, dst) = ends(v6);
+        let mut frames: Vec<_> = (0..3).map(|_| pools.take(first.len() + second.len()).unwrap()).collect();
+        let sums: Vec<_> = frames.iter_mut().map(|frame| append_payload(frame, first, second)).collect();
+        assert!(sums.iter().all(|other| *other == sums[0]));
+        let ways =
+            [ChecksumWork::Compute, ChecksumWork::Payload(sums[0]), ChecksumWork::Egress { headers: 4 }];
+        for (frame, work) in frames.iter_mut().zip(ways) {
+            encode(frame, src, dst, work).unwrap();
+        }
+        // The egress sees the frame with the headers that were put before it.
+        frames[2].prepend(4).fill(0xee);
+        offload::complete_checksum(&mut frames[2]).unwrap();
+        frames[2].trim_front(4);
+        frames
+    }
+
     proptest! {
         #[test]
         fn the_three_ways_write_the_same_datagram(
             payload in prop::collection::vec(any::<u8>(), 0..3000), cut: prop::sample::Index, v6: bool,
         ) {
-            let mut pools = pools();
             let (src, dst) = ends(v6);
             let (first, second) = payload.split_at(cut.index(payload.len() + 1));
-            let mut frames = (0..3).map(|_| pools.take(payload.len()).unwrap()).collect::<Vec<_>>();
-            let mut sums = frames.iter_mut().map(|frame| append_payload(frame, first, second));
-            let sum = sums.next().unwrap();
-            prop_assert!(sums.all(|other| other == sum));
-            drop(sums);
-            let ways =
-                [ChecksumWork::Compute, ChecksumWork::Payload(sum), ChecksumWork::Egress { headers: 4 }];
-            for (frame, work) in frames.iter_mut().zip(ways) {
-                encode(frame, src, dst, work).unwrap();
-                prop_assert_eq!(&frame.as_slice()[8..], &payload);
-            }
-            // The egress sees the frame with the headers that were put before it.
-            frames[2].prepend(4).fill(0xee);
-            offload::complete_checksum(&mut frames[2]).unwrap();
-            frames[2].trim_front(4);
+            let frames = three_ways(first, second, v6);
+            prop_assert_eq!(&frames[0].as_slice()[8..], &payload);
             prop_assert_eq!(frames[0].as_slice(), frames[1].as_slice());
             prop_assert_eq!(frames[0].as_slice(), frames[2].as_slice());
             let datagram = receive(&frames[0], src.ip(), dst.ip(), 0..payload.len() + 8).unwrap();
             prop_assert_eq!((datagram.src_port, datagram.dst_port), (Port(7), Port(9)));
             prop_assert_eq!(datagram.payload, 8..payload.len() + 8);
+        }
+    }
+
+    /// RFC 768, RFC 8200 §8.1: a checksum of zero would say that there is none.
+    #[test]
+    fn a_sum_of_zero_is_sent_as_all_ones() {
+        for v6 in [false, true] {
+            // What would be the checksum of nothing, as text, makes the checksum zero.
+            let sum: [u8; 2] = three_ways(&[0; 2], &[], v6)[0].as_slice()[6..8].try_into().unwrap();
+            for frame in three_ways(&sum, &[], v6) {
+                assert_eq!(frame.as_slice()[6..], [0xff, 0xff, sum[0], sum[1]]);
+                let (src, dst) = ends(v6);
+                assert!(receive(&frame, src.ip(), dst.ip(), 0..10).is_ok());
+            }
         }
     }
 
