@@ -558,3 +558,169 @@ fn programs_are_told_the_hops_that_a_router_advertises() {
     assert_eq!(kernels, "SOCK_STREAM 64 42 9 42\nSOCK_DGRAM 64 42 9 42\nb'42'\n");
     assert_eq!(ours, kernels);
 }
+
+/// A server by hand, which writes down what it hears: when, what, whether from a station that knows it, and for which address. It says
+/// what is added to it.
+const BY_HAND: &str = "import socket, struct, sys, time
+door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+door.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+door.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b'srv0')
+door.setsockopt(socket.IPPROTO_IP, 8, 1)
+door.bind(('', 67))
+heard = open(sys.argv[1], 'w', buffering=1)
+OWN = socket.inet_aton('10.7.0.1')
+def option(code, value):
+    return bytes([code, len(value)]) + value
+def times(*seconds):
+    return b''.join(option(code, struct.pack('!I', it)) for code, it in zip((51, 58, 59), seconds))
+MASK = option(1, bytes([255, 255, 255, 0])) + option(54, OWN)
+def say(asked, kind, address, options, names=bytes(192)):
+    reply = bytes([2]) + asked[1:12] + bytes(4) + socket.inet_aton(address) + bytes(8) + asked[28:44] + names
+    text = reply + bytes([99, 130, 83, 99]) + option(53, bytes([kind])) + options
+    door.sendto(text, ('255.255.255.255', 68))
+def hear():
+    asked, control, _, _ = door.recvmsg(1500, 100)
+    dst = socket.inet_ntoa(control[0][2][8:12])
+    kind = {1: 'DISCOVER', 3: 'REQUEST', 4: 'DECLINE'}.get(asked[242], '?')
+    way = 'everybody' if dst == '255.255.255.255' else 'one'
+    has = socket.inet_ntoa(asked[12:16])
+    print(time.monotonic(), kind, way, has, file=heard)
+    return kind, way, has, asked
+";
+
+/// Gives an address for five seconds; from then on it answers the first that asks everybody for more, and nobody else.
+const FALLS_SILENT: &str = "
+more = 1
+while True:
+    kind, way, has, asked = hear()
+    if kind == 'DISCOVER':
+        if more:
+            say(asked, 2, '10.7.0.100', MASK + times(5, 1, 3) + option(3, OWN) + b'\\xff')
+    elif has == '0.0.0.0' or way == 'everybody' and more:
+        more -= has != '0.0.0.0'
+        say(asked, 5, '10.7.0.100', MASK + times(5, 1, 3) + option(3, OWN) + b'\\xff')
+        print(time.monotonic(), 'ACK', 'everybody', '10.7.0.100', file=heard)
+";
+
+/// RFC 2131 §4.4.5, live: whom the lease came from is asked at T1, everybody at T2, and at its end the address goes.
+#[test]
+fn a_lease_is_renewed_then_asked_of_everybody_and_ends() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    let file = sandbox.folder().join("heard");
+    let program = format!("{BY_HAND}{FALLS_SILENT}");
+    let path = file.to_string_lossy();
+    let _server =
+        Background::start(&mut sandbox.command_in("srv", &["/usr/bin/python3", "-c", &program, &path]));
+    until("the server is there", || file.exists().then_some(()));
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-w", "10", "web0/v4"]).expect_success();
+    let heard = || -> Vec<(f64, String)> {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.filter_map(|(at, what)| Some((at.parse().ok()?, what.to_owned()))).collect()
+    };
+    let state = || row(&daemon, "web0/v4")["lease"]["state"].as_str().unwrap_or_default().to_owned();
+    until("nobody has answered at T2", || {
+        let acks = heard().iter().filter(|it| it.1.starts_with("ACK")).count();
+        (acks == 2 && state() == "REBINDING").then_some(())
+    });
+    assert!(ping(&sandbox, "10.7.0.100"), "until its end it is used");
+    until("its end", || (state() == "SELECTING").then_some(()));
+    assert!(!ping(&sandbox, "10.7.0.100") && !routes(&daemon).contains("default "), "{}", routes(&daemon));
+    let heard = heard();
+    let words: Vec<_> = heard.iter().map(|it| it.1.as_str()).collect();
+    let (one, everybody) = ("REQUEST one 10.7.0.100", "REQUEST everybody 10.7.0.100");
+    let ack = "ACK everybody 10.7.0.100";
+    let (begin, asks) = ("DISCOVER everybody 0.0.0.0", "REQUEST everybody 0.0.0.0");
+    assert_eq!(words, [begin, asks, ack, one, everybody, ack, one, everybody, begin], "{heard:?}");
+    // Each a little early, so that not all ask at once; and later by what a busy machine takes.
+    for (from, to, least, most) in
+        [(2, 3, 0.9, 2.5), (2, 4, 2.8, 4.5), (5, 6, 0.9, 2.5), (5, 7, 2.8, 4.5), (5, 8, 4.8, 6.5)]
+    {
+        let took = heard[to].0 - heard[from].0;
+        assert!((least..most).contains(&took), "{} after {}: {heard:?}", words[to], words[from]);
+    }
+}
+
+/// Offers that lie, each for an address of its own, and then one that is as good as its options allow.
+const LIES: &str = "
+good = MASK + times(3600, 1800, 3000)
+lies = [
+    (good + bytes([3, 200]), bytes(192)),
+    (good + bytes([3]), bytes(192)),
+    (good + option(52, b'\\x01'), bytes(64) + bytes([12, 255]) * 64),
+    (good + option(52, b'\\x03') + b'\\xff', bytes([15, 64]) * 96),
+    (MASK + option(51, b'\\xff'), bytes(192)),
+    (option(1, bytes([255, 0, 255, 0])) + option(54, OWN) + times(3600), bytes(192)),
+]
+loop = b'\\x03lab\\xc0\\x00'
+junk = option(121, bytes([33, 10, 7, 0, 1, 10, 7, 0, 66])) + option(121, bytes([24, 10]) * 100)
+junk += option(119, loop) + option(119, b'\\xc0\\x00') + option(119, b'\\x3f' * 255)
+junk += option(15, b'x' * 255) + option(12, b'a\\nb' * 85) + option(6, bytes([10, 7, 0])) + option(0xfe, b'')
+junk += option(43, bytes(40)) + option(52, b'\\x03')
+names = option(66, b'z' * 61) + b'\\xff' + option(67, b'y' * 125) + b'\\xff'
+while True:
+    kind, way, has, asked = hear()
+    if kind == 'DISCOVER':
+        for nth, (options, rest) in enumerate(lies):
+            say(asked, 2, '10.7.0.%d' % (60 + nth), options, rest.ljust(192, b'\\xff'))
+    answer = {'DISCOVER': 2, 'REQUEST': 5}.get(kind)
+    if answer:
+        say(asked, answer, '10.7.0.100', good + option(3, OWN) + junk + b'\\xff', names)
+";
+
+#[test]
+fn a_server_that_lies_is_believed_in_nothing_that_cannot_be() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    let file = sandbox.folder().join("heard");
+    let program = format!("{BY_HAND}{LIES}");
+    let path = file.to_string_lossy();
+    let _server =
+        Background::start(&mut sandbox.command_in("srv", &["/usr/bin/python3", "-c", &program, &path]));
+    until("the server is there", || file.exists().then_some(()));
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-w", "10", "web0/v4"]).expect_success();
+    let got = bound(&daemon, "10.7.0.");
+    let heard = std::fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(got["addr"], "10.7.0.100/24", "{heard}");
+    assert_eq!(heard.lines().count(), 2, "one question and one request: {heard}");
+    // What cannot be read of routes is as if it were not there, and the router counts.
+    let table = routes(&daemon);
+    let gateways = table.lines().filter(|line| line.contains(" UG")).count();
+    assert!(
+        gateways == 1 && table.lines().any(|it| it.starts_with("default ") && it.contains("10.7.0.1 ")),
+        "{table}"
+    );
+    assert_eq!(got["resolvers"], Value::Null, "{got}");
+    answers(&sandbox, "10.7.0.100");
+}
+
+/// RFC 4861 §7.2.5: a station that advertises itself as a router, and says when it is asked that it is none, is left, by the kernel
+/// as by a netstack.
+#[test]
+fn who_advertises_and_is_no_router_is_left_as_by_linux() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, KERNEL);
+    let mut router = sandbox.command_in("srv", &["/usr/bin/python3", "-c", ADVERTISES]);
+    let router = Background::start(&mut router);
+    daemon.firelane(&["ipadm", "create-addr", "-T", "addrconf", "web0/auto"]).expect_success();
+    let ways = || {
+        let ours = daemon.firelane(&["netstat", "-rn", "-f", "inet6"]).expect_success();
+        let kernels = sandbox.run(Some("host"), "ip", &["-6", "route", "show", "default"]).stdout;
+        [ours.lines().any(|line| line.starts_with("default ")), kernels.contains("default via fe80")]
+    };
+    until("both have a way out", || (ways() == [true; 2]).then_some(()));
+    drop(router);
+    // A datagram for somebody far away asks it for its Ethernet address, and the kernel that has it does not forward.
+    let far =
+        "import socket\nsocket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('2001:db8::1', 9))";
+    let send = |on_netstack| {
+        // Who has no way out is told so.
+        let text = format!("{far}\n").replace("\nsocket.", "\ntry:\n socket.") + "except OSError: pass\n";
+        program(&sandbox, &daemon, on_netstack, &text, "");
+    };
+    until("nobody has a way out", || {
+        [true, false].into_iter().for_each(&send);
+        (ways() == [false; 2]).then_some(())
+    });
+}
