@@ -60,6 +60,8 @@ pub struct Address {
     pub state: AddressState,
     /// Where it comes from.
     pub origin: AddressOrigin,
+    /// How many came before it.
+    pub(crate) nth: u64,
     /// The operator wants nothing new to begin with it.
     is_retired: bool,
     dad: Dad,
@@ -145,6 +147,8 @@ pub(crate) struct Addresses {
     /// The subnets' broadcast addresses, in order: asked for every packet.
     broadcasts: Vec<Ipv4Addr>,
     dad: DadConfig,
+    /// How many there have been.
+    count: u64,
     /// Which list this is: another number, other addresses.
     version: u64,
     /// No sequence goes on before; exact after [`Addresses::poll`] has found nothing.
@@ -159,6 +163,7 @@ impl Addresses {
             v6: Vec::new(),
             broadcasts: Vec::new(),
             dad,
+            count: 0,
             version: 0,
             next: None,
         }
@@ -191,7 +196,7 @@ impl Addresses {
             nonces: [[0; 6]; NONCES],
         };
         let state = if dad.probes_left == 0 { AddressState::Preferred } else { AddressState::Tentative };
-        self.insert(at, Address { link, prefix, state, origin, is_retired: false, dad });
+        self.insert(at, Address { link, prefix, state, origin, nth: self.count, is_retired: false, dad });
         self.wake_by(first);
         Ok(())
     }
@@ -218,7 +223,10 @@ impl Addresses {
                     defended: None,
                     nonces,
                 };
-                self.insert(at, Address { link, prefix, state, origin, is_retired: false, dad });
+                self.insert(
+                    at,
+                    Address { link, prefix, state, origin, nth: self.count, is_retired: false, dad },
+                );
             }
         }
         Ok(())
@@ -402,6 +410,7 @@ impl Addresses {
     }
 
     fn insert(&mut self, at: usize, address: Address) {
+        self.count += 1;
         match address.prefix.addr() {
             IpAddr::V4(v4) => self.v4.insert(at, v4.to_bits()),
             IpAddr::V6(v6) => self.v6.insert(at - self.v4.len(), v6.to_bits()),

@@ -89,6 +89,8 @@ fn rank(address: &Address, way: Way, dst: IpAddr) -> impl Ord {
         address.origin == AddressOrigin::Temporary,
         // Rule 8: use longest matching prefix, within the source's subnet.
         common_bits(addr, dst, address.prefix.prefix_len()),
+        // In IPv4 the one that is there the longest, as in Linux.
+        Reverse(if addr.is_ipv4() { address.nth } else { 0 }),
     )
 }
 

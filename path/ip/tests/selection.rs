@@ -40,6 +40,18 @@ fn host(addresses: &[&str]) -> Ip {
     ip
 }
 
+/// Who goes and comes back is the last one.
+#[test]
+fn an_ipv4_source_that_was_taken_away_is_behind_the_others() {
+    let mut host = host(&["10.0.0.9/24", "10.0.0.1/24"]);
+    let source = |host: &mut Ip| host.egress(Instant::ZERO, None, ip("10.0.0.50")).unwrap().src;
+    assert_eq!(source(&mut host), ip("10.0.0.9"));
+    host.remove_address(A, ip("10.0.0.9")).unwrap();
+    assert_eq!(source(&mut host), ip("10.0.0.1"));
+    host.add_address(Instant::ZERO, A, "10.0.0.9/24".parse().unwrap()).unwrap();
+    assert_eq!(source(&mut host), ip("10.0.0.1"));
+}
+
 #[test]
 fn sources() {
     for (addresses, dst, expected) in [
@@ -69,6 +81,11 @@ fn sources() {
         (&["10.0.0.1/24", "10.1.0.1/24"], "10.1.0.9", "10.1.0.1"),
         (&["10.0.0.1/24", "169.254.1.1/16"], "192.0.2.1", "10.0.0.1"),
         (&["10.0.0.1/24", "169.254.1.1/16"], "169.254.9.9", "169.254.1.1"),
+        // Of those that are as good, the first that was added.
+        (&["10.0.0.7/24", "10.0.0.9/24", "10.0.0.1/24"], "10.0.0.50", "10.0.0.7"),
+        (&["10.0.0.9/24", "10.0.0.1/24"], "10.0.0.50", "10.0.0.9"),
+        (&["10.0.0.1/24", "10.0.0.9/24"], "10.0.0.50", "10.0.0.1"),
+        (&["10.0.0.9/24", "10.0.0.1/24"], "192.0.2.1", "10.0.0.9"),
     ] {
         let mut host = host(addresses);
         let found = host.egress(Instant::ZERO, None, ip(dst)).map(|egress| egress.src);

@@ -480,6 +480,34 @@ fn program(sandbox: &Sandbox, daemon: &Daemon<'_>, on_netstack: bool, text: &str
 /// Another station on the switch: a kernel, in a namespace of its own.
 const KERNEL: &str = "[vnic.host0]\nover = \"vswitch1\"\ntap = { namespace = \"host\" }\n";
 
+/// RFC 1122 §3.3.4.3 leaves open which of several addresses of a network is the source: the first that was added, whatever its number.
+#[test]
+fn of_addresses_that_are_as_good_the_first_is_the_source_as_in_linux() {
+    let sandbox = Sandbox::new();
+    // The kernel has the same addresses, so it is elsewhere.
+    let apart = "[etherstub.vswitch2]\n[vnic.host0]\nover = \"vswitch2\"\ntap = { namespace = \"host\" }\n";
+    let daemon = start(&sandbox, apart);
+    let asks = "import socket, sys\nfor dst in sys.argv[1].split():\n one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n \
+                one.connect((dst, 9))\n print(one.getsockname()[0])\n";
+    // Two networks, each with its addresses in no order, neither theirs nor that of their names.
+    let added = ["10.7.0.30/24", "10.7.0.40/24", "10.7.0.20/24", "10.6.0.9/24", "10.6.0.2/24"];
+    let ours = |words: &[&str]| daemon.firelane(&[&["ipadm"], words].concat()).expect_success();
+    let kernels =
+        |words: &[&str]| sandbox.run(Some("host"), "ip", &[&["address"], words].concat()).expect_success();
+    for (nth, address) in added.into_iter().enumerate() {
+        ours(&["create-addr", "-T", "static", "-a", address, &format!("web0/a{}", 9 - nth)]);
+        kernels(&["add", address, "dev", "host0"]);
+    }
+    // Each is tested first.
+    until("all are in use", || {
+        (0..5).all(|nth| row(&daemon, &format!("web0/a{}", 9 - nth))["state"] == "ok").then_some(())
+    });
+    let [ours, kernels] =
+        [true, false].map(|on_netstack| program(&sandbox, &daemon, on_netstack, asks, "10.7.0.1 10.6.0.77"));
+    assert_eq!(kernels, "10.7.0.30\n10.6.0.9\n");
+    assert_eq!(ours, kernels);
+}
+
 /// A router that advertises 42 hops, and a prefix for addresses.
 const ADVERTISES: &str = "import socket, struct, time
 router = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
