@@ -101,8 +101,11 @@ struct Asleep {
 impl Asleep {
     fn begin() -> Self {
         let own = thread::kernel_number();
-        let enter =
-            |place: &&AtomicU32| place.compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        // A call that a handler has jumped out of may have left its own.
+        let enter = |place: &&AtomicU32| {
+            let was = place.compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed);
+            was.is_ok() || was == Err(own)
+        };
         let at_once = sys::set_cancelled_at_once(false);
         // Who does not let himself be cancelled is not to be interrupted either.
         let place = if sys::may_be_cancelled() { places(own).find(enter) } else { None };

@@ -83,7 +83,7 @@ fn wait_with(
         // Another thread may have put something else under its number.
         list.iter_mut().zip(fds.iter()).for_each(|(copy, entry)| *copy = for_kernel(entry));
     }
-    let mut waiter = Waiter::take()?;
+    let mut waiter = Waiter::for_call()?;
     let mut watching = Watching::none();
     fds.iter()
         .filter_map(|entry| Some((entry.fd, ours(entry)?)))

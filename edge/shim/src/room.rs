@@ -2,6 +2,7 @@
 //! whole; under RLIMIT_AS (vsftpd and dovecot set it themselves) they are smaller, or mapped in part. Called by `session.rs`, `arenas.rs`, and before the
 //! limit is set.
 
+use firelane_shm::Mapping;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::read;
 use rustix::param::page_size;
@@ -9,6 +10,9 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::table::DESCRIPTORS;
 use crate::{arenas, memory, process};
+
+/// How much storage of each arena a program keeps that limits itself, and may set a wider limit.
+const STORAGE_KEPT: u64 = 256 << 20;
 
 /// What there is for an arena of its own: a part of what is left, since the program wants memory, too.
 pub(crate) fn for_own() -> u64 {
@@ -20,19 +24,33 @@ pub(crate) fn for_others() -> u64 {
     left().map_or(u64::MAX, |left| left / 2)
 }
 
-/// The program is about to limit its own address space: what is mapped already leaves it some, if this thread is the only one. So much at
-/// least as words and a little storage take.
-pub(crate) fn is_limited(limit: u64) {
-    if limit == u64::MAX || process::is_borrowed() || threads() != Some(1) {
-        return;
+/// The program is about to limit its own address space. What is mapped already leaves it half of what it has not taken: storage is given back
+/// for that, if this thread is the only one, but for some, by which and by all words `widen` makes the limit wider. Where that fails there is
+/// less storage, and connections whose buffers lie behind it are reset. Whether the limit was set by `widen`.
+pub(crate) fn is_limited(limit: u64, widen: impl FnOnce(u64) -> bool) -> bool {
+    if limit == u64::MAX || process::is_borrowed() {
+        return false;
     }
-    let Some(others) = others() else { return };
+    let Some(others) = others() else { return false };
     let (count, left) = (arenas::all().count() as u64, limit.saturating_sub(others));
-    if count > 0 && shared() > left / 2 {
-        for arena in arenas::all() {
-            memory::give_back(arena, left / 2 / count);
-        }
+    // Who has taken more than he allows himself is to find that out.
+    if count == 0 || left == 0 || shared() <= left / 2 {
+        return false;
     }
+    let is_alone = threads() == Some(1);
+    let part = left / 2 / count;
+    if is_alone {
+        let kept = |arena: &Mapping| arena.layout().storage_at() + STORAGE_KEPT;
+        arenas::all().for_each(|arena| memory::give_back(arena, part.max(kept(arena))));
+    }
+    let is_wider = match shared().saturating_sub(left / 2) {
+        0 => return false,
+        more => widen(more),
+    };
+    if is_alone && !is_wider {
+        arenas::all().for_each(|arena| memory::give_back(arena, part));
+    }
+    is_wider
 }
 
 /// How many threads the process has.

@@ -3,7 +3,6 @@
 //! runs (`handlers.rs`), and one whose handler no hook has seen by being held back from the first such sleep on. Called by `stream.rs`.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 
 use firelane_shm::Woken;
@@ -26,28 +25,6 @@ const SHALLOW: Duration = Duration::from_micros(163_700);
 /// Who closes a descriptor under another thread's call signals that as a rule, and may find it awake. So after so many sleeps it takes itself
 /// for interrupted.
 const CLOSED_MAX: u32 = 6;
-
-/// As many threads sleep so at a time. Each takes one of an arena's slots, of which epoll sets and others want some.
-const MOST: usize = 16;
-
-static SLEEPERS: AtomicUsize = AtomicUsize::new(0);
-
-/// Counted until this is dropped.
-struct Counted(());
-
-impl Counted {
-    fn new() -> Option<Self> {
-        let counted = SLEEPERS.fetch_add(1, Ordering::Relaxed) < MOST;
-        let place = Self(());
-        counted.then_some(place)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        SLEEPERS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The sleeps of one call.
 pub(crate) struct Sleeper {
@@ -113,9 +90,8 @@ impl Sleeper {
         if confining::is_confined() {
             return None;
         }
-        let _counted = Counted::new()?;
+        let mut waiter = Waiter::for_sleep().ok()?;
         let signals = self.signals.get_or_insert_with(Signals::hold_back);
-        let mut waiter = Waiter::take().ok()?;
         // Who has closed it meanwhile may have signalled that, too, before signals were held back.
         let is_watched =
             waiter.watch(fd, word).is_ok() && !waiter.is_sharing() && table::get(fd) == Some(word);

@@ -332,6 +332,21 @@ pub(crate) fn number_of(thread: libc::pthread_t) -> Option<u32> {
     (answer == 0).then(|| (!(clock >> 3)).cast_unsigned())
 }
 
+/// Whether this process has a thread of that number.
+pub(crate) fn is_thread(number: u32) -> bool {
+    // SAFETY: no signal is sent.
+    unsafe { signal_thread(number as usize, 0) }.is_ok()
+}
+
+/// Whether the caller is a signal handler that runs on another stack than its thread, or what that calls.
+pub(crate) fn is_on_alternate_stack() -> bool {
+    let mut stack = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    let args = [0, (&raw mut stack) as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes what it knows into the structure, which lives through the call, and changes nothing.
+    let asked = unsafe { syscall6(libc::SYS_sigaltstack, args) };
+    asked.is_err() || stack.ss_flags & libc::SS_ONSTACK != 0
+}
+
 /// Ends a system call of a thread of this process that sleeps, by the signal by which libc cancels.
 pub(crate) fn interrupt(thread: u32) {
     // SAFETY: the kernel reads its own structure; libc's handler stays. It restarts calls, for libc's own need no interruption.

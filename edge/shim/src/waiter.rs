@@ -8,9 +8,13 @@
 //! Its news may be anybody's, and are taken by whoever is first, so who shares it looks at all that he waits for, and the
 //! daemon, which he tells the streams, rings him whether he sleeps or not. The order that loses no wake-up is that of
 //! `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look once more, sleep.
+//!
+//! A signal handler may jump out of a call (siglongjmp(3)), which then gives nothing back. So a call's waiter has the call's thread and where its
+//! frame lies, and is taken from it by that thread's next call, in whose place or below it that frame was; or when there is no other,
+//! if that thread has ended.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use firelane_shm::layout::{Inbox, SLOT_SHARED};
 use firelane_shm::{AcceptQueue, Beside, Block, Holder, StreamEnd, doorbell};
@@ -20,7 +24,7 @@ use rustix::io::Errno;
 use crate::epoll::BELL;
 use crate::socket::{self, Kind};
 use crate::table::Word;
-use crate::{arenas, confining, fused, session, sys};
+use crate::{arenas, confining, fused, session, sys, thread};
 
 /// How many waiters a process has at most.
 const WAITERS_MAX: usize = 1024;
@@ -34,12 +38,26 @@ const ARENAS: usize = arenas::ARENAS_MAX;
 /// The most bells of a waiter: the daemon's, and one for each segment.
 pub(crate) const BELLS_MAX: usize = 1 + arenas::SEGMENTS_MAX;
 
+/// As many calls on single sockets have one at a time. Each takes one of an arena's slots, of which epoll sets and others want some.
+const SLEEPERS_MAX: usize = 16;
+
+static SLEEPERS: AtomicUsize = AtomicUsize::new(0);
+
+/// As far below a call's frame one is looked for that was left: stacks of one thread may be further apart.
+const NEAR: usize = 32 << 10;
+
 const UNMADE: u32 = 0;
 const IDLE: u32 = 1;
 const BUSY: u32 = 2;
 
 struct Place {
     state: AtomicU32,
+    /// The thread whose call has it, by the kernel's number; zero is none, as of a set's.
+    thread: AtomicU32,
+    /// Where that call's frame lies.
+    frame: AtomicUsize,
+    /// Whether it counts among the [`SLEEPERS`].
+    is_sleepers: AtomicBool,
     /// What the daemon rings.
     bell: AtomicI32,
     /// What the program at the other end of a segment rings, by the segment's place.
@@ -58,6 +76,9 @@ struct Place {
 static PLACES: [Place; WAITERS_MAX] = [const {
     Place {
         state: AtomicU32::new(UNMADE),
+        thread: AtomicU32::new(0),
+        frame: AtomicUsize::new(0),
+        is_sleepers: AtomicBool::new(false),
         bell: AtomicI32::new(-1),
         peers: [const { AtomicI32::new(-1) }; ARENAS],
         set: AtomicI32::new(-1),
@@ -85,6 +106,34 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
+    /// Takes one for the call that is running, until that returns.
+    pub(crate) fn for_call() -> Result<Self, Errno> {
+        let (own, frame) = (thread::kernel_number(), frame());
+        give_back(|place| place.was_left_by(own, frame));
+        let waiter = Self::take().or_else(|error| {
+            give_back(Place::is_of_the_dead);
+            Self::take().map_err(|_| error)
+        })?;
+        waiter.place.frame.store(frame, Ordering::Relaxed);
+        waiter.place.thread.store(own, Ordering::Release);
+        Ok(waiter)
+    }
+
+    /// The same for a call on one socket, of which only so many have one.
+    pub(crate) fn for_sleep() -> Result<Self, Errno> {
+        if SLEEPERS.load(Ordering::Relaxed) >= SLEEPERS_MAX {
+            let (own, frame) = (thread::kernel_number(), frame());
+            give_back(|place| place.was_left_by(own, frame));
+        }
+        if SLEEPERS.fetch_add(1, Ordering::Relaxed) >= SLEEPERS_MAX {
+            SLEEPERS.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::NFILE);
+        }
+        let waiter = Self::for_call().inspect_err(|_| _ = SLEEPERS.fetch_sub(1, Ordering::Relaxed))?;
+        waiter.place.is_sleepers.store(true, Ordering::Relaxed);
+        Ok(waiter)
+    }
+
     /// Takes an idle waiter, or makes one.
     pub(crate) fn take() -> Result<Self, Errno> {
         let session = session::number();
@@ -198,10 +247,10 @@ impl Waiter {
         self.inboxes().fold(true, |quiet, (_, inbox)| inbox.fall_asleep() && quiet)
     }
 
+
     /// The bell is not needed any more.
     pub(crate) fn wake_up(&self) {
-        let own = |arena: &u16| self.place.known_bit(*arena) != SHARED_BIT;
-        self.inboxes().filter(|(arena, _)| own(arena)).for_each(|(_, inbox)| inbox.wake_up());
+        self.place.wake_up();
     }
 
     /// Takes the news out, for who looks at his sockets himself.
@@ -274,6 +323,39 @@ impl Place {
 
     fn ring(&self) {
         doorbell::ring(sys::borrow(self.bell.load(Ordering::Relaxed)));
+    }
+
+    /// Whether a call of this thread had it that a handler has jumped out of, as the one shows whose frame is at `frame`. On an
+    /// alternate stack (sigaltstack(2)) that shows nothing.
+    fn was_left_by(&self, thread: u32, frame: usize) -> bool {
+        let is_below = || frame.checked_sub(self.frame.load(Ordering::Relaxed)).is_some_and(|far| far < NEAR);
+        self.thread.load(Ordering::Acquire) == thread
+            && is_below()
+            && !confining::is_confined()
+            && !sys::is_on_alternate_stack()
+    }
+
+    /// Whether the thread whose call had it is gone.
+    fn is_of_the_dead(&self) -> bool {
+        let thread = self.thread.load(Ordering::Acquire);
+        thread != 0 && !confining::is_confined() && !sys::is_thread(thread)
+    }
+
+    fn wake_up(&'static self) {
+        let own = |arena: &u16| self.known_bit(*arena) != SHARED_BIT;
+        let all = inboxes(self, self.arenas.load(Ordering::Acquire));
+        all.filter(|(arena, _)| own(arena)).for_each(|(_, inbox)| inbox.wake_up());
+    }
+
+    /// It is nobody's any more.
+    fn end(&'static self) {
+        self.wake_up();
+        if self.is_sleepers.swap(false, Ordering::Relaxed) {
+            SLEEPERS.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.set.store(-1, Ordering::Release);
+        let state = if self.bell.load(Ordering::Relaxed) >= 0 { IDLE } else { UNMADE };
+        self.state.store(state, Ordering::Release);
     }
 
     /// The bit of its slot in an arena; none without a slot.
@@ -375,10 +457,29 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         // One that a fork left behind is nobody's: its descriptor and slots are the parent's.
         if !self.is_parents() {
-            self.wake_up();
-            self.place.set.store(-1, Ordering::Release);
-            let state = if self.place.bell.load(Ordering::Relaxed) >= 0 { IDLE } else { UNMADE };
-            self.place.state.store(state, Ordering::Release);
+            self.place.thread.store(0, Ordering::Release);
+            self.place.end();
+        }
+    }
+}
+
+/// Where its caller's frame ends.
+#[inline(never)]
+fn frame() -> usize {
+    let here = 0_u8;
+    core::hint::black_box(&raw const here).addr()
+}
+
+/// Gives back what calls that do not return had taken. The marks that they have left bring news that nobody waits for.
+fn give_back(is_left: impl Fn(&Place) -> bool) {
+    for place in places() {
+        let thread = place.thread.load(Ordering::Acquire);
+        // In a handler that came between, too, it is given back once.
+        if thread != 0
+            && is_left(place)
+            && place.thread.compare_exchange(thread, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            place.end();
         }
     }
 }
@@ -392,6 +493,7 @@ pub(crate) fn moved(from: c_int, to: c_int) {
 
 /// A forked child begins without waiters.
 pub(crate) fn forget_parents() {
+    SLEEPERS.store(0, Ordering::Relaxed);
     for place in places() {
         for bell in core::iter::once(&place.bell).chain(&place.peers) {
             let bell = bell.swap(-1, Ordering::Relaxed);
@@ -402,6 +504,8 @@ pub(crate) fn forget_parents() {
         place.set.store(-1, Ordering::Relaxed);
         place.slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
         place.named.iter().for_each(|named| named.store(0, Ordering::Relaxed));
+        place.thread.store(0, Ordering::Relaxed);
+        place.is_sleepers.store(false, Ordering::Relaxed);
         place.state.store(UNMADE, Ordering::Relaxed);
     }
 }

@@ -490,7 +490,7 @@ fn programs_that_limit_their_address_space_have_sockets() {
     let stage = Stage::new(&sandbox, 2);
     let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("narrow.py"), host, ""]);
     let kernels = ask(On::Kernel, Stage::KERNEL);
-    assert!(kernels.lines().count() == 25 && !kernels.contains("False"), "{kernels}");
+    assert!(kernels.lines().count() == 33 && !kernels.contains("False"), "{kernels}");
     assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
     stage.wait_until_nothing_is_left();
 }

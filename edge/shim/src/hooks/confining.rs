@@ -1,8 +1,10 @@
 //! Calls by which a process forbids itself others (`confining.rs`), before which some things are done that need those.
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong};
+use core::ptr;
 
 use libc::{pid_t, rlimit, rlimit64};
+use rustix::io::Errno;
 
 use crate::real::hooks;
 use crate::{buffers, confining, room};
@@ -15,36 +17,33 @@ hooks! {
     };
 
     fn setrlimit(resource: c_uint, limit: *const rlimit) -> c_int = {
-        before_limit(0, resource, limit.cast());
-        None
+        before_limit(0, resource, limit.cast(), ptr::null_mut())
     };
 
     fn setrlimit64(resource: c_uint, limit: *const rlimit64) -> c_int = {
-        before_limit(0, resource, limit.cast());
-        None
+        before_limit(0, resource, limit.cast(), ptr::null_mut())
     };
 
     fn prlimit(pid: pid_t, resource: c_uint, limit: *const rlimit, old: *mut rlimit) -> c_int = {
-        before_limit(pid, resource, limit.cast());
-        None
+        before_limit(pid, resource, limit.cast(), old.cast())
     };
 
     fn prlimit64(pid: pid_t, resource: c_uint, limit: *const rlimit64, old: *mut rlimit64) -> c_int = {
-        before_limit(pid, resource, limit);
-        None
+        before_limit(pid, resource, limit, old)
     };
 }
 
-/// Calls of `syscall` that forbid others.
-pub(super) fn note_syscall(number: c_long, arguments: [usize; 3]) {
-    let [a, b, c] = arguments;
+/// Calls of `syscall` that forbid others. `None` if the call is to be made as it came.
+pub(super) fn by_number(number: c_long, arguments: [usize; 4]) -> Option<Result<c_int, Errno>> {
+    let [a, b, c, d] = arguments;
     match number {
         libc::SYS_seccomp => note(by_seccomp(a as c_uint, c)),
         libc::SYS_prctl => note(by_prctl(a as c_int, [b as c_ulong, c as c_ulong])),
-        libc::SYS_setrlimit => before_limit(0, a as c_uint, b as *const rlimit64),
-        libc::SYS_prlimit64 => before_limit(a as pid_t, b as c_uint, c as *const rlimit64),
+        libc::SYS_setrlimit => return before_limit(0, a as c_uint, b as _, ptr::null_mut()),
+        libc::SYS_prlimit64 => return before_limit(a as pid_t, b as c_uint, c as _, d as _),
         _ => {}
     }
+    None
 }
 
 fn note(forbids: bool) {
@@ -65,26 +64,41 @@ fn by_prctl(option: c_int, [mode, filter]: [c_ulong; 2]) -> bool {
         && (is(libc::SECCOMP_MODE_STRICT) || is(libc::SECCOMP_MODE_FILTER) && filter != 0)
 }
 
-/// A program is about to limit itself or another, or only asks. (Both kinds of limits are the same on 64 bits.)
-fn before_limit(pid: pid_t, resource: c_uint, limit: *const rlimit64) {
+/// A program is about to limit itself or another, or only asks. (Both kinds of limits are the same on 64 bits.) `None` if the call is to be
+/// made as it came.
+fn before_limit(
+    pid: pid_t,
+    resource: c_uint,
+    limit: *const rlimit64,
+    old: *mut rlimit64,
+) -> Option<Result<c_int, Errno>> {
     if limit.is_null() {
-        return;
+        return None;
     }
     match resource {
         libc::RLIMIT_NOFILE => confining::prepare(),
         libc::RLIMIT_AS if pid == 0 || pid.unsigned_abs() == std::process::id() => {
-            before_room_is_limited(limit)
+            return before_room_is_limited(limit, old);
         }
         _ => {}
     }
+    None
 }
 
-fn before_room_is_limited(limit: *const rlimit64) {
-    if buffers::check(limit.cast_mut().cast(), size_of::<rlimit64>()).is_ok() {
-        // SAFETY: it was just looked at; and the caller's promise.
-        let limit = unsafe { limit.read_unaligned() };
-        room::is_limited(limit.rlim_cur);
-    }
+/// Sets a wider limit than the program asks for, where it would leave no room for what cannot be given back.
+fn before_room_is_limited(limit: *const rlimit64, old: *mut rlimit64) -> Option<Result<c_int, Errno>> {
+    buffers::check(limit.cast_mut().cast(), size_of::<rlimit64>()).ok()?;
+    // SAFETY: it was just looked at; and the caller's promise.
+    let asked = unsafe { limit.read_unaligned() };
+    let is_set = room::is_limited(asked.rlim_cur, |more| {
+        let wider = asked.rlim_cur.saturating_add(more);
+        let wider = rlimit64 { rlim_cur: wider, rlim_max: asked.rlim_max.max(wider) };
+        // SAFETY: the new limit lives through the call; where the old one is put is the caller's promise.
+        asked.rlim_cur <= asked.rlim_max
+            && unsafe { next::prlimit64(0, libc::RLIMIT_AS, &raw const wider, old) } == 0
+    });
+    // Who may not have as much is told what becomes of what he asked for.
+    is_set.then_some(Ok(0))
 }
 
 #[cfg(test)]

@@ -74,7 +74,9 @@ unsafe fn route(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             libc::SYS_io_uring_setup => crate::answer::answer::<c_int>(Err(Errno::NOSYS)).into(),
             other => {
                 spawning::note_syscall(other, a);
-                confining::note_syscall(other, [a, b, c]);
+                if let Some(answer) = confining::by_number(other, [a, b, c, d]) {
+                    return Some(crate::answer::answer(answer).into());
+                }
                 return legacy(other, a, b, c, d, e);
             }
         }

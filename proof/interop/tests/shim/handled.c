@@ -330,6 +330,45 @@ static void jumps(int which) {
     printf("%s, jumped out of: %d\n", NAMES[which], took);
 }
 
+// More often than a process may have calls that wait at a time.
+enum { OFTEN = 1200 };
+
+static void *jump_once(void *unused) {
+    struct itimerval once = {{0, 0}, {0, 150}};
+    struct pollfd two[] = {{client, POLLIN}, {pipes[0], POLLIN}};
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &alarm, 0);
+    if (!sigsetjmp(back, 1)) {
+        setitimer(ITIMER_REAL, &once, 0);
+        poll(two, 2, 5000);
+    }
+    return unused;
+}
+
+static void jumps_often(int by_threads) {
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    begin(POLL_TWO);
+    clear();
+    install(SIGALRM, jump, 0);
+    depth = 0;
+    for (int round = 0; round < OFTEN; round++) {
+        if (by_threads) {
+            pthread_sigmask(SIG_BLOCK, &alarm, 0);
+            pthread_join(started(jump_once, 0), 0);
+        } else jump_once(0);
+    }
+    struct pollfd two[] = {{client, POLLIN}, {pipes[0], POLLIN}};
+    int before = poll(two, 2, 20);
+    send(server, "x", 1, 0);
+    int after = poll(two, 2, 5000);
+    printf("%s jumped out of poll: %d, then %d and %d\n", by_threads ? "threads" : "often", depth, before, after);
+    end();
+}
+
 static struct { int signal, info, mask, alternate, inside, value; } told;
 static char stack[1 << 16];
 static volatile int nested;
@@ -511,6 +550,8 @@ static void job(int n, char *own) {
         threads();
         int all[] = {READ, DATAGRAM, POLL, POLL_TWO, EPOLL, WRITE};
         for (unsigned n = 0; n < sizeof all / sizeof *all; n++) jumps(all[n]);
+        jumps_often(0);
+        jumps_often(1);
     } else {
         storm(0);
         storm(SA_RESTART);

@@ -87,6 +87,24 @@ def shut_in():
 
 
 child("shut in", shut_in)
+
+
+def tightly():
+    """Less than the words of what it shares already take."""
+    own = socket.create_server((HOST, 0))
+    client = socket.create_connection(own.getsockname())
+    limit(120)
+    accepted = own.accept()[0]
+    print(through(client, accepted), through(accepted, client))
+    pairs("tightly", own, 2)
+    try:
+        print(len(bytearray(200 * MEGABYTE)))
+    except MemoryError:
+        print("no more than it allowed itself")
+    child("tightly", lambda: pairs("tightly, a child", own, 2))
+
+
+child("limits itself tightly", tightly)
 limit(800)
 pairs("limits itself later", listener, 8)
 print(len(bytearray(200 * MEGABYTE)))
