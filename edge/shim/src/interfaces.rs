@@ -54,6 +54,13 @@ fn known() -> Result<Vec<Interface>, Errno> {
     Ok(loopback.into_iter().chain(session::interfaces()?).collect())
 }
 
+/// Whether the netstack has addresses of IPv4, and of IPv6, but for loopback ones.
+pub(crate) fn families() -> Result<(bool, bool), Errno> {
+    let known = session::interfaces()?;
+    let has = |is: fn(&IpAddr) -> bool| known.iter().filter_map(|it| it.address).any(|(ip, _)| is(&ip));
+    Ok((has(IpAddr::is_ipv4), has(IpAddr::is_ipv6)))
+}
+
 fn flags(interface: &Interface) -> c_int {
     if interface.index == LOOPBACK { LOOPBACK_FLAGS } else { FLAGS }
 }

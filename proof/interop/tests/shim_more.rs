@@ -483,6 +483,31 @@ fn who_locks_his_memory_locks_his_own() {
     as_the_kernels("locked.py", 12);
 }
 
+/// AI_ADDRCONFIG, which libc asks of the kernel's addresses: those of the namespace in which the program was started are none.
+#[test]
+fn names_have_addresses_of_the_families_that_the_netstack_has() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("families.py"), host]);
+    let of_kernel = |command: &str| _ = stage.ask(On::Kernel, &["/bin/sh", "-c", command]);
+    let mut before = String::new();
+    for step in 0..2 {
+        if step == 0 {
+            of_kernel("echo 1 > /proc/sys/net/ipv6/conf/kernel0/disable_ipv6");
+        } else {
+            of_kernel("echo 0 > /proc/sys/net/ipv6/conf/kernel0/disable_ipv6");
+            of_kernel("ip address add 2001:db8::1/64 dev kernel0 nodad");
+            stage.daemon().firelane(&["ipadm", "create-addr", "-T", "static", "-a", "2001:db8::10/64", "web0/v6"])
+                .expect_success();
+        }
+        let kernels = ask(On::Kernel, Stage::KERNEL);
+        assert!(kernels.lines().count() == 60 && kernels != before, "{kernels}");
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+        before = kernels;
+    }
+    stage.wait_until_nothing_is_left();
+}
+
 /// vsftpd and dovecot limit their own; where a whole arena has no room there is a smaller one, or the begin of another's.
 #[test]
 fn programs_that_limit_their_address_space_have_sockets() {

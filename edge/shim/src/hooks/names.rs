@@ -1,9 +1,9 @@
-//! Who is at each end of a socket, and which addresses this host has.
+//! Who is at each end of a socket, which addresses this host has, and of which families names are asked for.
 
-use core::ffi::c_int;
+use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 
-use libc::{ifaddrs, sockaddr, socklen_t};
+use libc::{addrinfo, ifaddrs, sockaddr, socklen_t};
 use rustix::io::Errno;
 
 use crate::interfaces::{ADDRESS_BYTES, Entry, NAME_BYTES};
@@ -29,6 +29,41 @@ hooks! {
         unsafe { list.write_unaligned(made) };
         Ok(0)
     });
+
+    /// Libc resolves names, and AI_ADDRCONFIG is about the families that the program's netstack has addresses of.
+    fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const addrinfo, list: *mut *mut addrinfo) -> c_int =
+        with_families(hints).map(|asked| match asked {
+            // SAFETY: the caller's promise about the names and the list, and the hints live through the call.
+            Some(hints) => Ok(unsafe { next::getaddrinfo(node, service, &raw const hints, list) }),
+            None => Ok(libc::EAI_NONAME),
+        });
+}
+
+/// What getaddrinfo(3) is asked, without AI_ADDRCONFIG: of the families that the netstack has instead, as libc does it by the kernel's
+/// addresses. The inner `None` if there is no such address; `None` if the flag is not set, or there is no netstack.
+#[expect(clippy::option_option, reason = "whether it is answered here, and with which question it goes on, are two things")]
+fn with_families(hints: *const addrinfo) -> Option<Option<addrinfo>> {
+    let mut asked = if hints.is_null() {
+        // SAFETY: zeros are hints: any kind of socket, of any family.
+        let any: addrinfo = unsafe { core::mem::zeroed() };
+        addrinfo { ai_flags: libc::AI_V4MAPPED | libc::AI_ADDRCONFIG, ..any }
+    } else {
+        buffers::check(hints.cast_mut().cast(), size_of::<addrinfo>()).ok()?;
+        // SAFETY: it was just looked at; and the caller's promise.
+        unsafe { hints.read_unaligned() }
+    };
+    if asked.ai_flags & libc::AI_ADDRCONFIG == 0 || !session::is_wanted() {
+        return None;
+    }
+    let (has_v4, has_v6) = interfaces::families().ok()?;
+    asked.ai_flags &= !libc::AI_ADDRCONFIG;
+    match (asked.ai_family, has_v4, has_v6) {
+        (libc::AF_INET, false, _) | (libc::AF_INET6, _, false) => return Some(None),
+        (libc::AF_UNSPEC, true, false) => asked.ai_family = libc::AF_INET,
+        (libc::AF_UNSPEC, false, true) => asked.ai_family = libc::AF_INET6,
+        _ => {}
+    }
+    Some(Some(asked))
 }
 
 /// An entry with what it points to.
