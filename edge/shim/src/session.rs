@@ -111,6 +111,13 @@ pub(crate) fn number() -> u32 {
     NUMBER.load(Ordering::Relaxed)
 }
 
+/// This process is about to see other files, and would not find the daemon then: it comes in now. A child whose parent has come in need not.
+pub(crate) fn come_in() {
+    if is_wanted() && CONTROL.load(Ordering::Relaxed) < 0 && !process::is_borrowed() {
+        drop(begun());
+    }
+}
+
 /// Tells a stream's lane that there is work, and wakes it if it sleeps.
 #[inline]
 pub(crate) fn kick(end: &StreamEnd<'_>) {
@@ -370,9 +377,14 @@ fn is_early(received: &std::io::Result<usize>) -> bool {
 /// Says why the program has no netstack, where it says its own errors: a number alone would not tell.
 pub(crate) fn say_once(text: &str) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
+    say(&IS_SAID, text);
+}
+
+/// Says something there, unless it was said.
+pub(crate) fn say(is_said: &AtomicBool, text: &str) {
     // A server's child may have a connection there.
     let is_ours = table::get(libc::STDERR_FILENO).is_some();
-    if !is_ours && !IS_SAID.swap(true, Ordering::Relaxed) {
+    if !is_ours && !is_said.swap(true, Ordering::Relaxed) {
         let _ = rustix::io::write(sys::borrow(libc::STDERR_FILENO), format!("firelane: {text}\n").as_bytes());
     }
 }

@@ -247,7 +247,6 @@ impl Waiter {
         self.inboxes().fold(true, |quiet, (_, inbox)| inbox.fall_asleep() && quiet)
     }
 
-
     /// The bell is not needed any more.
     pub(crate) fn wake_up(&self) {
         self.place.wake_up();

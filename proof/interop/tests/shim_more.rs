@@ -483,6 +483,22 @@ fn who_locks_his_memory_locks_his_own() {
     as_the_kernels("locked.py", 12);
 }
 
+/// In a root of their own there is no daemon to be found.
+#[test]
+fn programs_that_lock_themselves_in_before_their_first_socket_have_sockets() {
+    as_the_kernels("locked_in.py", 5);
+}
+
+#[test]
+fn who_makes_a_raw_socket_is_told_whose_it_is() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("raw.py"), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    let said = "firelane: raw and packet sockets are the kernel's: what this program sends by them does not come from its netstack";
+    assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels.replace("quiet", &format!("quiet {said}")));
+}
+
 /// AI_ADDRCONFIG, which libc asks of the kernel's addresses: those of the namespace in which the program was started are none.
 #[test]
 fn names_have_addresses_of_the_families_that_the_netstack_has() {
@@ -497,7 +513,9 @@ fn names_have_addresses_of_the_families_that_the_netstack_has() {
         } else {
             of_kernel("echo 0 > /proc/sys/net/ipv6/conf/kernel0/disable_ipv6");
             of_kernel("ip address add 2001:db8::1/64 dev kernel0 nodad");
-            stage.daemon().firelane(&["ipadm", "create-addr", "-T", "static", "-a", "2001:db8::10/64", "web0/v6"])
+            stage
+                .daemon()
+                .firelane(&["ipadm", "create-addr", "-T", "static", "-a", "2001:db8::10/64", "web0/v6"])
                 .expect_success();
         }
         let kernels = ask(On::Kernel, Stage::KERNEL);

@@ -1,18 +1,24 @@
-//! Calls by which a process forbids itself others (`confining.rs`), before which some things are done that need those.
+//! Calls by which a process forbids itself others (`confining.rs`), or takes its way to the daemon from itself, before which some things are
+//! done that need those.
 
-use core::ffi::{c_int, c_long, c_uint, c_ulong};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
 use core::ptr;
 
 use libc::{pid_t, rlimit, rlimit64};
 use rustix::io::Errno;
 
 use crate::real::hooks;
-use crate::{buffers, confining, room};
+use crate::{buffers, confining, room, session};
 
 hooks! {
     /// Variadic in C: those that are missing are handed on unread.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int = {
         note(by_prctl(option, [a, b]));
+        None
+    };
+
+    fn chroot(path: *const c_char) -> c_int = {
+        session::come_in();
         None
     };
 
@@ -94,8 +100,8 @@ fn before_room_is_limited(limit: *const rlimit64, old: *mut rlimit64) -> Option<
         let wider = asked.rlim_cur.saturating_add(more);
         let wider = rlimit64 { rlim_cur: wider, rlim_max: asked.rlim_max.max(wider) };
         // SAFETY: the new limit lives through the call; where the old one is put is the caller's promise.
-        asked.rlim_cur <= asked.rlim_max
-            && unsafe { next::prlimit64(0, libc::RLIMIT_AS, &raw const wider, old) } == 0
+        let set = || unsafe { next::prlimit64(0, libc::RLIMIT_AS, &raw const wider, old) };
+        asked.rlim_cur <= asked.rlim_max && set() == 0
     });
     // Who may not have as much is told what becomes of what he asked for.
     is_set.then_some(Ok(0))

@@ -41,7 +41,10 @@ hooks! {
 
 /// What getaddrinfo(3) is asked, without AI_ADDRCONFIG: of the families that the netstack has instead, as libc does it by the kernel's
 /// addresses. The inner `None` if there is no such address; `None` if the flag is not set, or there is no netstack.
-#[expect(clippy::option_option, reason = "whether it is answered here, and with which question it goes on, are two things")]
+#[expect(
+    clippy::option_option,
+    reason = "whether it is answered here, and with which question it goes on, are two things"
+)]
 fn with_families(hints: *const addrinfo) -> Option<Option<addrinfo>> {
     let mut asked = if hints.is_null() {
         // SAFETY: zeros are hints: any kind of socket, of any family.
