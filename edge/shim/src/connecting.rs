@@ -158,6 +158,10 @@ fn by_an_offer(socket: &Held, to: SocketAddr) -> Option<(u16, u32)> {
 /// A program asks again: how its connection stands.
 pub(crate) fn again(socket: &Held) -> Result<(), Errno> {
     let stream = socket.stream().ok_or(Errno::PROTO)?;
+    // What became of it since then is for others to tell.
+    if stream.is_known_connected() {
+        return Err(Errno::ISCONN);
+    }
     match stream.outcome() {
         Some(Ok(())) if stream.tell_connected() => Ok(()),
         Some(Ok(())) => Err(Errno::ISCONN),

@@ -170,6 +170,11 @@ impl Stream {
         is_first
     }
 
+    /// Whether a call has told the program that it is connected.
+    pub(crate) fn is_known_connected(&self) -> bool {
+        self.has(file::TOLD)
+    }
+
     /// Whether it was ever established and is not yet over.
     pub(crate) fn is_connected(&self) -> bool {
         self.end().status() & (status::CONNECTED | status::CLOSED) == status::CONNECTED

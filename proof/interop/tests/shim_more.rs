@@ -24,6 +24,41 @@ fn as_the_kernels(name: &str, least: usize) {
     }
 }
 
+/// Forty conversations that were drawn by lot, beside the kernel's: fused and by TCP.
+fn converses_as_the_kernel(kind: &str, fusion: &str, first: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let property = format!("_fusion={fusion}");
+    let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
+    stage.daemon().firelane(&words).expect_success();
+    let first = first.to_string();
+    let ask =
+        |on, host| stage.ask(on, &["/usr/bin/python3", &script("conversation.py"), host, &first, "40", kind]);
+    let (kernels, ours) = (ask(On::Kernel, Stage::KERNEL), ask(On::Firelane, Stage::FIRELANE));
+    assert!(kernels.lines().count() > 500, "{kernels}");
+    for (at, (theirs, own)) in kernels.lines().zip(ours.lines()).enumerate() {
+        let before: Vec<&str> = kernels.lines().take(at).skip(at.saturating_sub(8)).collect();
+        assert_eq!(own, theirs, "behind {before:#?}");
+    }
+    assert_eq!(ours.lines().count(), kernels.lines().count());
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn conversations_that_are_fused_are_as_the_kernels() {
+    converses_as_the_kernel("plain", "on", 0);
+}
+
+#[test]
+fn conversations_by_tcp_are_as_the_kernels() {
+    converses_as_the_kernel("plain", "off", 1000);
+}
+
+#[test]
+fn conversations_with_urgent_text_are_as_the_kernels() {
+    converses_as_the_kernel("urgent", "off", 2005);
+}
+
 #[test]
 fn parents_and_children_share_what_is_theirs_and_nothing_else() {
     as_the_kernels("forked.py", 20);

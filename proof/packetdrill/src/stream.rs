@@ -382,9 +382,9 @@ impl StreamSocket {
             State::Connected(conn) => {
                 if how != libc::SHUT_WR && !conn.is_read_shut {
                     conn.is_read_shut = true;
-                    conn.reference()
-                        .into_iter()
-                        .for_each(|it| world.command(SocketCommand::ShutdownRead(it)));
+                    if let Some(reference) = conn.reference() {
+                        world.command(SocketCommand::ShutdownRead(reference));
+                    }
                 }
                 if ends_writing && !conn.is_write_shut {
                     conn.is_write_shut = true;
