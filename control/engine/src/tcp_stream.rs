@@ -351,13 +351,20 @@ impl TcpStream {
         self.socket.shared.get().names().map(|n| n.local).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Ends one direction or both. Reading ends here only: the peer is not told.
+    /// Ends one direction or both. Reading ends here only: the peer is not told, and what comes all the same is read. Once both
+    /// have ended, text that comes resets the connection (RFC 1122 section 4.2.2.13).
     ///
     /// # Errors
     /// `NotConnected` while connecting.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         if matches!(how, Shutdown::Read | Shutdown::Both) {
-            self.socket.command(SocketCommand::ShutdownRead(self.socket.conn()?))?;
+            let conn = self.socket.conn()?;
+            let words = self.socket.shared.get().words();
+            words.set_flags(Flags::READ_CLOSED);
+            // Other clones may wait in a read, which ends now.
+            let wake = words.tell(Ready::READABLE).map(|token| (token, Ready::READABLE));
+            self.socket.pass_on(Nudge { kick: false, wake });
+            self.socket.command(SocketCommand::ShutdownRead(conn))?;
         }
         if matches!(how, Shutdown::Write | Shutdown::Both) {
             let conn = self.socket.conn()?;

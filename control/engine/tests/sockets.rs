@@ -139,6 +139,90 @@ fn little_is_unsent_where_the_program_or_the_netstack_says_so() {
     }
 }
 
+/// A connection of this crate's or of std's.
+trait Twin: Read + Write + Sized + Send + 'static {
+    fn another(&self) -> Self;
+    fn end(&self, how: Shutdown);
+}
+
+impl Twin for TcpStream {
+    fn another(&self) -> Self {
+        self.clone()
+    }
+
+    fn end(&self, how: Shutdown) {
+        self.shutdown(how).unwrap();
+    }
+}
+
+impl Twin for std::net::TcpStream {
+    fn another(&self) -> Self {
+        self.try_clone().unwrap()
+    }
+
+    fn end(&self, how: Shutdown) {
+        self.shutdown(how).unwrap();
+    }
+}
+
+/// What reads say after `shutdown(Read)`, with text before it, text behind it, and a thread that waits for more; and after both.
+fn reads_after_shutdown<T: Twin>(connected: impl Fn() -> (T, T)) -> Vec<Result<usize, ErrorKind>> {
+    let mut told = Vec::new();
+    let mut reads = |stream: &mut T| {
+        let read = stream.read(&mut [0; 4]).map_err(|error| error.kind());
+        told.push(read);
+        read
+    };
+    let (mut stream, mut peer) = connected();
+    stream.end(Shutdown::Read);
+    for text in [b"first!", b"second"] {
+        assert_eq!(reads(&mut stream), Ok(0));
+        peer.write_all(text).unwrap();
+        // It is on its way, and then there.
+        while stream.read(&mut [0; 1]).unwrap() == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let rest: usize =
+            std::iter::from_fn(|| stream.read(&mut [0; 4]).ok().filter(|&count| count > 0)).sum();
+        assert_eq!(rest, 5);
+    }
+    stream.write_all(b"on").unwrap();
+    let _ = reads(&mut peer);
+    // A read that waits ends, and text for nobody resets.
+    let (mut stream, mut peer) = connected();
+    let mut waiting = stream.another();
+    let reader = thread::spawn(move || waiting.read(&mut [0; 4]).map_err(|error| error.kind()));
+    thread::sleep(Duration::from_millis(30));
+    stream.end(Shutdown::Both);
+    assert_eq!(reader.join().unwrap(), Ok(0));
+    let _ = reads(&mut peer);
+    while peer.write(b"lost").is_ok() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..2 {
+        let _ = reads(&mut stream);
+    }
+    told
+}
+
+#[test]
+fn reads_after_a_shutdown_say_what_those_of_std_say() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let wanted = reads_after_shutdown(|| {
+        let stream = std::net::TcpStream::connect(addr).unwrap();
+        (listener.accept().unwrap().0, stream)
+    });
+    for (server, client) in [pair(1), pair(2)] {
+        let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+        let ours = reads_after_shutdown(|| {
+            let stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+            (listener.accept().unwrap().0, stream)
+        });
+        assert_eq!(ours, wanted);
+    }
+}
+
 /// A poller tells of urgent text; its last octet is read apart, or with the stream.
 #[test]
 fn urgent_text_is_told_and_read_apart() {

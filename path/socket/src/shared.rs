@@ -113,6 +113,8 @@ bits! {
         FUSED = 64,
         /// The peer has left several repetitions in a row unanswered (RFC 9293 §3.8.3, R1). It ends with an answer.
         DOUBTFUL = 128,
+        /// The application reads no more of what is to come: after the last byte that is there comes the end.
+        READ_CLOSED = 32_768,
     }
 }
 

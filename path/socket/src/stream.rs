@@ -479,7 +479,7 @@ impl RecvEnd {
         }
         match words.take_error() {
             Some(error) => Err(ReadError::Failed(error)),
-            None if flags.contains(Flags::CLOSED) => Ok(()),
+            None if flags.intersects(Flags::CLOSED | Flags::READ_CLOSED) => Ok(()),
             None => Err(ReadError::WouldBlock),
         }
     }
@@ -492,7 +492,7 @@ impl RecvEnd {
     /// Whether the next read does not block.
     pub fn is_readable(&self) -> bool {
         let words = self.shared().words();
-        words.flags().intersects(Flags::PEER_CLOSED | Flags::CLOSED)
+        words.flags().intersects(Flags::PEER_CLOSED | Flags::CLOSED | Flags::READ_CLOSED)
             || words.error().is_some()
             || self.available() > 0
     }

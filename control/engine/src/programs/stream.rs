@@ -43,6 +43,7 @@ const ONCE: u64 = request::WANTS_STORAGE
 const FLAGS_SHIFT: u32 = 16;
 const _: () = assert!((Flags::CONNECTED.bits() as u64) << FLAGS_SHIFT == status::CONNECTED);
 const _: () = assert!((Flags::CLOSED.bits() as u64) << FLAGS_SHIFT == status::CLOSED);
+const _: () = assert!((Flags::READ_CLOSED.bits() as u64) << FLAGS_SHIFT == status::READ_CLOSED);
 
 /// The program knows the connection's names, and its options are set.
 const SETTLED: u32 = 1;
