@@ -8,7 +8,7 @@
 use firelane_units::{DropCounters, DropReason};
 
 use super::header::{self, BadOffload, HEADER_BYTES};
-use crate::{Chain, Checksum, Frame, Pools};
+use crate::{Chain, Checksum, Frame, Pools, Segmentation};
 
 /// The longest frame that a kernel hands over: 64 KiB of packet behind an Ethernet header with one tag.
 pub const FRAME_BYTES_MAX: usize = 65_535 + 18;
@@ -59,7 +59,9 @@ impl Landing {
             };
             octets += length;
             frame.truncate(length.saturating_sub(HEADER_BYTES));
-            match header::read(&bytes, frame.as_slice()) {
+            let tag = tag.filter(|_| frame.len() >= STATIONS_BYTES);
+            let said = header::read(&bytes, frame.as_slice()).and_then(|said| behind(tag, said));
+            match said {
                 Ok((checksum, segmentation)) => {
                     let meta = frame.meta_mut();
                     (meta.checksum, meta.segmentation) = (checksum, segmentation);
@@ -94,28 +96,33 @@ impl Landing {
     }
 }
 
-/// Puts a tag back behind the stations' addresses. A frame that has none is shorter than any that had a tag.
+/// Puts a tag back behind the stations' addresses.
 fn put_back(frame: &mut Frame, tag: Tag) {
-    if frame.len() < STATIONS_BYTES {
-        return;
-    }
     frame.prepend(tag.len());
     let bytes = frame.as_mut_slice();
     bytes.copy_within(tag.len()..tag.len() + STATIONS_BYTES, 0);
     bytes[STATIONS_BYTES..STATIONS_BYTES + tag.len()].copy_from_slice(&tag);
-    let (meta, moved) = (frame.meta_mut(), tag.len() as u16);
-    if let Checksum::Partial { start, .. } = &mut meta.checksum {
-        *start += moved;
-    }
-    if let Some(cut) = &mut meta.segmentation {
-        cut.header_bytes += moved;
-    }
+}
+
+/// Where that moves what the header has said of the frame.
+fn behind(
+    tag: Option<Tag>,
+    (checksum, segmentation): (Checksum, Option<Segmentation>),
+) -> Result<(Checksum, Option<Segmentation>), BadOffload> {
+    let Some(tag) = tag else { return Ok((checksum, segmentation)) };
+    let moved = |at: u16| at.checked_add(tag.len() as u16).ok_or(BadOffload);
+    let checksum = match checksum {
+        Checksum::Partial { start, offset } => Checksum::Partial { start: moved(start)?, offset },
+        done => done,
+    };
+    let moved_cut = |cut: Segmentation| Ok(Segmentation { header_bytes: moved(cut.header_bytes)?, ..cut });
+    Ok((checksum, segmentation.map(moved_cut).transpose()?))
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{FrameMeta, PoolsConfig, SegmentKind, Segmentation};
+    use crate::{FrameMeta, PoolsConfig, SegmentKind};
 
     /// Reads the given frames behind all-zero headers.
     fn receive(landing: &mut Landing, pools: &mut Pools, frames: &[usize]) -> (Chain, DropCounters) {
@@ -144,13 +151,22 @@ mod tests {
         };
         let mut body: Vec<u8> = (0..3000).map(|n| n as u8).collect();
         body[46] = 8 << 4;
-        // A small one in its own buffer, a large one where it landed, one that no station could have sent, and one after all.
-        let mut wanted = [(1000, true), (3000, true), (11, true), (60, false)].into_iter();
+        // A small one in its own buffer, a large one where it landed, one that no station could have sent, one whose checksum would begin
+        // beyond all that a header can say, and one after all.
+        let far =
+            FrameMeta { checksum: Checksum::Partial { start: 65_533, offset: 6 }, ..FrameMeta::default() };
+        let mut wanted = [(1000, true), (3000, true), (11, true), (65_550, true), (60, false)].into_iter();
         landing.receive(&mut pools, 64, &mut out, &mut drops, |both| {
             let (length, is_tagged) = wanted.next()?;
             let (header, rest) = both.split_at_mut(HEADER_BYTES);
-            header.copy_from_slice(&if length > 60 { header::write(&meta) } else { [0; HEADER_BYTES] });
-            rest[..length].copy_from_slice(&body[..length]);
+            let said = match length {
+                1000 | 3000 => header::write(&meta),
+                65_550 => header::write(&far),
+                _ => [0; HEADER_BYTES],
+            };
+            header.copy_from_slice(&said);
+            let known = length.min(body.len());
+            rest[..known].copy_from_slice(&body[..known]);
             Some((HEADER_BYTES + length, is_tagged.then_some([0x81, 0, 0x20, 5])))
         });
         for length in [1000, 3000] {
@@ -160,6 +176,7 @@ mod tests {
             assert_eq!(frame.meta().segmentation, Some(Segmentation { header_bytes: 70, ..cut }));
         }
         assert_eq!([11, 60].map(|length| *out.pop().unwrap().as_slice() == body[..length]), [true; 2]);
+        assert_eq!(drops.of(DropReason::BadOffload), 1);
     }
 
     #[test]
