@@ -206,6 +206,15 @@ impl Address {
         self.prefix().map(IpPrefix::addr)
     }
 
+    /// Whether it is of IPv6, or will be.
+    pub fn is_v6(self) -> bool {
+        match self {
+            Self::Static(it) => it.prefix.addr().is_ipv6(),
+            Self::Addrconf(_) => true,
+            Self::Dhcp(_) => false,
+        }
+    }
+
     /// The word of `ipadm -T`.
     pub const fn kind(self) -> &'static str {
         match self {

@@ -289,6 +289,32 @@ mod tests {
     }
 
     #[test]
+    fn no_address_of_ipv6_is_where_packets_are_shorter_than_it_asks_for() {
+        let read = |stub: u16, vnic: &str, address: &str| {
+            let text = format!(
+                "[etherstub.s0]\nmtu = {stub}\n[vnic.web0]\nover = 's0'\nnetstack = 'web'\n{vnic}\n\
+                 [netstack.web.addresses]\n'web0/a' = {address}\n"
+            );
+            Model::from_toml("f", &text).map(drop).map_err(|faults| faults[0].to_string())
+        };
+        let both = ["'fd00::1/64'", "'addrconf'"];
+        for address in both {
+            for (stub, vnic) in [(1279, ""), (1500, "mtu = 1279"), (576, "")] {
+                let error = read(stub, vnic, address).unwrap_err();
+                assert!(
+                    error.contains("netstack.web.addresses.web0/a") && error.contains("it is 1280"),
+                    "{error}"
+                );
+            }
+            assert_eq!(read(1280, "", address), Ok(()));
+            assert_eq!(read(9000, "mtu = 1280", address), Ok(()));
+        }
+        for address in ["'10.0.0.1/24'", "'dhcp'"] {
+            assert_eq!(read(576, "", address), Ok(()));
+        }
+    }
+
+    #[test]
     fn a_fault_is_named_by_its_path() {
         for (said, wanted) in [
             ("web9]", "netstack.default.interfaces.web9: web9 is no VNIC of this netstack"),

@@ -13,7 +13,7 @@ use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
 use crate::value::TextValue;
 use crate::{
     FactorySlot, FieldError, Flow, FlowName, IfName, Iptun, LinkKind, LinkName, Mac, MemifRole, Model,
-    Netstack, NetstackName, Nic, Over, Route, Tap, Vnic,
+    Netstack, NetstackName, Nic, Over, Protocol, Route, Tap, Vnic,
 };
 
 impl Model {
@@ -281,6 +281,15 @@ impl Model {
                 let interface = self.vnics.get(addrobj.interface());
                 if interface.and_then(Vnic::netstack) != Some(name) {
                     let allowed = format!("{} is no VNIC of this netstack", addrobj.interface());
+                    faults.add(&field, address, allowed);
+                }
+                let mtu = interface.and_then(|vnic| vnic.mtu.or_else(|| self.mtu_below(vnic)));
+                let least = mtu_least(Protocol::Ipv6);
+                if let Some(mtu) = mtu.filter(|mtu| address.is_v6() && mtu.bytes() < least) {
+                    let name = addrobj.interface();
+                    let allowed = format!(
+                        "the mtu of {name} is {mtu}; where IPv6 is it is {least} at least (RFC 8200)"
+                    );
                     faults.add(&field, address, allowed);
                 }
                 match address.addr() {

@@ -406,9 +406,10 @@ fn connect_from(world: &mut World, local: &str, remote: &str) -> StreamEnd {
 /// would choose another one.
 #[test]
 fn a_connection_keeps_the_address_that_was_named_or_chosen() {
-    for (remote, first, second, later) in [
-        ("10.0.0.2:80", "10.0.0.1", "10.0.0.11", "10.0.0.3/29"),
-        ("[fd00::2]:80", "fd00::1", "fd00::11", "fd00::3/126"),
+    // Of IPv4 addresses that suit equally the first is chosen, of IPv6 the last.
+    for (remote, second, chosen, named, later) in [
+        ("10.0.0.2:80", "10.0.0.11", "10.0.0.1", "10.0.0.11", "10.0.0.3/29"),
+        ("[fd00::2]:80", "fd00::11", "fd00::11", "fd00::1", "fd00::3/126"),
     ] {
         let mut world = two_stacks(1, Mtu::ETHERNET);
         let add = |world: &mut World, address: &str| {
@@ -429,10 +430,10 @@ fn a_connection_keeps_the_address_that_was_named_or_chosen() {
             let accepted = listener.accept().expect("the handshake is over");
             (client, accepted.stream, accepted.names.remote.ip().to_string())
         };
-        let named = if is_v4 { format!("{first}:0") } else { format!("[{first}]:0") };
+        let bound = if is_v4 { format!("{named}:0") } else { format!("[{named}]:0") };
         let (mut client, mut server, from) = open(&mut world, None);
-        let (mut other, mut its_server, other_from) = open(&mut world, Some(&named));
-        assert_eq!((from.as_str(), other_from.as_str()), (second, first), "IP would choose the other one");
+        let (mut other, mut its_server, other_from) = open(&mut world, Some(&bound));
+        assert_eq!((from.as_str(), other_from.as_str()), (chosen, named), "IP would choose the other one");
         add(&mut world, later);
         assert_eq!(
             open(&mut world, None).2,

@@ -290,10 +290,21 @@ fn shutting_is_told_and_kept() {
     assert_eq!(world.block().requests.load(Ordering::Relaxed), request::SHUT_WRITE);
     assert_eq!(write(&end, b"x"), Err(WriteError::Closed));
     assert!(!end.readiness().has(Readiness::HANGUP));
+    world.deliver(b"before");
     end.shut_read();
+    assert_eq!(
+        world.block().requests.load(Ordering::Relaxed),
+        request::SHUT_WRITE | request::SHUT_READ,
+        "what comes for nobody is the lane's to refuse"
+    );
     world.deliver(b"late");
+    assert_eq!(read(&end, 99).unwrap(), b"beforelate");
     assert_eq!(read(&end, 9).unwrap(), b"");
     assert!(end.readiness().has(Readiness::HANGUP));
+    // An error is told before the end that one has made oneself.
+    end.put_back(104);
+    assert_eq!(read(&end, 9), Err(ReadError::Failed(104)));
+    assert_eq!(read(&end, 9).unwrap(), b"");
 }
 
 #[test]
