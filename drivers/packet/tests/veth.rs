@@ -14,10 +14,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 const GROUP: u8 = 0x33;
 const STATION: u8 = 0x02;
 
-fn run(line: &str) -> bool {
+fn ip(line: &str) -> Option<String> {
     let mut command = Command::new("ip");
-    let output = command.args(line.split(' ')).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output();
-    output.is_ok_and(|it| it.status.success())
+    let output = command.args(line.split(' ')).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn run(line: &str) -> bool {
+    ip(line).is_some()
 }
 
 /// This thread in a namespace of its own, with `near` and `far`, which end with it.
@@ -31,8 +35,17 @@ fn veth() -> bool {
         run("link add near type veth peer name far") && run("link set near up") && run("link set far up");
     if !made {
         eprintln!("skipped: no veth can be made here");
+        return false;
     }
-    made
+    // The kernel notices a moment later that there is a carrier, and drops what is sent before.
+    let (begin, is_up) = (Instant::now(), |end: &str| {
+        ip(&format!("link show {end}")).is_some_and(|it| it.contains("state UP"))
+    });
+    while !(is_up("near") && is_up("far")) {
+        assert!(begin.elapsed() < LIMIT, "no carrier");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 struct End(PacketSocket, Pools);
