@@ -44,8 +44,17 @@ fn veth(more: &str) -> bool {
         && run("ip neighbour add 10.9.0.1 lladdr 2:0:0:0:0:1 dev far nud permanent");
     if !made {
         eprintln!("skipped: no veth can be made here");
+        return false;
     }
-    made
+    // The kernel notices a moment later that there is a carrier, and drops what is sent before.
+    let is_up =
+        |end| fs::read_to_string(format!("/sys/class/net/{end}/operstate")).is_ok_and(|it| it.trim() == "up");
+    let begin = Instant::now();
+    while !(is_up("near") && is_up("far")) {
+        assert!(begin.elapsed() < LIMIT, "no carrier");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 fn config(wish: Wish) -> AfXdpConfig {
