@@ -19,7 +19,7 @@ SIOCATMARK = 0x8905
 EVENTS = [("IN", select.POLLIN), ("PRI", select.POLLPRI), ("OUT", select.POLLOUT), ("RDHUP", select.POLLRDHUP),
           ("HUP", select.POLLHUP), ("ERR", select.POLLERR), ("NVAL", select.POLLNVAL)]
 WANTED = select.POLLIN | select.POLLPRI | select.POLLOUT | select.POLLRDHUP
-QUIET = 0.006
+QUIET = 0.03
 LIMIT = 2.0
 
 
@@ -69,7 +69,7 @@ class Pair:
         begin = since = time.monotonic()
         before = self.state()
         while time.monotonic() - since < QUIET and time.monotonic() - begin < LIMIT:
-            time.sleep(0.001)
+            time.sleep(0.003)
             now = self.state()
             if now != before:
                 before, since = now, time.monotonic()
