@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use firelane::{
     AfXdpConfig, AfXdpError, AfXdpRefused, CLAIMS_MAX, Claims, LinkModes, LinkSettings, LinkSpeed,
-    PacketSocket, PauseFrames, Promiscuity, Queue, link_settings, open_afxdp, open_shared,
+    PacketSocket, PauseFrames, Promiscuity, Queue, link_settings, open_afxdp, open_shared, receive_queues,
 };
 use firelane_api::{ApiError, DeviceInfo, DeviceModes, LinkState, Status, device_speed, slot_of};
 use firelane_model::{
@@ -288,9 +288,7 @@ pub(crate) fn rings_of(nic: &Nic, most: u16) -> u16 {
 /// How many queues an interface receives by, each of which is a ring.
 fn queues_of(name: &str) -> Option<u16> {
     property(name, netlink::index_of(name).ok()?, "ifindex")?;
-    let entries = fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;
-    let count = entries.flatten().filter(|it| it.file_name().to_string_lossy().starts_with("rx-")).count();
-    Some(u16::try_from(count).unwrap_or(u16::MAX).max(1))
+    Some(u16::try_from(receive_queues(name)?).unwrap_or(u16::MAX))
 }
 
 /// Whether the kernel keeps an interface as well that a link gets now. Where it cannot be asked it has an address: a host that

@@ -94,7 +94,7 @@ pub use firelane_classify::{FlowMatch, Headers, L3, RuleError};
 pub use firelane_driver_afxdp::{
     AfXdpConfig, AfXdpError, AfXdpQueue, Attached, CLAIMS_MAX, Claim, Claims, LinkModes, LinkSettings,
     LinkSpeed, Mode as AfXdpMode, PauseFrames, Refused as AfXdpRefused, Wish as AfXdpWish, link_settings,
-    open as open_afxdp, probe as probe_afxdp,
+    open as open_afxdp, probe as probe_afxdp, receive_queues,
 };
 pub use firelane_driver_memif::{
     MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError, Role as MemifRole, Secret as MemifSecret,

@@ -35,17 +35,24 @@ fn number(name: &str, file: &str) -> Option<u32> {
     fs::read_to_string(folder(name).join(file)).ok()?.trim().parse().ok()
 }
 
+/// How many queues an interface of this name receives by, where /sys shows one: its folders are those of the namespace in which it
+/// was mounted.
+pub fn receive_queues(name: &str) -> Option<u32> {
+    let entries = fs::read_dir(folder(name).join("queues")).ok()?.flatten();
+    let queues = entries.filter(|it| it.file_name().to_string_lossy().starts_with("rx-")).count();
+    Some(queues.max(1) as u32)
+}
+
 impl Interface {
     pub(crate) fn find(name: &str) -> Result<Self, AfXdpError> {
         let absent = || AfXdpError::NoInterface(name.to_owned());
         let probe = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let probe = probe.map_err(|_| absent())?;
         let index = rustix::net::netdevice::name_to_index(&probe, name).map_err(|_| absent())?;
-        // Folders of /sys are those of the namespace in which it was mounted; without them there is one queue.
-        let entries = fs::read_dir(folder(name).join("queues")).into_iter().flatten().flatten();
-        let queues = entries.filter(|it| it.file_name().to_string_lossy().starts_with("rx-")).count();
+        // Without the folders there is one queue.
+        let queues = receive_queues(name).unwrap_or(1);
         let is_virtual = !folder(name).join("device").exists();
-        Ok(Self { name: name.to_owned(), index, queues: queues.max(1) as u32, is_virtual })
+        Ok(Self { name: name.to_owned(), index, queues, is_virtual })
     }
 
     /// The far end of a veth, if it is in this namespace.

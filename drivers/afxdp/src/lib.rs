@@ -28,7 +28,7 @@ mod sys;
 pub use bpf::CLAIMS_MAX;
 pub use claims::Claims;
 pub use error::{AfXdpError, Refused};
-pub use interface::{Probe, probe};
+pub use interface::{Probe, probe, receive_queues};
 pub use open::{AfXdpConfig, Attached, Claim, Mode, Wish, open};
 pub use queue::AfXdpQueue;
 pub use settings::{LinkModes, LinkSettings, LinkSpeed, PauseFrames, link_settings};
