@@ -10,7 +10,7 @@ use std::time::Duration;
 use firelane_ip::{DadConfig, Forwarding, HopLimits};
 use firelane_lane::{FusionTuning, NetstackConfig as LaneConfig};
 use firelane_socket::StreamConfig;
-use firelane_tcp::TcpConfig;
+use firelane_tcp::{TcpConfig, Tuning};
 use firelane_units::NetstackId;
 
 /// What a netstack begins with, and what [`crate::Engine::tune`] changes.
@@ -116,6 +116,15 @@ impl Default for SocketDefaults {
 }
 
 impl SocketDefaults {
+    /// Which of `rings` are what sockets begin with when their program does not choose: those follow the path.
+    pub(crate) fn tuning(&self, rings: StreamConfig) -> Tuning {
+        let usual = [StreamConfig::default(), self.stream];
+        Tuning {
+            send: usual.iter().any(|usual| usual.send_capacity == rings.send_capacity),
+            receive: usual.iter().any(|usual| usual.recv_capacity == rings.recv_capacity),
+        }
+    }
+
     /// How much may be unsent, if there is a limit.
     pub(crate) fn unsent_limit(&self) -> Option<u32> {
         (self.unsent_limit != u32::MAX).then_some(self.unsent_limit)

@@ -18,6 +18,7 @@ use firelane_units::{IpPrefix, LaneId, NetstackId, Port, PortRange};
 
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
+use crate::netstack_config::NetstackConfig;
 use crate::queue::Queue;
 use crate::registry::{Netstack, Registry};
 
@@ -118,23 +119,26 @@ impl Inner {
     }
 
     /// The lane in which a connection of the netstack `id` begins, to be kept until it is told. One with a bound port belongs where
-    /// its segments will arrive; any other draws a port that leads to whichever lane it is given to.
-    pub(crate) fn lane_to_connect(
+    /// its segments will arrive; any other draws a port that leads to whichever lane it is given to. With it comes what `read`
+    /// takes from the netstack's tunables.
+    pub(crate) fn lane_to_connect<T>(
         &self,
         id: NetstackId,
         local: Option<SocketAddr>,
         remote: SocketAddr,
-    ) -> io::Result<(LaneId, Option<Placing>)> {
+        read: impl FnOnce(&NetstackConfig) -> T,
+    ) -> io::Result<(LaneId, Option<Placing>, T)> {
         let is_bound = |local: &SocketAddr| local.port() != 0;
         let choose = |it: &mut Netstack| {
             let bound = local.filter(|local| is_bound(local) && it.is_spread());
-            (self.some_lane(&it.lanes), bound.map(|bound| (bound, Placing::begin(it))))
+            let bound = bound.map(|bound| (bound, Placing::begin(it)));
+            (self.some_lane(&it.lanes), bound, read(&it.config))
         };
-        let (lane, bound) = self.registry().netstack_mut(id).map(choose)?;
-        let Some((local, placing)) = bound else { return Ok((lane, None)) };
+        let (lane, bound, tunables) = self.registry().netstack_mut(id).map(choose)?;
+        let Some((local, placing)) = bound else { return Ok((lane, None, tunables)) };
         let home = self.fabric.visit(lane, |now, lane| lane.lane_of_connect(now, id, local, remote));
         // Without a way there it fails in any lane, which says why.
-        Ok((home.flatten().unwrap_or(lane), Some(placing)))
+        Ok((home.flatten().unwrap_or(lane), Some(placing), tunables))
     }
 
     /// The lane of a datagram socket, to be kept until it is told: that of others with its port, if they are there from before flows

@@ -36,7 +36,11 @@ struct Homes {
 impl Homes {
     fn note(&self, engine: &Arc<Inner>, lane: LaneId) {
         if Weak::as_ptr(self.engine.get_or_init(|| Arc::downgrade(engine))) == Arc::as_ptr(engine) {
-            self.lanes.fetch_or(1u64.checked_shl(lane.0.into()).unwrap_or_default(), Ordering::Relaxed);
+            let lane = 1u64.checked_shl(lane.0.into()).unwrap_or_default();
+            // Most are noted already, and others read this word.
+            if self.lanes.load(Ordering::Relaxed) & lane == 0 {
+                self.lanes.fetch_or(lane, Ordering::Relaxed);
+            }
         }
     }
 
@@ -215,14 +219,19 @@ impl Poller {
     /// # Errors
     /// `AlreadyExists` if a poller watches it.
     pub fn watch(&self, source: &impl Source, key: u64, interest: Ready) -> io::Result<()> {
-        let number = self.list.lock().add(key);
-        let watch = Watch { list: Arc::clone(&self.list), number };
-        source.seat().set_watch(watch).map_err(|_| io::ErrorKind::AlreadyExists)?;
         if let Some((engine, lane)) = source.home() {
             self.homes.note(engine, lane);
         }
-        source.stand(interest | Ready::HANGUP);
-        let is_first = self.list.lock().ring(number, interest);
+        let begin = || {
+            source.stand(interest | Ready::HANGUP);
+            let mut pending = self.list.lock();
+            let number = pending.add(key);
+            // Who looks because of this misses nothing: what comes since then waits for the seat.
+            let is_first = pending.ring(number, interest);
+            drop(pending);
+            (Watch { list: Arc::clone(&self.list), number }, is_first)
+        };
+        let is_first = source.seat().set_watch(begin).ok_or(io::ErrorKind::AlreadyExists)?;
         if is_first {
             self.list.call();
         }

@@ -19,19 +19,19 @@ use crate::poller::{List, Watch};
 #[derive(Debug, Default)]
 pub(crate) struct Seat(Mutex<Wakers>);
 
-/// One waits for each direction as a rule; any number may.
+/// One waits for each direction as a rule, or a poller watches for both; any number may.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
     readable: Option<Waker>,
     writable: Option<Waker>,
+    watch: Option<Watch>,
     crowd: Option<Box<Crowd>>,
 }
 
-/// What few sockets have: more who wait than one for each direction, and a poller that watches it.
+/// What few sockets have: more who wait than one for each direction.
 #[derive(Debug, Default)]
 struct Crowd {
     others: Vec<(Ready, Waker)>,
-    watch: Option<Watch>,
 }
 
 impl Wakers {
@@ -61,11 +61,9 @@ impl Wakers {
                 *taken.first(side) = self.first(side).take();
             }
         }
-        let Some(crowd) = &mut self.crowd else { return (taken, None) };
-        let list = crowd.watch.as_ref().and_then(|watch| watch.ring(ready));
-        if !crowd.others.is_empty() {
-            let others = std::mem::take(&mut crowd.others);
-            self.take_others(ready, others, &mut taken);
+        let list = self.watch.as_ref().and_then(|watch| watch.ring(ready));
+        if let Some(crowd) = self.crowd.take() {
+            self.take_others(ready, crowd.others, &mut taken);
         }
         (taken, list)
     }
@@ -105,21 +103,20 @@ impl Seat {
         self.wakers().take(ready)
     }
 
-    /// Lets a poller watch; gives the watch back if one does already.
-    pub(crate) fn set_watch(&self, watch: Watch) -> Result<(), Watch> {
+    /// Lets a poller watch, which `begin` makes it do; `None` if one does already. Nobody rings meanwhile.
+    pub(crate) fn set_watch<T>(&self, begin: impl FnOnce() -> (Watch, T)) -> Option<T> {
         let mut wakers = self.wakers();
-        match &mut wakers.crowd.get_or_insert_default().watch {
-            Some(_) => Err(watch),
-            none => {
-                *none = Some(watch);
-                Ok(())
-            }
+        if wakers.watch.is_some() {
+            return None;
         }
+        let (watch, result) = begin();
+        wakers.watch = Some(watch);
+        Some(result)
     }
 
     /// No poller watches any more; the watch, if one did.
     pub(crate) fn take_watch(&self) -> Option<Watch> {
-        self.wakers().crowd.as_mut()?.watch.take()
+        self.wakers().watch.take()
     }
 }
 

@@ -17,8 +17,7 @@ use std::sync::Arc;
 
 use firelane_ip::{AutoconfConfig, LOOPBACK};
 use firelane_lane::RouteConfig;
-use firelane_socket::StreamConfig;
-use firelane_tcp::{TcpConfig, Tuning};
+use firelane_tcp::TcpConfig;
 use firelane_units::{IpPrefix, LinkId, MacAddr, Mtu, NetstackId};
 
 use crate::engine::{Engine, EngineConfig, Inner, VnicConfig, VnicUser};
@@ -57,15 +56,6 @@ impl Stack {
     /// Its tunables as they are now.
     pub(crate) fn config(&self) -> io::Result<Arc<NetstackConfig>> {
         Ok(Arc::clone(&self.inner.registry().netstack_mut(self.id)?.config))
-    }
-
-    /// Which of `rings` are what sockets begin with when their program does not choose: those follow the path.
-    pub(crate) fn tuning(&self, rings: StreamConfig) -> io::Result<Tuning> {
-        let usual = [StreamConfig::default(), self.config()?.sockets.stream];
-        Ok(Tuning {
-            send: usual.iter().any(|usual| usual.send_capacity == rings.send_capacity),
-            receive: usual.iter().any(|usual| usual.recv_capacity == rings.recv_capacity),
-        })
     }
 
     /// The link that has an address.

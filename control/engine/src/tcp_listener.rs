@@ -103,10 +103,10 @@ impl TcpListener {
         config: ListenConfig,
         options: StreamOptions,
     ) -> io::Result<Self> {
-        let stack = &reserved.stack;
+        let defaults = reserved.stack.sockets()?;
         let options = StreamOptions {
-            tuning: stack.tuning(config.rings)?,
-            unsent_limit: stack.sockets()?.unsent_limit(),
+            tuning: defaults.tuning(config.rings),
+            unsent_limit: defaults.unsent_limit(),
             keepalive_default: config.keepalive,
             fast_open_queue: config.fast_open,
             ..options

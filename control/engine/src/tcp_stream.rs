@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
+use crate::netstack_config::NetstackConfig;
 use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, block_on, look_on};
 use crate::stack::Stack;
@@ -50,7 +51,7 @@ struct Socket {
 }
 
 // What an idle connection costs here, beside `Arc`'s counters and a place among the sleepers.
-const _: () = assert!(size_of::<Socket>() <= 192);
+const _: () = assert!(size_of::<Socket>() <= 208);
 
 impl Seated for Socket {
     fn seat(&self) -> &Seat {
@@ -196,14 +197,13 @@ impl TcpStream {
         early: Option<&[u8]>,
     ) -> io::Result<(Self, usize)> {
         let engine = &stack.inner;
-        let (lane, _placing) = engine.lane_to_connect(stack.id, local, remote)?;
-        let unsent_limit =
-            engine.registry().netstack_mut(stack.id).map(|it| it.config.sockets.unsent_limit())?;
+        let read = |its: &NetstackConfig| (its.sockets.tuning(rings), its.sockets.unsent_limit());
+        let (lane, _placing, (tuning, unsent_limit)) =
+            engine.lane_to_connect(stack.id, local, remote, read)?;
         let (mut end, slot) = stream(rings, lane, stack.id);
         let count = early.map_or(0, |text| end.send.preload(text));
         let socket = Self::new(Arc::clone(engine), end);
-        let (tuning, fast_open) = (stack.tuning(rings)?, early.is_some());
-        let options = StreamOptions { tuning, fast_open, unsent_limit, ..options };
+        let options = StreamOptions { tuning, fast_open: early.is_some(), unsent_limit, ..options };
         let connect = Connect { remote, local, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         let message = LaneMessage::Socket(stack.id, command);

@@ -53,6 +53,7 @@ impl<T> Slab<T> {
     }
 
     /// Puts `value` in a place and names it.
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> ConnRef {
         self.len += 1;
         if let Some(index) = self.free {
@@ -70,6 +71,7 @@ impl<T> Slab<T> {
     }
 
     /// Empties a place.
+    #[inline]
     pub(crate) fn remove(&mut self, conn: ConnId) -> Option<T> {
         let place = self.places.get_mut(conn.index())?;
         if let Content::Free { .. } = place.content {

@@ -174,12 +174,15 @@ impl Words<'_> {
 
     /// Application: asks to be told of `ready` each time, until [`Words::watch`] of something else (R1).
     pub fn watch(self, ready: Ready) {
-        self.state.fetch_and(!STANDING, Ordering::Relaxed);
-        if ready.is_empty() {
-            return;
+        let standing = u64::from(ready.0) << STANDING_SHIFT;
+        // Only the application writes these bits, and a new socket has none.
+        if self.state.load(Ordering::Relaxed) & STANDING & !standing != 0 {
+            self.state.fetch_and(!STANDING | standing, Ordering::Relaxed);
         }
-        self.state.fetch_or(u64::from(ready.0) << STANDING_SHIFT, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        if standing != 0 {
+            self.state.fetch_or(standing, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
     }
 
     /// Lane: something has become ready. Answers the token to tell, if anybody waits for it (R1, R2).

@@ -314,6 +314,7 @@ impl Connection {
     }
 
     /// Becomes another one, in the memory that one that was retired has left.
+    #[inline]
     pub fn renew(&mut self, next: Self) {
         let kept = self.flight.retire();
         *self = next;

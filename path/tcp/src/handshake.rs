@@ -48,6 +48,7 @@ impl Connection {
 
     /// The connection that a half-open entry becomes: its SYN-ACK left as `sent` says, and announced `room` bytes.
     /// The caller feeds it the segment that completed the handshake.
+    #[inline]
     pub(crate) fn from_half_open(
         config: &Arc<TcpConfig>,
         birth: &Birth,

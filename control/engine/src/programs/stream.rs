@@ -120,7 +120,7 @@ impl Stream {
     ) -> io::Result<Arc<Self>> {
         let (local, remote) = ends;
         let engine = &stack.inner;
-        let (lane, _placing) = engine.lane_to_connect(stack.id, local, remote)?;
+        let (lane, _placing, ()) = engine.lane_to_connect(stack.id, local, remote, |_| ())?;
         let made = stream_in(arena.rings(), rings, lane, stack.id);
         let (hold, mut slot) = made.ok_or(Errno::NOBUFS)?;
         // Without room for the text it goes behind the handshake.

@@ -127,6 +127,7 @@ pub(crate) struct Spares {
 const SPARES_MAX: usize = 256;
 
 impl Spares {
+    #[inline]
     fn connection(&mut self, tcp: Connection) -> Box<Connection> {
         match self.connections.pop() {
             Some(mut spare) => {
@@ -137,6 +138,7 @@ impl Spares {
         }
     }
 
+    #[inline]
     fn awake(&mut self, awake: Awake) -> Box<Awake> {
         match self.awake.pop() {
             Some(mut spare) => {
@@ -195,6 +197,7 @@ pub(crate) enum Leaving {
 
 impl Conn {
     /// A connection with nothing to send as yet.
+    #[inline]
     pub(crate) fn new(
         tcp: Connection,
         stream: StreamSlot,
@@ -562,6 +565,7 @@ impl Conns {
     }
 
     /// Takes a new connection in.
+    #[inline]
     pub(crate) fn insert(&mut self, conn: Conn) -> ConnRef {
         self.slab.insert(conn)
     }

@@ -208,6 +208,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// Takes a new connection into the tables. Whether it has something to send at once is its caller's to say.
+    #[inline]
     pub(super) fn enter(&mut self, conn: Conn, tuple: &Tuple, names: Names) -> ConnId {
         let reference = self.conns.insert(conn);
         let (conns, id) = (&*self.conns, reference.conn);

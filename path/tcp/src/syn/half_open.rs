@@ -96,6 +96,7 @@ impl HalfOpen {
 
     /// The connection that it becomes, in SYN-RECEIVED: give it its rings, and then the segment that completed
     /// the handshake.
+    #[inline]
     pub fn connection(&self) -> Connection {
         let syn = SegmentIn {
             seq: self.peer.irs,
