@@ -729,6 +729,17 @@ pub enum StreamOption {
     Band(Band),
 }
 
+impl StreamOption {
+    /// Whether nothing is left of an earlier one behind this.
+    pub fn overrules(&self, earlier: &Self) -> bool {
+        let family = |option: &Self| match option {
+            Self::Hops(family, _) | Self::Dscp(family, _) | Self::LeastHops(family, _) => Some(*family),
+            _ => None,
+        };
+        core::mem::discriminant(self) == core::mem::discriminant(earlier) && family(self) == family(earlier)
+    }
+}
+
 /// What a datagram socket wants to hear of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Join {

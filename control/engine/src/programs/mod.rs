@@ -16,6 +16,7 @@
 //! - `hangups.rs`: listeners that are closed and that lanes still have.
 //! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
+//! - `later.rs`: options that wait for a connection.
 //! - `numbers.rs`: what both kinds of options have in common.
 //! - `shown.rs`: sockets as they are shown. `signals.rs`: SIGIO and SIGURG.
 
@@ -36,6 +37,7 @@ mod hub;
 mod hub_bell;
 mod inert;
 mod joining;
+mod later;
 mod leaving;
 mod lingering;
 mod memberships;

@@ -23,6 +23,7 @@ use rustix::io::Errno;
 
 use super::Place;
 use super::arena::ProgramArena;
+use super::later::Later;
 use super::segment::Joined;
 use super::signals::{self, Seen};
 use super::socket::reachable;
@@ -80,7 +81,7 @@ pub(crate) struct Stream {
     /// SO_SNDBUF and SO_RCVBUF.
     capacities: [AtomicU32; 2],
     /// Options that the connection takes once it is there.
-    later: Mutex<Vec<StreamOption>>,
+    later: Mutex<Later>,
 }
 
 /// A stream that is made ready to connect.
@@ -252,7 +253,7 @@ impl Stream {
             told: AtomicU64::new(0),
             told_room: Default::default(),
             socket: AtomicU64::new(0),
-            later: Mutex::new(beginning.later),
+            later: Mutex::new(Later::of(beginning.later)),
         });
         if let Some(block) = arena.mapping().block(number) {
             block.requests.store(beginning.bits, Ordering::Relaxed);
@@ -547,13 +548,13 @@ impl Stream {
         }
         let Some(conn) = self.hold.shared().conn() else { return };
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(option) = later.last().copied() {
+        while let Some(option) = later.first() {
             // This may run inside the lane, so a full squeue is not waited for: the next news tries again.
             let message = self.message(SocketCommand::SetOption(conn, option));
             if fabric.enter(self.lane(), message) == Err(EnterError::Full) {
                 return;
             }
-            later.pop();
+            later.drop_first();
         }
         self.state.fetch_or(SETTLED, Ordering::AcqRel);
         if block.requests.load(Ordering::Acquire) & ONCE != 0 {
@@ -685,7 +686,7 @@ impl Stream {
                 // A lane that has failed has no connections left.
                 let _ = fabric.change(self.lane(), message);
             }
-            None => self.later.lock().unwrap_or_else(PoisonError::into_inner).push(option),
+            None => self.later.lock().unwrap_or_else(PoisonError::into_inner).put(option),
         }
     }
 
