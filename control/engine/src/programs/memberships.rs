@@ -11,6 +11,9 @@ use super::numbers::{AF_INET, AF_INET6, ip, ipv6, mcast};
 
 /// How many sources one group may name (Linux: `igmp_max_msf`).
 const SOURCES_MAX: usize = 10;
+/// How many groups one socket joins: more than a netstack has (`groups.rs` of `path/ip`) nobody would hear, and each question about a
+/// group looks through them.
+const GROUPS_MAX: usize = 512;
 
 /// The bytes of a `sockaddr_storage`, which begins with the family.
 const STORAGE: usize = 128;
@@ -117,6 +120,9 @@ impl Memberships {
     fn change(&mut self, group: IpAddr, link: u32, wish: Wish) -> Result<Member, Errno> {
         let known = self.find(group, link);
         let filter = wished(known.map(|at| &self.0[at].filter), wish)?;
+        if known.is_none() && self.0.len() >= GROUPS_MAX {
+            return Err(Errno::NOBUFS);
+        }
         Ok(self.keep(known, Member { group, link, filter }))
     }
 
@@ -372,6 +378,19 @@ mod tests {
         }
         assert_eq!(its.change(GROUP, 3, hear(99)), Err(Errno::NOBUFS));
         assert_eq!(its.change(GROUP, 6, Wish::Join).unwrap().link, 6, "by another link it is another");
+    }
+
+    #[test]
+    fn a_socket_joins_so_many_groups_and_may_go_on_with_those() {
+        let group = |n: usize| IpAddr::from([232, 2, (n >> 8) as u8, n as u8]);
+        let mut its = Memberships::default();
+        for n in 0..GROUPS_MAX {
+            its.change(group(n), 6, Wish::Join).unwrap();
+        }
+        assert_eq!(its.change(group(GROUPS_MAX), 6, Wish::Join), Err(Errno::NOBUFS));
+        assert_eq!(its.change(group(0), 6, Wish::Join), Err(Errno::ADDRINUSE), "it is there");
+        its.change(group(0), 6, Wish::Leave).unwrap();
+        its.change(group(GROUPS_MAX), 6, Wish::Join).unwrap();
     }
 
     #[test]
