@@ -26,6 +26,8 @@ use super::waiters::Waiters;
 const JOINTS: u32 = 1 << 16;
 /// Address space of their rings: memory is what was touched.
 const STORAGE_BYTES: u64 = 64 << 30;
+/// As many segments fit the daemon's address space beside as many arenas (128 TiB). Programs beyond stay with TCP.
+pub(super) const SEGMENTS_MAX: usize = if cfg!(test) { 100 } else { 1024 };
 /// Pairs that wait for their segment. Those behind them stay with TCP.
 const WANTED_MAX: usize = 4096;
 
@@ -135,6 +137,9 @@ impl Segments {
     /// Makes one, which takes system calls: no lane does it. It has this number, unless there is a spare one.
     pub(super) fn make(&self, number: u64, ends: [&ProgramArena; 2]) -> io::Result<Arc<Segment>> {
         let spare = self.spares.take(ends);
+        if spare.is_none() {
+            self.make_room()?;
+        }
         let segment = Arc::new(spare.map_or_else(|| Segment::new(number, ends), Ok)?);
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
         let segment = Arc::clone(made.entry(segment.sides).or_insert(segment));
@@ -142,6 +147,19 @@ impl Segments {
         used.retain(|_, segment| segment.strong_count() > 0);
         used.insert(segment.arena.number(), Arc::downgrade(&segment));
         Ok(segment)
+    }
+
+    /// Sees to it that there may be another one: what is spare goes first.
+    fn make_room(&self) -> io::Result<()> {
+        let count = || {
+            let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
+            used.retain(|_, segment| segment.strong_count() > 0);
+            used.len()
+        };
+        if count() >= SEGMENTS_MAX {
+            self.spares.clear();
+        }
+        if count() < SEGMENTS_MAX { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
 
     /// Forgets those of an arena that is gone, which programs of one kin have seen. Connections keep what they use.

@@ -68,6 +68,12 @@ impl Spares {
         all.drain(..too_many);
     }
 
+    /// There is room for none.
+    pub(super) fn clear(&self) {
+        let gone = std::mem::take(&mut *self.all());
+        drop(gone);
+    }
+
     /// One for these two, where that which stays is the other.
     pub(super) fn take(&self, ends: [&ProgramArena; 2]) -> Option<Segment> {
         let mut all = self.all();
@@ -152,6 +158,24 @@ mod tests {
         let mut numbers = [&first, &second].map(|it| it.arena().number());
         numbers.sort_unstable();
         assert_eq!(numbers, [2, 3]);
+    }
+
+    #[test]
+    fn many_programs_leave_room_in_the_daemon() {
+        use crate::programs::segment::SEGMENTS_MAX;
+        let all = Segments::default();
+        let arenas: Vec<_> = (0..20).map(|place| arena(place, Some(KIN))).collect();
+        let pairs = || (0..arenas.len()).flat_map(|one| (0..one).map(move |two| [two, one]));
+        let make = |nth: usize, pair: [usize; 2]| all.make(nth as u64, pair.map(|at| &arenas[at]));
+        let made: Vec<_> =
+            pairs().take(SEGMENTS_MAX).enumerate().map(|(nth, it)| make(nth, it).unwrap()).collect();
+        let [beyond, next] = [0, 1].map(|nth| pairs().nth(SEGMENTS_MAX + nth).unwrap());
+        assert_eq!(make(200, beyond).unwrap_err().kind(), std::io::ErrorKind::OutOfMemory);
+        // The first two are fused no more, and one is kept of what they had, for a program of its kin.
+        assert!(made[0].is_asked_by(|_| true));
+        all.forget(0, arenas[0].kin());
+        drop(made);
+        assert!(make(201, beyond).is_ok() && make(202, next).is_ok(), "what is spare goes first");
     }
 
     #[test]
