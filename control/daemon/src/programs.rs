@@ -34,6 +34,8 @@ use crate::host::Host;
 const BACKLOG: i32 = 128;
 /// The most programs at a time.
 const PROGRAMS_MAX: usize = 4096;
+/// Of these, the most of a user other than the daemon's: whoever has been let in brings as many children as he likes.
+const PROGRAMS_OF_USER: usize = PROGRAMS_MAX / 4;
 /// The most programs of a user other than the daemon's that have not been admitted yet.
 const KNOCKING_MAX: usize = 64;
 /// Requests that a program which has ended may have left behind.
@@ -288,8 +290,15 @@ impl Door {
         if self.guests.len() >= PROGRAMS_MAX {
             return Err(io::Error::other(format!("{PROGRAMS_MAX} programs are there already")));
         }
+        if !lock(&self.hub).has_room_for(control) {
+            return Err(Errno::NFILE.into());
+        }
         let who = rustix::net::sockopt::socket_peercred(control)?;
         let peer = Peer { user: who.uid.as_raw(), group: who.gid.as_raw() };
+        let of_user = self.guests.values().filter(|it| it.peer.user == peer.user).count();
+        if of_user >= most_of(peer.user, own().user) {
+            return Err(io::Error::other(format!("user {} has {of_user} programs already", peer.user)));
+        }
         if self.closer.is_behind(peer.user) {
             return Err(io::Error::other(format!(
                 "user {} sends descriptors that are slow to close",
@@ -506,6 +515,11 @@ fn own() -> Peer {
     Peer { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
 }
 
+/// How many programs a user may have.
+fn most_of(user: u32, own: u32) -> usize {
+    if user == own || user == 0 { PROGRAMS_MAX } else { PROGRAMS_OF_USER }
+}
+
 /// Whether a process may use a netstack; else why not.
 fn admitted(peer: Peer, netstack: &str, rules: &Rules) -> Result<(), String> {
     let accounts = Accounts::read();
@@ -529,6 +543,12 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn no_user_but_the_daemons_takes_the_last_places() {
+        assert_eq!([most_of(7, 7), most_of(0, 7)], [PROGRAMS_MAX; 2]);
+        assert!(most_of(8, 7) <= PROGRAMS_MAX / 2);
+    }
 
     #[test]
     fn whoever_leaves_answers_unread_has_ended_and_done_nothing_wrong() {

@@ -425,6 +425,51 @@ fn owner_words_of_the_dead_are_free() {
     assert_ne!(words.recv_owner.load(Ordering::Acquire), 0, "its session lives");
 }
 
+/// Whatever a program leaves in its owner words, its memory is given back when it has ended: a session that has nothing to do with it
+/// keeps it no longer.
+#[test]
+fn owner_words_that_name_strangers_keep_nothing() {
+    let world = World::new();
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (stranger, program) = (Program::new(&world), Program::new(&world));
+    let (fd, block) = program.connect(listener.local_addr().unwrap());
+    program.wait(&program.end(block), Readiness::WRITABLE);
+    let datagrams = Request::Socket { family: Family::V4, kind: Kind::Datagram, count: 1 };
+    let made = world.hub.lock().unwrap().request(program.session, datagrams, Vec::new());
+    let Answer::Sockets { ref sockets } = made.answer else { panic!("{:?}", made.answer) };
+    let bind = Request::Bind { socket: sockets[0], address: "10.0.0.1:0".parse().unwrap() };
+    let Answer::Stream { place } = program.ask(bind) else { panic!("it is bound") };
+    for block in [block, place.block] {
+        let words = program.mapping.block(block).unwrap();
+        words.recv_owner.store(u64::from(stranger.session) << 32 | 5, Ordering::Release);
+    }
+    drop((fd, made, program));
+    world.wait_for(|[sessions, sockets, arenas, _]| [sessions, sockets, arenas] == [1, 0, 1]);
+}
+
+/// Who was shown sockets of programs that are gone keeps none of their memory.
+#[test]
+fn memory_of_the_dead_goes_with_the_last_socket_there() {
+    let world = World::new();
+    let keeper = Program::new(&world);
+    let mappings = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.contains("memfd:firelane")).count()
+    };
+    let before = mappings();
+    for _ in 0..40 {
+        let program = Program::new(&world);
+        let (fd, _) = program.socket();
+        let shown = vec![fd.as_fd().try_clone_to_owned().unwrap()];
+        let reply = world.hub.lock().unwrap().request(keeper.session, Request::Attach, shown);
+        assert!(matches!(reply.answer, Answer::Attached { .. }), "{:?}", reply.answer);
+    }
+    world.wait_for(|[sessions, sockets, arenas, _]| [sessions, sockets, arenas] == [1, 0, 1]);
+    // Other tests of this process have arenas of their own.
+    assert!(mappings() < before + 35, "{before} mappings before, {} after", mappings());
+    let (_fd, _) = keeper.socket();
+}
+
 #[test]
 fn connecting_and_closing_leaks_nothing() {
     const CYCLES: u32 = 10_000;

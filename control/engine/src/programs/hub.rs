@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Wake, Waker};
@@ -29,7 +29,7 @@ use super::hub_bell::HubBell;
 use super::lingering::Lingering;
 use super::numbers::socket as level;
 use super::offers::Offers;
-use super::pairs::Pair;
+use super::pairs::{Pair, Room, name_of};
 use super::segment::Segment;
 use super::session::{Limits, Owner, Reply, Session};
 use super::shown::{ExplainedSocket, ProgramSocket};
@@ -66,6 +66,7 @@ pub struct Hub {
     lingering: Lingering,
     cookies: Cookies,
     closer: Closer,
+    room: Room,
 }
 
 /// A stream that nobody has any more.
@@ -118,6 +119,7 @@ impl Hub {
             lingering: Lingering::default(),
             cookies: Cookies::default(),
             closer: Closer::default(),
+            room: Room::of_process(),
         })
     }
 
@@ -140,6 +142,9 @@ impl Hub {
         let mut bells = Vec::new();
         for lane in fabric.program_lanes() {
             let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            if !self.has_room_for(&bell) {
+                return Err(Errno::NFILE.into());
+            }
             fabric.bell(lane).watch_program(bell.as_fd())?;
             bells.push((lane, bell));
         }
@@ -147,8 +152,7 @@ impl Hub {
         let memfd = arena.arena().as_fd().try_clone_to_owned()?;
         let copies = bells.iter().map(|(_, bell)| bell.try_clone());
         let fds: Vec<OwnedFd> = std::iter::once(Ok(memfd)).chain(copies).collect::<io::Result<_>>()?;
-        self.next_session = self.next_session.wrapping_add(1).max(1);
-        let session = self.next_session;
+        let session = self.number_session();
         let answer = Answer::Welcome {
             session,
             lanes: bells.len() as u32,
@@ -169,6 +173,21 @@ impl Hub {
         };
         self.sessions.insert(session, begun);
         Ok((session, Reply { answer, fds }))
+    }
+
+    /// Whether a program may have this descriptor here: some are kept for others.
+    pub fn has_room_for(&self, fd: impl AsFd) -> bool {
+        self.room.is_behind(fd.as_fd().as_raw_fd())
+    }
+
+    /// A number for a session that no other has: owner words name sessions.
+    fn number_session(&mut self) -> u32 {
+        loop {
+            self.next_session = self.next_session.wrapping_add(1).max(1);
+            if !self.sessions.contains_key(&self.next_session) {
+                return self.next_session;
+            }
+        }
     }
 
     /// Answers a request of a session. Interfaces are the daemon's matter, because it has their names.
@@ -372,7 +391,9 @@ impl Hub {
         let (mut sockets, mut fds) = (Vec::new(), Vec::new());
         let filter = session.filter.clone();
         for _ in 0..count {
-            let Pair { ours, theirs, name } = Pair::new(&self.set).map_err(super::socket::errno)?;
+            let is_free = |name| !self.sockets.contains_key(&name);
+            let pair = Pair::within(self.room, &self.set, is_free);
+            let Pair { ours, theirs, name } = pair.map_err(super::socket::errno)?;
             let role = match kind {
                 Kind::Stream => Role::Fresh(None),
                 Kind::Datagram => Socket::datagrams(family, DatagramKind::Udp, filter.clone()),
@@ -562,7 +583,8 @@ impl Hub {
         session.arena_of(place.arena).ok_or(Errno::INVAL)?;
         self.gather();
         let arrival = self.arrivals.take_at(place).ok_or(Errno::INVAL)?;
-        let Pair { ours, theirs, name } = match Pair::new(&self.set) {
+        let is_free = |name| !self.sockets.contains_key(&name);
+        let Pair { ours, theirs, name } = match Pair::within(self.room, &self.set, is_free) {
             Ok(pair) => pair,
             Err(error) => {
                 self.end_arrival(arrival);
@@ -711,7 +733,7 @@ impl Hub {
             Ended::Stream(stream) => stream,
             Ended::Datagrams(made) => {
                 made.close(&self.engine.0.fabric);
-                let is_entered = made.is_entered(arena, |session| self.sessions.contains_key(&session));
+                let is_entered = made.is_entered(arena, |session| self.may_be_inside(session, arena));
                 if !is_entered {
                     arena.datagrams.remove(made.number());
                 }
@@ -719,11 +741,17 @@ impl Hub {
             }
         };
         let has_ended = stream.close(&self.engine.0.fabric, *resets)
-            && !stream.is_entered(arena, |session| self.sessions.contains_key(&session));
+            && !stream.is_entered(arena, |session| self.may_be_inside(session, arena));
         if has_ended {
             arena.remove(stream);
         }
         has_ended
+    }
+
+    /// Whether a session lives that has the arena. A program may write any number into its owner words, and die.
+    fn may_be_inside(&self, session: u32, arena: &ProgramArena) -> bool {
+        let number = arena.arena().number();
+        self.sessions.get(&session).is_some_and(|it| it.arena_of(number).is_some())
     }
 
     /// Whether something could not end at once, so that it is for [`Hub::tidy`].
@@ -749,10 +777,14 @@ impl Hub {
         let ending = self.ending.iter().map(|it| it.arena.place);
         let used: BTreeSet<u32> = held.chain(ending).chain(self.arrivals.arenas()).collect();
         let programs = &self.engine.0.fabric.programs;
+        let sessions = &mut self.sessions;
         self.arenas.retain(|arena| {
             let is_used = live.contains(&arena.place) || used.contains(&arena.place);
             if !is_used {
                 programs.remove_arena(arena.place);
+                // Who was shown a socket there has none left, and does not keep its memory.
+                let number = arena.arena().number();
+                sessions.values_mut().for_each(|it| drop(it.attached.remove(&number)));
             }
             is_used
         });
@@ -813,13 +845,6 @@ impl Drop for Hub {
             self.engine.0.fabric.programs.remove_arena(arena.place);
         }
     }
-}
-
-/// The name of a socket's descriptor. Only sockets are asked for their inode: that of a file can be any number, and its file
-/// system may take its time.
-fn name_of(fd: &OwnedFd) -> Option<SocketId> {
-    rustix::net::sockopt::socket_type(fd).ok()?;
-    Some(SocketId(rustix::fs::fstat(fd).ok()?.st_ino))
 }
 
 /// Sends an answer.
