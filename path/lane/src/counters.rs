@@ -38,6 +38,8 @@ pub struct LaneCounters {
     pub drops: DropCounters,
     /// Segments that found no buffer; TCP sends them again.
     pub unsent: u64,
+    /// What packets have taught and other lanes, which had no room, were not told.
+    pub untold: u64,
     /// Connections that were reset because their program wrote into shared memory what cannot be true (`shm_lie`).
     pub shm_lies: u64,
     /// How often two connections were fused.
@@ -70,6 +72,7 @@ impl LaneCounters {
         self.handed += other.handed;
         self.drops.merge(&other.drops);
         self.unsent += other.unsent;
+        self.untold += other.untold;
         self.shm_lies += other.shm_lies;
         self.fused += other.fused;
         self.parted += other.parted;

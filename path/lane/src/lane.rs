@@ -26,6 +26,9 @@ use crate::stacks::{Heard, Stacks, Strangers, SynText};
 use crate::stream_info::StreamInfo;
 use crate::watch::{Cycles, Seen, StepCounts, Tracing};
 
+/// With so many items that other lanes have no room for, as many as such a one has waiting, what packets teach is not told any more.
+const UNTOLD_MAX: usize = 4096;
+
 /// One CPU's vertical perimeter, for driver queues `D`.
 pub struct Lane<D> {
     pub(crate) common: Common<D>,
@@ -99,7 +102,7 @@ impl<D: Driver> Lane<D> {
                 self.stacks.on_learned(&mut self.common, netstack, *learned);
             }
             LaneMessage::Lesson(link, lesson) => self.links.learn(&mut self.common, link, lesson),
-            LaneMessage::Heard(link, saying) => drop(self.links.hear(link, saying)),
+            LaneMessage::Heard(link, saying) => self.links.hear(link, saying),
             LaneMessage::Queue(moving) => self.links.take_queue(&mut self.common, *moving),
             LaneMessage::Fence(fence) => self.links.pass_fence(&mut self.common, fence),
             LaneMessage::Errand(errand) => self.links.run(&mut self.common, *errand),
@@ -317,6 +320,8 @@ impl<D: Driver> Lane<D> {
                     pools.put_all(&mut refused.chain);
                     backlogs.recycle(refused.chain);
                 }
+                // A lane that gets more than it can take asks for itself, or learns it from the next packet.
+                Err(message) if kept.len() >= UNTOLD_MAX && message.is_gossip() => counters.untold += 1,
                 Err(message) => kept.push((lane, message)),
             }
         }
@@ -609,5 +614,28 @@ mod tests {
         log.is_full = false;
         assert!(!lane.empty_outbox(&mut log));
         assert_eq!(log.told[2..], ["lane", "engine"]);
+    }
+
+    #[test]
+    fn what_packets_teach_waits_for_other_lanes_up_to_an_end() {
+        let backlogs = Arc::new(Backlogs::new(2));
+        let secrets = Secrets::new([7; Secrets::BYTES]);
+        let mut lane = Lane::<End>::new(LaneConfig::new(LaneId(0), secrets, backlogs, Instant::ZERO));
+        let (link, netstack) = (LinkId(1), NetstackId(0));
+        let addr: IpAddr = "fd00::1".parse().unwrap();
+        let heard = Learned::Neighbour { link, ip: addr, mac: firelane_units::MacAddr::BROADCAST };
+        let changed = Learned::Configured(Configured::NoAddress { link, addr });
+        let mut log = Log { is_full: true, ..Log::default() };
+        for _ in 0..3 {
+            for learned in std::iter::repeat_n(&heard, UNTOLD_MAX).chain([&changed]) {
+                let message = LaneMessage::Learned(netstack, Box::new(learned.clone()));
+                lane.common.outbox.messages.push((LaneId(1), message));
+            }
+            assert!(lane.empty_outbox(&mut log));
+        }
+        let kept = lane.common.outbox.take_messages();
+        let is_change = |(_, it): &&(LaneId, LaneMessage<End>)| matches!(it, LaneMessage::Learned(_, learned) if matches!(**learned, Learned::Configured(_)));
+        assert_eq!((kept.len(), kept.iter().filter(is_change).count()), (UNTOLD_MAX + 3, 3));
+        assert_eq!(lane.snapshot().counters.untold, 2 * UNTOLD_MAX as u64);
     }
 }

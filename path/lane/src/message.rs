@@ -84,6 +84,17 @@ pub enum LaneMessage<D> {
     Look(Box<Look>),
 }
 
+impl<D> LaneMessage<D> {
+    /// Whether it is what a packet has taught, as the next one may: whoever sends packets makes as many of them as he likes.
+    pub(crate) fn is_gossip(&self) -> bool {
+        use Learned::{Error, FastOpen, Filtered, Neighbour, PathMtu};
+        let is_of_packets = |it: &Learned| {
+            matches!(it, Neighbour { .. } | PathMtu { .. } | Error(_) | FastOpen(_) | Filtered(_))
+        };
+        matches!(self, Self::Learned(_, learned) if is_of_packets(learned))
+    }
+}
+
 /// Frames on their way, and where they go on.
 #[derive(Debug)]
 pub struct Frames {

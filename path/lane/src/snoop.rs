@@ -7,7 +7,7 @@ use core::net::IpAddr;
 
 use firelane_classify::Headers;
 use firelane_frame::Frame;
-use firelane_units::{LaneId, LinkId};
+use firelane_units::{Instant, LaneId, LinkId};
 use firelane_wire::checksum::Sum;
 use firelane_wire::{GroupProtocol, GroupSaying, Icmpv6View, IpProtocol};
 
@@ -19,11 +19,19 @@ use crate::message::{LaneMessage, PortKind, PortUser};
 const PIM: IpProtocol = IpProtocol(103);
 
 impl<D> Links<D> {
-    /// The user of a port has said something of groups; whether that is news here.
-    pub(crate) fn hear(&mut self, id: LinkId, saying: GroupSaying) -> bool {
-        let Some(port) = self.ports.get(id.index()) else { return false };
-        let link = self.switches.get_mut(port.over.index());
-        link.is_some_and(|link| link.switch.hear(port.at_switch, saying))
+    /// The user of a port has said something of groups in another lane.
+    pub(crate) fn hear(&mut self, id: LinkId, saying: GroupSaying) {
+        if let Some(port) = self.ports.get(id.index())
+            && let Some(link) = self.switches.get_mut(port.over.index())
+        {
+            link.switch.hear(port.at_switch, saying);
+        }
+    }
+
+    /// The same in this lane: what the others are to hear of it.
+    fn hear_here(&mut self, now: Instant, id: LinkId, saying: GroupSaying) -> Option<GroupSaying> {
+        let port = self.ports.get(id.index())?;
+        self.switches.get_mut(port.over.index())?.switch.hear_here(now, port.at_switch, saying)
     }
 }
 
@@ -48,7 +56,7 @@ pub(crate) fn listen<D>(
     }
     let message = frame.as_slice().get(usize::from(headers.l4_offset)..headers.l3_end as usize);
     let said = |saying| {
-        if links.hear(from, saying) {
+        if let Some(saying) = links.hear_here(common.now, from, saying) {
             for lane in (0..common.backlogs.lanes()).map(|n| LaneId(n as u16)).filter(|&it| it != common.id) {
                 common.outbox.messages.push((lane, LaneMessage::Heard(from, saying)));
             }

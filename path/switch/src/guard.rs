@@ -10,6 +10,7 @@ use core::net::IpAddr;
 use firelane_units::{DropReason, Instant, IpPrefix, MacAddr, Port, Protection, Protections};
 use firelane_wire::{ArpView, EtherType, Icmpv6View, IpProtocol, NdpEnvelope, NdpMessage, NdpView};
 
+use crate::allowance::Allowance;
 use crate::dhcp;
 use crate::dhcp6::{self, Dhcp6};
 use crate::known::{Known, Lesson, PREFIXES_MAX, Question};
@@ -55,7 +56,19 @@ pub struct Guard {
     mac: MacAddr,
     rules: Rules,
     known: Known,
+    may_teach: [Allowance; 3],
     counters: GuardCounters,
+}
+
+/// Who teaches: each for himself, so that who teaches without end keeps nobody else from it.
+#[derive(Clone, Copy, Debug)]
+enum Teacher {
+    /// The port's user.
+    User,
+    /// Those who answer his questions.
+    Servers,
+    /// Everybody else on the link.
+    Neighbours,
 }
 
 /// DHCP's ports (RFC 2131, RFC 8415): who asks, and who answers.
@@ -67,7 +80,8 @@ const DHCP6_SERVER: Port = Port(547);
 impl Guard {
     /// A guard of the station `mac`.
     pub fn new(mac: MacAddr, rules: Rules) -> Self {
-        Self { mac, rules, known: Known::default(), counters: [0; Protection::ALL.len()] }
+        let (known, may_teach) = Default::default();
+        Self { mac, rules, known, may_teach, counters: [0; Protection::ALL.len()] }
     }
 
     /// Puts other rules in force; counters and what was learned stay.
@@ -112,7 +126,9 @@ impl Guard {
                 known.learn(lesson);
                 taught(lesson);
             };
-            if let Some(lesson) = self.said(now, packet) {
+            if let Some(lesson) = self.said(now, packet)
+                && self.may_learn(now, Teacher::User, lesson)
+            {
                 learn(&mut self.known, lesson);
             }
             // A message may give several addresses back.
@@ -138,6 +154,7 @@ impl Guard {
         };
         if let Some(answer) = datagram(packet, (DHCP_SERVER, DHCP_CLIENT)).and_then(dhcp::read)
             && let Some(lesson) = self.known.answered(now, self.mac, &answer)
+            && self.may_learn(now, Teacher::Servers, lesson)
         {
             learn(&mut self.known, lesson);
         }
@@ -146,7 +163,9 @@ impl Guard {
         {
             for (address, seconds) in answer.addresses() {
                 let lesson = Lesson::given(now, address, seconds);
-                if let Some(lesson) = self.known.answers(now, Question::V6(answer.transaction), lesson) {
+                if let Some(lesson) = self.known.answers(now, Question::V6(answer.transaction), lesson)
+                    && self.may_learn(now, Teacher::Servers, lesson)
+                {
                     learn(&mut self.known, lesson);
                 }
             }
@@ -155,8 +174,16 @@ impl Guard {
         // An advertisement teaches one prefix after the other.
         for _ in 0..PREFIXES_MAX {
             let Some(lesson) = self.known.heard(now, &view) else { return };
+            if !self.may_learn(now, Teacher::Neighbours, lesson) {
+                return;
+            }
             learn(&mut self.known, lesson);
         }
+    }
+
+    /// Whether a lesson is not one too many: lanes tell each other of each. That an address is gone is always heard: it was known.
+    fn may_learn(&mut self, now: Instant, teacher: Teacher, lesson: Lesson) -> bool {
+        matches!(lesson, Lesson::Gone(_)) || self.may_teach[teacher as usize].allow(now)
     }
 
     /// Learns what another lane's replica was taught. What follows from it here is given to `taught`.
@@ -534,5 +561,38 @@ mod tests {
         defence.extend("2001:db8::7".parse::<Ipv6Addr>().unwrap().octets());
         guard.see(NOW, &icmp6("2001:db8::7", &defence), |_| {});
         assert_eq!(judge(&mut guard, &ip("2001:db8::7")), Err(DropReason::IpSpoofed));
+    }
+
+    #[test]
+    fn who_teaches_without_end_is_not_followed_and_keeps_no_other_from_it() {
+        use crate::allowance::MOST;
+        let mut guard = guard(&[Protection::IpNospoof], &[]);
+        let mut lessons = 0;
+        for n in 0..4 * MOST {
+            let mut advert = advert_of_prefix();
+            advert[32 + 4..32 + 6].copy_from_slice(&n.to_be_bytes());
+            guard.see(NOW, &icmp6("fe80::1", &advert), |_| lessons += 1);
+        }
+        assert_eq!(lessons, MOST, "of the neighbours");
+        let request = dhcp(false, 3, MAC, &[]);
+        let mut of_user = 0;
+        guard.check(NOW, &udp("0.0.0.0", (68, 67), &request), |_| of_user += 1).unwrap();
+        let mut test = |guard: &mut Guard, now: Instant, target: Ipv6Addr| {
+            let message = solicit(&target.to_string());
+            let group = firelane_wire::ndp::solicited_node(target);
+            let addresses = Some((Ipv6Addr::UNSPECIFIED.into(), group.into()));
+            let packet = Packet { addresses, ..icmp6("::", &message) };
+            guard.check(now, &packet, |_| of_user += 1).unwrap();
+            of_user
+        };
+        let own = |n: u16| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, n);
+        let of_user = (0..4 * MOST).map(|n| test(&mut guard, NOW, own(n))).max();
+        assert_eq!(of_user, Some(MOST), "of the user");
+        let offered = dhcp(true, 5, MAC, &[51, 4, 0, 0, 0, 60]);
+        guard.see(NOW, &udp("10.0.0.254", (67, 68), &offered), |_| lessons += 1);
+        assert_eq!(judge(&mut guard, &ip("10.0.0.7")), Ok(()), "his lease is known all the same");
+        let later = NOW + core::time::Duration::from_secs(11);
+        test(&mut guard, later, own(0xffff));
+        assert_eq!(guard.check(later, &ip("fe80::ffff"), |_| {}), Ok(()), "after a while he is heard again");
     }
 }

@@ -3,14 +3,15 @@
 //! A device cannot be asked what its user has joined. What he tells routers in IGMP and MLD is heard by the lane, which calls
 //! [`Switch::hear`]; from then on he gets the groups that he listens to, and those of which no port is known to be a member. A
 //! port whose user never said anything gets all, for he may speak neither protocol; so does one that asks who listens, and
-//! one that listens to more than is remembered. Nobody has to repeat himself: there may be no router that asks.
+//! one that listens to more than is remembered, or says so much that lanes have little else to do than to tell each other. Nobody has to repeat himself: there may be no router that asks.
 
 use core::net::IpAddr;
 
-use firelane_units::{MacAddr, SwitchPortId};
+use firelane_units::{Instant, MacAddr, SwitchPortId};
 use firelane_wire::GroupSaying;
 use firelane_wire::ethernet::group_mac;
 
+use crate::allowance::Allowance;
 use crate::port::{GroupFilter, is_solicited_node};
 use crate::switch::Switch;
 
@@ -26,6 +27,9 @@ pub(crate) struct Heard {
     has_reported: bool,
     /// Whether he is to get every group: a router, or more groups than are remembered.
     gets_all: bool,
+    /// How often he may still change his mind here. Who has done so too often gets every group, and is not heard any more.
+    allowance: Allowance,
+    is_unheard: bool,
 }
 
 impl Heard {
@@ -54,6 +58,19 @@ impl Heard {
         before != (self.groups.len(), self.has_reported, self.gets_all)
     }
 
+    /// The same of what he says in this lane: what the others are to be told.
+    fn hear_here(&mut self, now: Instant, saying: GroupSaying) -> Option<GroupSaying> {
+        if self.is_unheard || !self.hear(saying) {
+            return None;
+        }
+        self.is_unheard = !self.allowance.allow(now);
+        if !self.is_unheard {
+            return Some(saying);
+        }
+        self.gets_all = true;
+        Some(GroupSaying::Asks)
+    }
+
     /// Whether he listens to a group with that address.
     pub(crate) fn is_member(&self, address: MacAddr) -> bool {
         let at = self.groups.partition_point(|&(mac, _)| mac < address);
@@ -71,12 +88,19 @@ impl Heard {
 }
 
 impl Switch {
-    /// The user of a port has said something of groups. Whether that is news, which other replicas have to hear.
-    pub fn hear(&mut self, id: SwitchPortId, saying: GroupSaying) -> bool {
-        match self.ports.get_mut(id.index()) {
-            Some(Some(port)) if port.config.groups == GroupFilter::All => port.heard.hear(saying),
-            _ => false,
-        }
+    /// Another lane has heard something of groups that the user of a port has said.
+    pub fn hear(&mut self, id: SwitchPortId, saying: GroupSaying) {
+        self.heard_of(id).map(|heard| heard.hear(saying));
+    }
+
+    /// The user of a port has said something of groups in this lane: what other replicas have to hear of that, if it is news.
+    pub fn hear_here(&mut self, now: Instant, id: SwitchPortId, saying: GroupSaying) -> Option<GroupSaying> {
+        self.heard_of(id)?.hear_here(now, saying)
+    }
+
+    fn heard_of(&mut self, id: SwitchPortId) -> Option<&mut Heard> {
+        let port = self.ports.get_mut(id.index())?.as_mut();
+        port.filter(|port| port.config.groups == GroupFilter::All).map(|port| &mut port.heard)
     }
 }
 
@@ -121,6 +145,31 @@ mod tests {
         assert!(heard.hear(GroupSaying::Listens(group(1001))));
         assert!(heard.wants(group_mac(group(1000)), true));
         assert_eq!(heard.groups.len(), GROUPS_MAX);
+    }
+
+    #[test]
+    fn who_changes_his_mind_without_end_gets_all_and_is_heard_no_more() {
+        use crate::allowance::MOST;
+        let (mut heard, mut replica, mut told) = (Heard::default(), Heard::default(), Vec::new());
+        for second in [0, 60, 61] {
+            let acts = (0..3 * MOST).map(|nth| match nth % 2 {
+                0 => GroupSaying::Listens(group(9)),
+                _ => GroupSaying::Leaves(group(9)),
+            });
+            // The first minute's are as many as he may say.
+            let acts = acts.take(if second == 0 { MOST.into() } else { 3 * usize::from(MOST) });
+            told.push(
+                acts.filter_map(|act| heard.hear_here(Instant::from_secs(second), act)).collect::<Vec<_>>(),
+            );
+            for &saying in told.last().into_iter().flatten() {
+                replica.hear(saying);
+            }
+            assert_eq!(heard.wants(group_mac(group(1)), true), second > 0, "{second}");
+            assert_eq!(replica.wants(group_mac(group(1)), true), second > 0, "{second}");
+        }
+        let most = usize::from(MOST);
+        assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [most, most + 1, 0]);
+        assert_eq!(told[1].last(), Some(&GroupSaying::Asks));
     }
 
     #[test]

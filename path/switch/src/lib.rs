@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod address_table;
+mod allowance;
 mod counters;
 mod dhcp;
 mod dhcp6;
