@@ -63,6 +63,11 @@ pub(crate) fn prepare<'a>(path: &'a Path, content: &str) -> io::Result<Prepared<
     prepare_for(0o644, path, content.as_bytes())
 }
 
+/// The same for what only those may read who may ask the daemon for it: its user and group.
+pub(crate) fn prepare_private<'a>(path: &'a Path, content: &str) -> io::Result<Prepared<'a>> {
+    prepare_for(0o640, path, content.as_bytes())
+}
+
 /// The same, for those whom `mode` names.
 fn prepare_for<'a>(mode: u32, path: &'a Path, content: &[u8]) -> io::Result<Prepared<'a>> {
     let prepared = Prepared { path, temporary: path.with_extension("new") };

@@ -67,7 +67,8 @@ impl State {
 
     /// Writes `model` beside the file: the part of a change that a full disk can refuse.
     pub(crate) fn prepare(&self, model: &Model) -> Result<Prepared<'_>, ApiError> {
-        folder::prepare(&self.path, &model.to_toml()).map_err(|error| self.refused(&error))
+        // It has the secrets of memifs.
+        folder::prepare_private(&self.path, &model.to_toml()).map_err(|error| self.refused(&error))
     }
 
     /// The error of a write that failed.
@@ -92,6 +93,15 @@ mod tests {
             Found::Model(found) => assert_eq!(*found, model),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn who_may_not_ask_the_daemon_does_not_read_its_configuration() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Scratch::new();
+        let state = State::new(folder.path());
+        state.prepare(&Model::default()).unwrap().commit().unwrap();
+        assert_eq!(fs::metadata(state.path()).unwrap().permissions().mode() & 0o007, 0);
     }
 
     #[test]
