@@ -83,7 +83,7 @@ impl Nat {
                 }
                 self.may_answer(inner.mapping, tuple.src)?;
             }
-            self.make_room(tuple.src)?;
+            self.make_room_beside(inner.mapping, tuple.src)?;
             let back = Tuple { dst: inner.end.0, ports: [tuple.ports[0], inner.end.1], ..*tuple }.reversed();
             let at = [Direction::In, Direction::Out];
             let session = Session::new([*tuple, back], at, [NO_MAPPING, inner.mapping]);
@@ -110,7 +110,24 @@ impl Nat {
     ) -> Result<Option<u32>, DropReason> {
         let tuple = &packet.tuple;
         let Some(inner) = self.inner_behind(link, tuple, host) else { return Ok(None) };
-        self.make_room(tuple.src)?;
+        let turned = self.turn_to(&inner, packet, host, now);
+        if turned.is_err() {
+            // The session that needed it may have given way.
+            self.mappings.let_go(inner.mapping);
+        }
+        turned.map(Some)
+    }
+
+    /// The session of what one inside sends to another.
+    fn turn_to(
+        &mut self,
+        inner: &Inner,
+        packet: &Packet,
+        host: &impl Host,
+        now: Instant,
+    ) -> Result<u32, DropReason> {
+        let tuple = &packet.tuple;
+        self.make_room_beside(inner.mapping, tuple.src)?;
         let ports = [tuple.ports[0], inner.end.1];
         let within = Tuple { dst: inner.end.0, ports, ..*tuple };
         let at = [Direction::In, Direction::Out];
@@ -125,9 +142,9 @@ impl Nat {
             if let Some(session) = self.sessions.get_mut(named) {
                 session.renew(0, packet.flags, now, &self.limits);
             }
-            self.make_room(tuple.src)?;
+            self.make_room_beside(inner.mapping, tuple.src)?;
         }
-        self.enter(turned, &inner.rule).map(Some)
+        self.enter(turned, &inner.rule)
     }
 
     /// Who a packet is for that arrives by a link.
@@ -291,6 +308,14 @@ impl Nat {
                 && rule.from.prefix.is_some_and(|from| from.contains(src.into())) != rule.from.negated
         });
         is_it.is_some() && !host.owns(src)
+    }
+
+    /// Makes room for one more session that needs a mapping, whoever else gives way.
+    fn make_room_beside(&mut self, mapping: u32, source: Ipv4Addr) -> Result<(), DropReason> {
+        self.mappings.pin(mapping);
+        let made = self.make_room(source);
+        self.mappings.unpin(mapping);
+        made
     }
 
     /// Makes room for one more session, or says why there is none.

@@ -132,6 +132,16 @@ impl Mappings {
         self.let_go(at);
     }
 
+    /// A session is on its way that will need it.
+    pub(crate) fn pin(&mut self, at: u32) {
+        self.get_mut(at).into_iter().for_each(|mapping| mapping.sessions += 1);
+    }
+
+    /// That session is there next, or who has pinned it lets it go.
+    pub(crate) fn unpin(&mut self, at: u32) {
+        self.get_mut(at).into_iter().for_each(|mapping| mapping.sessions -= 1);
+    }
+
     /// Takes it out if no session needs it.
     pub(crate) fn let_go(&mut self, at: u32) {
         let Some(&Mapping { protocol, inside, outside, rule, sessions: 0, .. }) = self.get(at) else {

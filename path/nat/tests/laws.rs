@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use common::*;
 use firelane_nat::{NatRef, Outcome};
 use firelane_units::{
-    Direction, DropReason, FilterPorts, Instant, NatAction, NatLimits, NatPorts, NatTarget, Port,
+    Direction, DropReason, FilterPorts, Instant, NatAction, NatFiltering, NatLimits, NatPorts, NatTarget,
+    Port,
 };
 use firelane_wire::{IpProtocol, Ipv4View, TcpFlags};
 use proptest::prelude::*;
@@ -328,6 +329,34 @@ fn a_flood_pushes_out_the_oldest_half_open_and_nobody_else() {
         assert!(net.out(&tcp(("10.0.0.5", 20_000 + port), peer, ACK, b"x")).is_ok(), "the established stay");
     }
     assert_eq!(net.nat.counts().added, 20_500, "and were not made again");
+}
+
+/// The session that gives way may be the last one of the mapping that the newcomer needs.
+#[test]
+fn who_is_let_in_by_a_mapping_does_not_push_it_out() {
+    let limits = NatLimits { sessions: 2, filtering: NatFiltering::Anybody, ..NatLimits::default() };
+    let others = ["203.0.113.1", "203.0.113.2", "203.0.113.3"];
+    let mut net = Net::with(vec![from_inside(to_link(RANGE))], limits.clone());
+    net.out(&udp(("10.0.0.5", 20_005), ("198.51.100.7", 53), b"")).unwrap();
+    net.out(&udp(("10.0.0.6", 20_006), ("198.51.100.7", 53), b"")).unwrap();
+    for other in others {
+        let got = net.back(&udp((other, 53), (OUTSIDE, 20_005), b"")).unwrap();
+        assert_eq!(ends(&got).1, (ip("10.0.0.5"), 20_005), "{other}");
+    }
+    // Nobody else's mapping is let go with those.
+    net.out(&udp(("10.0.0.7", 20_007), ("198.51.100.7", 53), b"")).unwrap();
+    net.out(&udp(("10.0.0.8", 20_008), ("198.51.100.7", 53), b"")).unwrap();
+    for (port, inside) in [(20_008, "10.0.0.8"), (20_008, "10.0.0.8")] {
+        let got = net.back(&udp(("203.0.113.9", 53), (OUTSIDE, port), b"")).unwrap();
+        assert_eq!(ends(&got).1, (ip(inside), port));
+    }
+    // The same of those who meet inside.
+    let mut net = Net::with(vec![from_inside(to_link(RANGE))], NatLimits { sessions: 3, ..limits });
+    for nth in 0..9 {
+        net.out(&udp(("10.0.0.5", 20_005), ("198.51.100.7", 53), b"")).unwrap();
+        let met = net.within(&udp(("10.0.0.6", 20_100 + nth), (OUTSIDE, 20_005), b""));
+        assert_eq!(ends(&met.unwrap()).1, (ip("10.0.0.5"), 20_005), "{nth}");
+    }
 }
 
 #[test]
