@@ -128,8 +128,10 @@ const INCOMPLETE_MAX: usize = 256;
 const WAITING_MAX: usize = 48;
 /// Frames that wait in all.
 const HELD_MAX: usize = 1024;
-/// Entries that are looked at to make room for a new one.
+/// Entries that are looked at to make room for a new one; and where none of them is idle. Who has many stations answer for him keeps
+/// all of them in use, and has each packet of another one search.
 const SEARCH_MAX: usize = 16;
+const SEARCH_IN_VAIN_MAX: usize = 16 * SEARCH_MAX;
 /// RFC 4861 §10.
 const REACHABLE_TIME: Duration = Duration::from_secs(30);
 const DELAY_FIRST_PROBE: Duration = Duration::from_secs(5);
@@ -564,7 +566,7 @@ impl Neighbours {
     /// Of the next few entries that are stale, the one whose last use is the longest ago.
     fn oldest_unused(&mut self) -> Option<u32> {
         let mut oldest: Option<(Instant, u32)> = None;
-        for _ in 0..self.slots.len() {
+        for _ in 0..self.slots.len().min(SEARCH_IN_VAIN_MAX) {
             self.hand = (self.hand + 1) % self.slots.len();
             let is_idle = |e: &&Entry| matches!(e.state, NeighbourState::Stale | NeighbourState::Unreachable);
             let stale = self.slots[self.hand].as_ref().filter(is_idle);
@@ -592,5 +594,31 @@ impl Neighbours {
         self.held -= entry.queue.len();
         self.free.push(slot);
         entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_whose_entries_are_all_in_use_costs_a_newcomer_little() {
+        let keyed = Keyed::new([0; 16], 0);
+        let mut table = Neighbours::new(keyed, &mut Random::new(keyed, 0));
+        let (link, mac, now) = (LinkId(1), MacAddr::BROADCAST, Instant::from_secs(1));
+        let station = |n: u32| (link, IpAddr::from((0x0a00_0000 + n).to_be_bytes()));
+        let learn = |table: &mut Neighbours, n: u32| {
+            let before = table.hand;
+            let is_learnt = table.learn(now, station(n), Some(mac), Evidence::Question).changed;
+            (is_learnt, (table.hand + ENTRIES_MAX - before) % ENTRIES_MAX)
+        };
+        for n in 0..ENTRIES_MAX as u32 {
+            assert!(learn(&mut table, n).0);
+            table.resolve(now, link, station(n).1).unwrap();
+        }
+        table.set(3000, NeighbourState::Stale, None);
+        let tries: Vec<_> = (0..16).map(|n| learn(&mut table, ENTRIES_MAX as u32 + n)).collect();
+        assert!(tries.iter().all(|&(_, looked_at)| looked_at <= SEARCH_IN_VAIN_MAX), "{tries:?}");
+        assert_eq!(tries.iter().filter(|(is_learnt, _)| *is_learnt).count(), 1, "the idle one is found");
     }
 }
