@@ -115,3 +115,39 @@ fn a_paced_socket_sends_no_faster_and_no_slower() {
     assert_eq!(senders(&mut server).len() + come, 52, "without a rate nothing waits");
     world.check_conservation();
 }
+
+/// A rate at which text would wait for ever holds its memory no longer than its program lives.
+#[test]
+fn who_is_gone_sends_no_slower_than_in_a_minute() {
+    for rate in [0, 8] {
+        let slow = BitRate::from_bps(rate);
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let mut server = world.bind(2, 1, 0, SERVER);
+        let mut client = world.bind(1, 7, 0, "10.0.0.1:5000");
+        set(&mut world, &client, 7, DatagramOption::PacingLimit(Some(slow)));
+        for _ in 0..5 {
+            world.send_to(&mut client, 7, SERVER.parse().unwrap(), &[0; 900]);
+        }
+        world.run_for(Duration::from_secs(60));
+        assert_eq!(senders(&mut server).len(), 1, "the others wait");
+        let close = LaneMessage::Socket(NetstackId(1), SocketCommand::CloseDatagrams(SocketId(7)));
+        let now = world.now;
+        world.lanes[0].on_message(now, close);
+        world.run_for(Duration::from_secs(10));
+        assert_eq!(senders(&mut server).len(), 4, "{rate}");
+        // The same of a stream.
+        let listener = world.listen(2, 1, "10.0.0.2:80", 8);
+        let mut client = world.connect(1, 0, "10.0.0.2:80");
+        world.run_for(Duration::from_millis(10));
+        let mut peer = listener.accept().unwrap().stream;
+        world.command(&client, |conn| SocketCommand::SetOption(conn, StreamOption::PacingLimit(Some(slow))));
+        assert_eq!(world.write(&mut client, &[7; 50_000]), Ok(50_000));
+        world.run_for(Duration::from_secs(60));
+        world.command(&client, SocketCommand::Close);
+        world.run_for(Duration::from_secs(10));
+        let mut come = 0;
+        world.read_to_end(&mut peer, |bytes| come += bytes.len());
+        assert_eq!(come, 50_000, "{rate}");
+        world.check_conservation();
+    }
+}

@@ -220,6 +220,11 @@ impl QueueOut {
         self.ring.available() == 0
     }
 
+    /// How many bytes of records there are.
+    pub fn queued(&self) -> usize {
+        self.ring.available()
+    }
+
     /// Gives another process storage to write to, if it has none. Whether this call did.
     pub fn attach(&mut self) -> bool {
         self.ring.attach_far()

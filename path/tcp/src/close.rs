@@ -4,7 +4,9 @@
 //! in the stream the moment the program says that it has written everything; `send.rs` sends it when its turn
 //! comes. Close returns at once: what was written is still delivered.
 
-use firelane_units::{DropReason, Instant};
+use core::time::Duration;
+
+use firelane_units::{Bytes, DropReason, Instant};
 use firelane_wire::TcpFlags;
 
 use crate::connection::{Connection, Rings};
@@ -12,6 +14,9 @@ use crate::segment::{CloseReason, Disposition, Events, SegmentOut};
 use crate::send::NOWHERE;
 use crate::state::{Event, State};
 use crate::timers::{QuietTimer, SendTimer};
+
+/// Nobody's text takes longer to leave because its program wanted that.
+const LEAVES_WITHIN: Duration = Duration::from_secs(60);
 
 impl Connection {
     /// The program will write no more (`shutdown(SHUT_WR)`): after what the send ring holds comes the FIN.
@@ -51,6 +56,11 @@ impl Connection {
             return self.abort(now);
         }
         self.options.orphan = true;
+        let left = Bytes(rings.send.available() as u64);
+        // A program that is gone does not make its text wait for ever.
+        if self.options.pacing_limit().is_some_and(|limit| limit.time_for(left) > LEAVES_WITHIN) {
+            self.set_pacing_limit(None);
+        }
         let out = self.shutdown_send(now, rings);
         if self.state == State::FinWait2 {
             self.timers.quiet = QuietTimer::FinWait2(now + self.fin_wait_2_timeout());

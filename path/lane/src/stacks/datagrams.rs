@@ -11,7 +11,7 @@ use firelane_frame::{Envelope, Frame};
 use firelane_ip::{Delivered, Egress, Member};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
 use firelane_udp::{Binding, Datagram, UdpTable, free_port, receive};
-use firelane_units::{DropReason, Family, LinkId, Mtu, Port, SocketId};
+use firelane_units::{Bytes, DropReason, Family, LinkId, Mtu, Port, SocketId};
 
 use super::bands::Band;
 use super::inbound::Inside;
@@ -313,6 +313,7 @@ impl<D> Inside<'_, D> {
                 if place.kind == DatagramKind::Echo { &mut self.shard.echoes } else { &mut self.shard.udp };
             table.unbind(socket);
             place.slot.shared().words().set_flags(Flags::CLOSED);
+            place.pace.end(Bytes(place.slot.send.queued() as u64));
         }
         self.shard.socket_filters.remove(&socket);
         self.kick_datagrams(socket);

@@ -5,6 +5,7 @@
 //! queue. What cannot be sent is counted, and its program is told at its next call (RFC 1122 §4.1.3.3, §4.1.4).
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
 
 use firelane_classify::Tuple;
 use firelane_flow::Credit;
@@ -24,6 +25,9 @@ use crate::steps::Step;
 
 /// How many records one socket may send before the next one has its turn.
 const RECORDS_PER_TURN: usize = 32;
+
+/// A socket that waits for longer than this looks meanwhile whether it still has to.
+const LOOKS_AGAIN: Duration = Duration::from_secs(5);
 
 /// What a limit counts of a packet besides: the Ethernet header with a tag.
 const LINK_HEADER: u64 = 18;
@@ -77,10 +81,7 @@ impl<D> Inside<'_, D> {
 
     /// Lets every socket that has something to send at this moment send its share.
     pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>) {
-        while let Some(&(at, socket)) = self.shard.limited_datagrams.front()
-            && at <= self.common.now
-        {
-            self.shard.limited_datagrams.pop_front();
+        while let Some(socket) = self.shard.limited_datagrams.take_due(self.common.now) {
             self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket);
         }
         for _ in 0..self.shard.dirty_datagrams.len() {
@@ -88,9 +89,8 @@ impl<D> Inside<'_, D> {
             match self.send_datagrams(socket, links) {
                 Pause::Again => self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket),
                 Pause::Until(at) => {
-                    let list = &mut self.shard.limited_datagrams;
-                    let place = list.partition_point(|&(other, _)| other <= at);
-                    list.insert(place, (at, socket));
+                    let at = at.min(self.common.now + LOOKS_AGAIN);
+                    self.shard.limited_datagrams.put(at, socket);
                 }
                 Pause::Empty => self.rest_datagrams(socket),
             }

@@ -24,6 +24,7 @@ mod fusion;
 mod inbound;
 mod ip_side;
 mod learned;
+mod limited;
 mod local;
 mod onward;
 mod open;

@@ -3,7 +3,12 @@
 //! What goes out at once is one record; the next one waits until its time at the rate has passed. Silence earns nothing. Kept
 //! by `datagrams.rs`, asked by `datagrams_out.rs`.
 
+use core::time::Duration;
+
 use firelane_units::{BitRate, Bytes, Instant};
+
+/// Nobody's text takes longer to leave because its program wanted that.
+const LEAVES_WITHIN: Duration = Duration::from_secs(60);
 
 /// A socket's pace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,6 +22,13 @@ impl Pace {
     /// Another rate, from the next record on; `None` is none.
     pub(super) fn set(&mut self, rate: Option<BitRate>) {
         *self = Self { rate, next: None };
+    }
+
+    /// Its program is gone, and so much is left to send: a pace at which that takes too long is none any more.
+    pub(super) fn end(&mut self, left: Bytes) {
+        if self.rate.is_some_and(|rate| rate.time_for(left) > LEAVES_WITHIN) {
+            self.set(None);
+        }
     }
 
     /// Until when a record has to wait.
@@ -35,7 +47,6 @@ impl Pace {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use core::time::Duration;
     use proptest::prelude::*;
 
     proptest! {
@@ -76,6 +87,16 @@ mod tests {
         pace.set(Some(BitRate::from_bps(8)));
         pace.passed(now, Bytes(1));
         assert_eq!(pace.not_before(now), Some(now + Duration::from_secs(1)));
+        pace.end(Bytes(60));
+        assert!(pace.not_before(now).is_some(), "a minute is not too long");
+        pace.end(Bytes(61));
+        assert_eq!(pace.not_before(now), None);
+        pace.set(Some(BitRate::from_bps(0)));
+        pace.passed(now, Bytes(1));
+        pace.end(Bytes(1));
+        assert_eq!(pace.not_before(now), None, "for ever is");
+        pace.set(Some(BitRate::from_bps(8)));
+        pace.passed(now, Bytes(1));
         pace.set(None);
         assert_eq!(pace.not_before(now), None, "the limit is lifted at once");
     }

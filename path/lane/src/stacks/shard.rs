@@ -4,7 +4,6 @@
 //! changed by message; connections and datagram sockets exist in one shard only.
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::VecDeque;
 
 use firelane_classify::{ConnTable, Listeners, LocalAddr, Steering, SteeringKey};
 use firelane_ip::LOOPBACK;
@@ -25,6 +24,7 @@ use super::ended::Ended;
 use super::filtered::Gate;
 use super::ip_config;
 use super::ip_side::IpSide;
+use super::limited::Limited;
 use super::onward::ForwardedFlows;
 use super::tunneled::Tunneled;
 use crate::common::Common;
@@ -78,8 +78,8 @@ pub(crate) struct Shard {
     pub(crate) dirty_datagrams: Bands<SocketId>,
     /// Datagram sockets with a record that is not shown yet.
     pub(crate) joining_datagrams: Vec<SocketId>,
-    /// Those that wait for a limit, in order of time.
-    pub(crate) limited_datagrams: VecDeque<(Instant, SocketId)>,
+    /// Those that wait for a limit.
+    pub(crate) limited_datagrams: Limited,
     /// The VNICs that this netstack uses.
     pub(crate) links: Vec<LinkId>,
     /// Where the search for a local port begins (RFC 6056 §3.3.3).
@@ -144,7 +144,7 @@ impl Shard {
             listeners_of_many: Vec::new(),
             dirty_datagrams: Bands::default(),
             joining_datagrams: Vec::new(),
-            limited_datagrams: VecDeque::new(),
+            limited_datagrams: Limited::default(),
             links: Vec::new(),
             port_counter: 0,
             is_translated: false,
@@ -215,7 +215,7 @@ impl Shard {
 
     /// When a limit or its pace lets the next socket of datagrams go on.
     pub(crate) fn next_limit(&self) -> Option<Instant> {
-        self.limited_datagrams.front().map(|&(at, _)| at)
+        self.limited_datagrams.next_at()
     }
 }
 
