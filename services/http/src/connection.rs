@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt};
@@ -69,7 +70,17 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
         Method::Store => store(connection, request, files).await,
         Method::Get | Method::Head => {
             let mut body = Body::new(request.body);
-            while let Ok(Some(_)) = body.next(connection).await {}
+            let end = loop {
+                match body.next(connection).await {
+                    Ok(Some(_)) => {}
+                    end => break end,
+                }
+            };
+            if end.is_err() {
+                // Nobody knows where the next request begins (RFC 9112 §6.3).
+                refuse(connection, Status::BadRequest, false).await?;
+                return Ok(false);
+            }
             match files.existing(&request.target) {
                 Ok(path) => send_file(connection, request, &path).await?,
                 Err(status) => refuse(connection, status, request.keep_alive).await?,
@@ -176,11 +187,11 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     request: &Request,
     path: &Path,
 ) -> Result<(), Status> {
-    let part = path.with_file_name(format!(
-        ".{}.{}.part",
-        path.file_name().unwrap_or_default().to_string_lossy(),
-        std::process::id()
-    ));
+    // Two may store the same file at a time.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (process, nth) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = path.with_file_name(format!(".{name}.{process}.{nth}.part"));
     let received = receive_into(connection, request, &part).await;
     match received {
         Ok(()) => tokio::fs::rename(&part, path).await.map_err(|e| storage_status(&e)),

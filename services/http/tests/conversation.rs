@@ -102,3 +102,41 @@ fn a_bad_request_is_answered_and_ends_the_connection() {
     assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 1);
 }
+
+#[test]
+fn a_body_that_cannot_be_read_is_no_begin_of_another_request() {
+    let folder = Folder::new("body");
+    std::fs::write(folder.0.join("a"), "x").unwrap();
+    let bad = b"GET /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n";
+    let answer = converse(&folder, &[&bad[..], b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"].concat());
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1);
+}
+
+#[test]
+fn of_two_uploads_at_a_time_the_last_is_stored_whole() {
+    let folder = Folder::new("two");
+    let files = Files::new(&folder.0).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let ((mut one, its), (mut other, others)) = (tokio::io::duplex(4096), tokio::io::duplex(4096));
+        let head = b"PUT /up HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nConnection: close\r\n\r\n";
+        let script = async {
+            one.write_all(&[&head[..], b"aaaaa"].concat()).await.unwrap();
+            while std::fs::read_dir(&folder.0).unwrap().count() == 0 {
+                tokio::task::yield_now().await;
+            }
+            let (mut first, mut second) = (String::new(), String::new());
+            other.write_all(&[&head[..], b"bbbbbbbbbb"].concat()).await.unwrap();
+            other.read_to_string(&mut second).await.unwrap();
+            one.write_all(b"aaaaa").await.unwrap();
+            one.read_to_string(&mut first).await.unwrap();
+            (first, second)
+        };
+        let (served, both, (first, second)) = tokio::join!(serve(its, &files), serve(others, &files), script);
+        served.and(both).unwrap();
+        assert!([&first, &second].iter().all(|it| it.starts_with("HTTP/1.1 201 ")), "{second}{first}");
+    });
+    assert_eq!(std::fs::read_to_string(folder.0.join("up")).unwrap(), "aaaaaaaaaa");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no part file is left");
+}
