@@ -426,7 +426,7 @@ fn owner_words_of_the_dead_are_free() {
 }
 
 /// Whatever a program leaves in its owner words, its memory is given back when it has ended: a session that has nothing to do with it
-/// keeps it no longer.
+/// does not keep it.
 #[test]
 fn owner_words_that_name_strangers_keep_nothing() {
     let world = World::new();

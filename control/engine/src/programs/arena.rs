@@ -26,6 +26,8 @@ pub(crate) struct ProgramArena {
     arena: Arena,
     /// How much of its program's address space it may take.
     pub(super) room: u64,
+    /// How much memory its program's buffers may take at a time.
+    pub(super) memory: u64,
     /// Who sees it, if they are all of one kin.
     kin: Mutex<Option<Kin>>,
     /// Its place among the engine's arenas.
@@ -60,6 +62,7 @@ impl ProgramArena {
         Ok(Self {
             arena,
             room: limits.room,
+            memory: limits.memory,
             kin: Mutex::new(kin),
             place,
             streams: RwLock::default(),

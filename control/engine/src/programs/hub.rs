@@ -23,7 +23,7 @@ use super::arena::ProgramArena;
 use super::arrivals::{Arrival, Arrivals};
 use super::closer::{Closer, Foreign, close_end};
 use super::cookies::Cookies;
-use super::datagrams::Datagrams;
+use super::ending::Ending;
 use super::handing::Handing;
 use super::hub_bell::HubBell;
 use super::lingering::Lingering;
@@ -34,7 +34,6 @@ use super::segment::Segment;
 use super::session::{Limits, Owner, Reply, Session};
 use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket};
-use super::stream::Stream;
 use crate::engine::Engine;
 use crate::socket_filter;
 
@@ -67,21 +66,6 @@ pub struct Hub {
     cookies: Cookies,
     closer: Closer,
     room: Room,
-}
-
-/// A stream that nobody has any more.
-#[derive(Debug)]
-struct Ending {
-    arena: Arc<ProgramArena>,
-    ended: Ended,
-    resets: bool,
-}
-
-/// What it was.
-#[derive(Debug)]
-enum Ended {
-    Stream(Arc<Stream>),
-    Datagrams(Arc<Datagrams>),
 }
 
 impl AsFd for Hub {
@@ -713,39 +697,12 @@ impl Hub {
 
     /// What a socket was ends.
     fn end_role(&mut self, role: Role, arena: Arc<ProgramArena>, resets: bool) {
-        let ended = match role {
-            Role::Stream(stream, _) => Some(Ended::Stream(stream)),
-            Role::Datagrams(Some(made), _) => Some(Ended::Datagrams(made)),
-            _ => None,
-        };
-        if let Some(ended) = ended {
-            let ending = Ending { arena, ended, resets };
-            if !self.end_stream(&ending) {
-                self.ending.push(ending);
-            }
-        }
+        let ending = Ending::of(role, arena, resets).filter(|it| !self.has_ended(it));
+        self.ending.extend(ending);
     }
 
-    /// Closes a stream. Whether it has ended: the lane knows, and nobody is inside.
-    fn end_stream(&self, ending: &Ending) -> bool {
-        let Ending { arena, ended, resets } = ending;
-        let stream = match ended {
-            Ended::Stream(stream) => stream,
-            Ended::Datagrams(made) => {
-                made.close(&self.engine.0.fabric);
-                let is_entered = made.is_entered(arena, |session| self.may_be_inside(session, arena));
-                if !is_entered {
-                    arena.datagrams.remove(made.number());
-                }
-                return !is_entered;
-            }
-        };
-        let has_ended = stream.close(&self.engine.0.fabric, *resets)
-            && !stream.is_entered(arena, |session| self.may_be_inside(session, arena));
-        if has_ended {
-            arena.remove(stream);
-        }
-        has_ended
+    fn has_ended(&self, ending: &Ending) -> bool {
+        ending.end(&self.engine.0.fabric, |session| self.may_be_inside(session, &ending.arena))
     }
 
     /// Whether a session lives that has the arena. A program may write any number into its owner words, and die.
@@ -765,7 +722,7 @@ impl Hub {
         self.end_left();
         self.settle();
         let mut ending = std::mem::take(&mut self.ending);
-        ending.retain(|it| !self.end_stream(it));
+        ending.retain(|it| !self.has_ended(it));
         self.ending = ending;
         let nobodys = {
             let sockets = &self.sockets;

@@ -11,6 +11,7 @@
 //! - `waiters.rs`: whom to wake.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them; `waiting.rs`: where they wait for those.
+//! - `ending.rs`: what nobody has any more.
 //! - `offers.rs`: blocks that are made ready to connect. `leaving.rs`: streams that were closed by their words.
 //!   `closings.rs`: which of those can wait.
 //! - `hangups.rs`: listeners that are closed and that lanes still have.
@@ -28,6 +29,7 @@ mod closings;
 mod cookies;
 mod datagram_options;
 mod datagrams;
+mod ending;
 mod faults;
 mod fixed;
 mod handing;

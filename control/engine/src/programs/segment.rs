@@ -43,6 +43,8 @@ pub(super) type Sides = [u32; 2];
 #[derive(Debug)]
 pub(super) struct Segment {
     arena: Arena,
+    /// How much of it may be in use at a time.
+    memory: u64,
     /// The places of the arenas of its sides, and their numbers.
     pub(super) sides: Sides,
     pub(super) numbers: [u64; 2],
@@ -54,10 +56,12 @@ pub(super) struct Segment {
 impl Segment {
     fn new(number: u64, ends: [&ProgramArena; 2]) -> io::Result<Self> {
         let layout = layout_for(ends).ok_or(io::ErrorKind::OutOfMemory)?;
-        let arena = Arena::create(layout, number).map_err(io::Error::other)?;
+        let memory = memory_for(ends);
+        let quota = memory.min(layout.storage_bytes);
+        let arena = Arena::create_within(layout, number, quota).map_err(io::Error::other)?;
         let (sides, numbers) = names(ends);
         let waiters = Waiters::default();
-        Ok(Self { arena, sides, numbers, mapped: Default::default(), waiters })
+        Ok(Self { arena, memory, sides, numbers, mapped: Default::default(), waiters })
     }
 
     /// The same between others, of whom one has it.
@@ -69,7 +73,7 @@ impl Segment {
 
     /// Whether one that is made for these would be like it.
     pub(super) fn fits(&self, ends: [&ProgramArena; 2]) -> bool {
-        layout_for(ends).as_ref() == Some(self.arena.mapping().layout())
+        layout_for(ends).as_ref() == Some(self.arena.mapping().layout()) && memory_for(ends) == self.memory
     }
 
     /// Who has some arenas, by their numbers, asks for its memory. Whether a side is his.
@@ -95,6 +99,11 @@ impl Segment {
 fn layout_for(ends: [&ProgramArena; 2]) -> Option<Layout> {
     let room = ends[0].room.min(ends[1].room) / 4;
     Layout { lanes: 1, blocks: JOINTS, storage_bytes: STORAGE_BYTES }.within(room)
+}
+
+/// How much of what they share may be in use at a time: neither has more than its program may have.
+fn memory_for(ends: [&ProgramArena; 2]) -> u64 {
+    ends[0].memory.min(ends[1].memory)
 }
 
 /// The places of arenas, and their numbers.

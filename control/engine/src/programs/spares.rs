@@ -161,6 +161,24 @@ mod tests {
     }
 
     #[test]
+    fn what_two_share_is_within_the_limits_of_both() {
+        let all = Segments::default();
+        let small = |place: u32, memory: u64| {
+            let limits = Limits { memory, ..Limits::default() };
+            ProgramArena::new(1, place, 100 + u64::from(place), limits, Some(KIN)).unwrap()
+        };
+        let [server, one, two] = [small(0, 64 << 20), small(1, 1 << 20), small(2, 64 << 20)];
+        let segment = all.make(1, [&server, &one]).unwrap();
+        let taken = segment.arena().rings().take_pair([1 << 19; 2]);
+        assert!(taken.is_some() && segment.arena().rings().take_pair([1 << 12; 2]).is_none());
+        assert!(segment.is_asked_by(|_| true));
+        all.forget(one.place, one.kin());
+        drop((taken, segment));
+        assert_eq!(visit(&all, 2, [&server, &two]), 2, "who may have more gets another");
+        assert_eq!(visit(&all, 3, [&server, &small(1, 1 << 20)]), 1);
+    }
+
+    #[test]
     fn many_programs_leave_room_in_the_daemon() {
         use crate::programs::segment::SEGMENTS_MAX;
         let all = Segments::default();
