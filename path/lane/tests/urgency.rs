@@ -116,7 +116,7 @@ fn a_paced_socket_sends_no_faster_and_no_slower() {
     world.check_conservation();
 }
 
-/// A rate at which text would wait for ever holds its memory no longer than its program lives.
+/// A rate at which text would wait for ever does not keep the memory of a program that is gone.
 #[test]
 fn who_is_gone_sends_no_slower_than_in_a_minute() {
     for rate in [0, 8] {

@@ -336,7 +336,7 @@ fn a_flood_pushes_out_the_oldest_half_open_and_nobody_else() {
 fn who_is_let_in_by_a_mapping_does_not_push_it_out() {
     let limits = NatLimits { sessions: 2, filtering: NatFiltering::Anybody, ..NatLimits::default() };
     let others = ["203.0.113.1", "203.0.113.2", "203.0.113.3"];
-    let mut net = Net::with(vec![from_inside(to_link(RANGE))], limits.clone());
+    let mut net = Net::with(vec![from_inside(to_link(RANGE))], limits);
     net.out(&udp(("10.0.0.5", 20_005), ("198.51.100.7", 53), b"")).unwrap();
     net.out(&udp(("10.0.0.6", 20_006), ("198.51.100.7", 53), b"")).unwrap();
     for other in others {
