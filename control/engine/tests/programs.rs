@@ -425,6 +425,22 @@ fn owner_words_of_the_dead_are_free() {
     assert_ne!(words.recv_owner.load(Ordering::Acquire), 0, "its session lives");
 }
 
+/// Without descriptors nobody could ask what is wrong: programs get none of the last ones.
+#[test]
+fn the_last_descriptors_are_kept_for_others_than_programs() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20);
+    let bell = doorbell::make().unwrap();
+    let one_of_the_last = rustix::io::fcntl_dupfd_cloexec(&bell, limit as i32 - 8).unwrap();
+    let ask = |bell| {
+        let request = Request::Waiter { arena: program.arena };
+        world.hub.lock().unwrap().request(program.session, request, vec![bell]).answer
+    };
+    assert_eq!(ask(one_of_the_last), Answer::Failed { errno: 23 }, "ENFILE");
+    assert!(matches!(ask(bell), Answer::Slot { .. }));
+}
+
 /// Whatever a program leaves in its owner words, its memory is given back when it has ended: a session that has nothing to do with it
 /// does not keep it.
 #[test]

@@ -177,8 +177,10 @@ impl Hub {
     /// Answers a request of a session. Interfaces are the daemon's matter, because it has their names.
     pub fn request(&mut self, session: u32, request: Request, fds: Vec<OwnedFd>) -> Reply {
         let user = self.sessions.get(&session).map_or(0, |it| it.owner.user);
+        let has_room = fds.iter().all(|fd| self.has_room_for(fd));
         let fds = self.closer.foreign(user, fds);
-        self.answer(session, request, fds).unwrap_or_else(Reply::from)
+        let answer = if has_room { self.answer(session, request, fds) } else { Err(Errno::NFILE) };
+        answer.unwrap_or_else(Reply::from)
     }
 
     /// Gives a socket of a session other rules, in place of those of its session; there are none where the text could not be read. Who
