@@ -1,6 +1,7 @@
 //! The exported functions, by family. Each turns C's arguments into ours, asks safe code, and answers as C does;
 //! what is not about one of our sockets goes on to libc untouched.
 
+pub(crate) mod becoming;
 pub(crate) mod cancelling;
 pub(crate) mod confining;
 pub(crate) mod control;
@@ -19,6 +20,7 @@ pub(crate) mod transfer;
 
 /// Looks up the functions behind all of ours.
 pub(crate) fn resolve() {
+    becoming::resolve();
     cancelling::resolve();
     confining::resolve();
     descriptors::resolve();

@@ -112,9 +112,17 @@ pub(crate) fn number() -> u32 {
 }
 
 /// This process is about to see other files, and would not find the daemon then: it comes in now. A child whose parent has come in need not.
+/// Nor does one that borrows its parent's memory: it will be another program.
 pub(crate) fn come_in() {
     if is_wanted() && CONTROL.load(Ordering::Relaxed) < 0 && !process::is_borrowed() {
         drop(begun());
+    }
+}
+
+/// The same of one that is about to be somebody else, or to have less rights. Who is not root comes to the daemon later as well as now.
+pub(crate) fn come_in_before_rights_change() {
+    if CONTROL.load(Ordering::Relaxed) < 0 && rustix::process::geteuid().is_root() {
+        come_in();
     }
 }
 

@@ -7,6 +7,7 @@ use core::ptr;
 use libc::{pid_t, rlimit, rlimit64};
 use rustix::io::Errno;
 
+use super::becoming;
 use crate::real::hooks;
 use crate::{buffers, confining, room, session};
 
@@ -45,6 +46,8 @@ pub(super) fn by_number(number: c_long, arguments: [usize; 4]) -> Option<Result<
     match number {
         libc::SYS_seccomp => note(by_seccomp(a as c_uint, c)),
         libc::SYS_prctl => note(by_prctl(a as c_int, [b as c_ulong, c as c_ulong])),
+        libc::SYS_chroot => session::come_in(),
+        _ if becoming::is_one(number) => session::come_in_before_rights_change(),
         libc::SYS_setrlimit => return before_limit(0, a as c_uint, b as _, ptr::null_mut()),
         libc::SYS_prlimit64 => return before_limit(a as pid_t, b as c_uint, c as _, d as _),
         _ => {}

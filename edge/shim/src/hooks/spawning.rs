@@ -13,6 +13,7 @@ use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use crate::environment::{self, Strings};
 use crate::kept::Passing;
 use crate::real::hooks;
+use crate::{process, session};
 
 unsafe extern "C" {
     static mut environ: Strings;
@@ -103,8 +104,10 @@ hooks! {
 pub(super) fn note_syscall(number: c_long, flags: usize) {
     match number {
         libc::SYS_clone => note_clone(flags as c_long),
-        libc::SYS_clone3 => Passing::for_ever(),
-        _ if is_fork(number) => Passing::for_ever(),
+        _ if number == libc::SYS_clone3 || is_fork(number) => {
+            note_borrower();
+            Passing::for_ever();
+        }
         _ => {}
     }
 }
@@ -119,9 +122,18 @@ fn is_fork(_: c_long) -> bool {
     false
 }
 
+/// A child is about to borrow this process' memory, and is to know that it is not this process (`session::come_in`).
+fn note_borrower() {
+    if session::is_wanted() {
+        // Without memory for that it would not get any for a session either.
+        let _ = process::watch();
+    }
+}
+
 /// A thread shares the table of descriptors, and copies nothing.
 fn note_clone(flags: c_long) {
     if flags & c_long::from(libc::CLONE_FILES) == 0 {
+        note_borrower();
         Passing::for_ever();
     }
 }
@@ -181,6 +193,7 @@ pub(crate) unsafe extern "C" fn vfork() -> c_int {
 }
 
 extern "C" fn begin_vfork() {
+    note_borrower();
     core::mem::forget(Passing::begin());
 }
 

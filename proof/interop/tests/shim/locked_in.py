@@ -1,4 +1,5 @@
-"""Programs that lock themselves in before their first socket."""
+"""Programs that lock themselves in, or become somebody else, before their first socket."""
+import ctypes
 import encodings.idna
 import os
 import socket
@@ -6,6 +7,8 @@ import sys
 
 HOST = sys.argv[1]
 NOBODY = 65534
+SYS_SETRESUID = {"x86_64": 117, "aarch64": 147}[os.uname().machine]
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 def connects():
@@ -23,6 +26,30 @@ def locked_in():
     os.setuid(NOBODY)
 
 
+def nobody():
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def by_initgroups():
+    os.initgroups("nobody", NOBODY)
+    os.setgid(NOBODY)
+    os.seteuid(NOBODY)
+
+
+def by_number():
+    if libc.syscall(SYS_SETRESUID, NOBODY, NOBODY, NOBODY):
+        raise OSError(ctypes.get_errno(), "setresuid")
+
+
+def with_less_rights():
+    """No capability, as who becomes somebody else keeps none."""
+    header, sets = (ctypes.c_uint * 2)(0x20080522, 0), (ctypes.c_uint * 6)()
+    if libc.capset(header, sets):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
 def in_a_child():
     locked_in()
     number = os.fork()
@@ -33,6 +60,10 @@ def in_a_child():
 for name, become in (
     ("chroot", lambda: os.chroot("/sys/kernel")),
     ("another user", locked_in),
+    ("nobody", nobody),
+    ("by its groups", by_initgroups),
+    ("by number", by_number),
+    ("less rights", with_less_rights),
     ("child", in_a_child),
 ):
     sys.stdout.flush()
