@@ -351,11 +351,13 @@ pub(crate) struct Readable {
     pub(crate) own: usize,
     /// Of the joint.
     pub(crate) beside: usize,
+    /// Of the lane's ring again, which went that way when the joint's extent had ended.
+    pub(crate) behind: usize,
 }
 
 impl Readable {
     pub(crate) fn total(self) -> usize {
-        self.own + self.beside
+        self.own + self.beside + self.behind
     }
 }
 
@@ -624,14 +626,17 @@ impl<'a, M: Storage> Beside<'a, M> {
         let head = mine.head.load(Ordering::Relaxed);
         let beside = ((state >> WRITTEN_SHIFT) as u32).wrapping_sub(head as u32) as usize;
         if beside == 0 {
-            return Ok(Readable { own, beside: 0 });
+            return Ok(Readable { own, ..Readable::default() });
         }
         if beside > Self::ring(theirs).1 {
             return Err(Lie);
         }
         let joined_at = theirs.joined_at.load(Ordering::Relaxed);
         let before = joined_at.wrapping_sub(own_head).cast_signed().max(0) as usize;
-        Ok(Readable { own: own.min(before), beside: if own >= before { beside } else { 0 } })
+        Ok(match own.checked_sub(before) {
+            Some(behind) => Readable { own: before, beside, behind },
+            None => Readable { own, ..Readable::default() },
+        })
     }
 
     /// Copies `len` bytes, which [`Beside::look`] has found, into `pieces` behind the first `skip`, and releases them unless

@@ -319,7 +319,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         let head = self.rings().one.head.load(Ordering::Relaxed);
         let tail = || self.rings().two.tail.load(Ordering::Acquire);
         match &self.beside {
-            None => Ok(Readable { own: tail().wrapping_sub(head) as usize, beside: 0 }),
+            None => Ok(Readable { own: tail().wrapping_sub(head) as usize, ..Readable::default() }),
             Some(beside) => beside.look(head, tail),
         }
     }
@@ -337,7 +337,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         };
         let (own, tells) = match readable.own.min(wanted) {
             0 => (0, false),
-            len => self.read_own(skipped, len, pieces, peek).map_err(|Lie| ReadError::Lie)?,
+            len => self.read_own(skipped, len, (pieces, 0), peek).map_err(|Lie| ReadError::Lie)?,
         };
         let count = readable.beside.min(wanted - own);
         // A ring that did not give what it has is not passed over.
@@ -347,16 +347,25 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         if let Some(beside) = &self.beside {
             beside.read(count, pieces, own, peek).map_err(|Lie| ReadError::Lie)?;
         }
-        Ok((own + count, tells))
+        let shown = own + count;
+        // What lies behind the joint's text is read once that is gone. Who only looks sees it now.
+        let behind = readable.behind.min(wanted - shown);
+        if !peek || behind == 0 || count < readable.beside {
+            return Ok((shown, tells));
+        }
+        let skipped = skipped + own as u64;
+        let (more, _) =
+            self.read_own(skipped, behind, (pieces, shown), peek).map_err(|Lie| ReadError::Lie)?;
+        Ok((shown + more, tells))
     }
 
-    /// Copies `len` bytes of the ring that the lane writes, behind `skipped`. How many there were, and whether the lane is to be
-    /// told.
+    /// Copies `len` bytes of the ring that the lane writes, behind `skipped`, to the pieces behind their first bytes. How many there were, and
+    /// whether the lane is to be told.
     fn read_own(
         &self,
         skipped: u64,
         len: usize,
-        pieces: &mut [IoSliceMut<'_>],
+        (pieces, filled): (&mut [IoSliceMut<'_>], usize),
         peek: bool,
     ) -> Result<(usize, bool), Lie> {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);
@@ -364,7 +373,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         // With bytes in the ring the lane neither detaches nor replaces its storage (R4, R5).
         let ring = place(theirs);
         let len = len.min(ring.1);
-        if !copy_out(self.memory, ring, head, len, pieces, 0) {
+        if !copy_out(self.memory, ring, head, len, pieces, filled) {
             return Err(Lie);
         }
         if peek {
@@ -385,7 +394,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         self.block.capacity[ring].load(Ordering::Relaxed) as usize
     }
 
-    /// Bytes that one read can give now.
+    /// Bytes that one read can give now, or who reads again and again until a mark.
     #[inline]
     pub fn available(&self) -> usize {
         // Who reads what is not so is told.

@@ -43,6 +43,8 @@ pub(crate) struct Cut {
     pub(crate) hole: usize,
     /// How many of the lane's ring follow up to the mark, if a read ends there.
     stop: Option<usize>,
+    /// How many follow up to it behind those that are there now, if it lies there.
+    further: Option<usize>,
 }
 
 impl Cut {
@@ -51,9 +53,19 @@ impl Cut {
     pub(crate) fn of(self, readable: Readable) -> Readable {
         let own = readable.own - self.hole;
         match self.stop {
-            Some(stop) => Readable { own: stop, beside: 0 },
-            None => Readable { own, beside: readable.beside },
+            Some(stop) => Readable { own: stop, ..Readable::default() },
+            None => Readable { own, behind: self.behind(readable), ..readable },
         }
+    }
+
+    /// How many of those behind the joint's text lie before the mark.
+    fn behind(self, readable: Readable) -> usize {
+        readable.behind.min(self.further.unwrap_or(usize::MAX))
+    }
+
+    /// Whether a read ends at the mark, with more behind it.
+    fn ends(self, readable: Readable) -> bool {
+        self.stop.is_some() || self.behind(readable) < readable.behind
     }
 }
 
@@ -87,7 +99,8 @@ impl<M: Storage> StreamEnd<'_, M> {
         let before = self.before(mark, hole);
         hole += usize::from(!self.is_inline() && before == Some(0) && hole < own);
         let stop = before.filter(|&before| before > 0 && before < own - hole);
-        Cut { mark, hole, stop }
+        let further = before.and_then(|before| before.checked_sub(own - hole));
+        Cut { mark, hole, stop, further }
     }
 
     /// Whether the next byte was urgent until another one was, and is left out (U1).
@@ -122,6 +135,11 @@ impl<M: Storage> StreamEnd<'_, M> {
         }
     }
 
+    /// Text that is there, whatever is urgent of it, without what is left out first (`tcp_stream_is_readable` of Linux).
+    pub fn unread_in_all(&self) -> usize {
+        self.look().map_or(1, |all| all.total() - self.cut(all.own).hole)
+    }
+
     /// Bytes that are there up to the urgent one, or all (FIONREAD).
     pub fn unread(&self) -> usize {
         let Ok(all) = self.look() else { return 1 };
@@ -140,7 +158,7 @@ impl<M: Storage> StreamEnd<'_, M> {
 
     /// Whether a read ends at the mark, with more behind it.
     pub fn ends_at_mark(&self) -> bool {
-        self.look().is_ok_and(|all| self.cut(all.own).stop.is_some())
+        self.look().is_ok_and(|all| self.cut(all.own).ends(all))
     }
 
     /// Whether the urgent byte is the next one (SIOCATMARK).
@@ -181,7 +199,7 @@ impl<M: Storage> StreamEnd<'_, M> {
             return Err(UrgentError::Nothing);
         }
         let own = self.look().map_err(|Lie| UrgentError::Read(ReadError::Lie))?.own;
-        self.pass(Cut { mark, hole: self.replaced(mark, own), stop: None });
+        self.pass(Cut { mark, hole: self.replaced(mark, own), ..Cut::default() });
         if !self.is_here(mark) {
             let ended = status::PEER_CLOSED | status::CLOSED | status::READ_CLOSED;
             return Err(if self.status() & ended != 0 { UrgentError::Ended } else { UrgentError::NotYet });

@@ -97,8 +97,12 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => set_time(socket, name, value),
         (SOL_SOCKET, libc::SO_RCVLOWAT) => {
             if let Some(stream) = socket.stream() {
-                let least = number(value).unwrap_or(1).max(1);
-                stream.end().block().low_water[0].store(least.unsigned_abs(), Ordering::Relaxed);
+                // As in Linux, less than none is as much as there can be.
+                let least = match number(value).unwrap_or(1) {
+                    ..0 => c_int::MAX.unsigned_abs(),
+                    least => least.unsigned_abs().max(1),
+                };
+                stream.end().block().low_water[0].store(least, Ordering::Relaxed);
             }
             Ok(())
         }

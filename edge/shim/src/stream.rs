@@ -98,7 +98,7 @@ impl Stream {
             0 => MOST,
             half => half,
         };
-        self.end().available() < least.min(most) as usize
+        self.end().unread_in_all() < least.min(most) as usize
     }
 
     /// There is no room, and whoever is signalled about the stream wants to know when there is. Look once more.
@@ -330,6 +330,10 @@ impl Stream {
             self.end().read(pieces, flags & libc::MSG_PEEK != 0).map_err(|error| self.stop_reading(error))
         };
         if flags & libc::MSG_TRUNC != 0 {
+            let there = self.end().available().min(sink.len() - done);
+            if flags & libc::MSG_PEEK != 0 && there > 0 {
+                return Ok((there, false));
+            }
             // The bytes are taken and shown to nobody.
             let mut nowhere = [0; 4096];
             let len = (sink.len() - done).min(nowhere.len());

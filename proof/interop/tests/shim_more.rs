@@ -25,17 +25,17 @@ fn as_the_kernels(name: &str, least: usize) {
 }
 
 /// Conversations that were drawn by lot, beside the kernel's: fused and by TCP.
-fn converses_as_the_kernel(kind: &str, fusion: &str, first: u32) {
+fn converses_as_the_kernel(kind: &str, fusion: &str, first: u32, count: u32) {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);
     let property = format!("_fusion={fusion}");
     let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
     stage.daemon().firelane(&words).expect_success();
-    let first = first.to_string();
+    let [first, count_text] = [first, count].map(|it| it.to_string());
     let ask =
-        |on, host| stage.ask(on, &["/usr/bin/python3", &script("conversation.py"), host, &first, "15", kind]);
+        |on, host| stage.ask(on, &["/usr/bin/python3", &script("conversation.py"), host, &first, &count_text, kind]);
     let (kernels, ours) = (ask(On::Kernel, Stage::KERNEL), ask(On::Firelane, Stage::FIRELANE));
-    assert!(kernels.lines().count() > 180, "{kernels}");
+    assert!(kernels.lines().count() > 12 * count as usize, "{kernels}");
     for (at, (theirs, own)) in kernels.lines().zip(ours.lines()).enumerate() {
         let before: Vec<&str> = kernels.lines().take(at).skip(at.saturating_sub(8)).collect();
         assert_eq!(own, theirs, "behind {before:#?}");
@@ -46,17 +46,29 @@ fn converses_as_the_kernel(kind: &str, fusion: &str, first: u32) {
 
 #[test]
 fn conversations_that_are_fused_are_as_the_kernels() {
-    converses_as_the_kernel("plain", "on", 0);
+    converses_as_the_kernel("plain", "on", 0, 15);
 }
 
 #[test]
 fn conversations_by_tcp_are_as_the_kernels() {
-    converses_as_the_kernel("plain", "off", 1000);
+    converses_as_the_kernel("plain", "off", 1000, 15);
 }
 
 #[test]
 fn conversations_with_urgent_text_are_as_the_kernels() {
-    converses_as_the_kernel("urgent", "off", 2005);
+    converses_as_the_kernel("urgent", "off", 2005, 15);
+}
+
+#[test]
+fn conversations_with_urgent_text_that_leaves_a_joint_are_as_the_kernels() {
+    converses_as_the_kernel("urgent", "on", 2030, 15);
+}
+
+#[test]
+fn conversations_in_an_epoll_set_are_as_the_kernels() {
+    for fusion in ["on", "off"] {
+        converses_as_the_kernel("sets", fusion, 3000, 8);
+    }
 }
 
 #[test]
@@ -518,10 +530,22 @@ fn who_locks_his_memory_locks_his_own() {
     as_the_kernels("locked.py", 12);
 }
 
-/// In a root of their own there is no daemon to be found.
+/// In a root of their own there is no daemon to be found, and who is somebody else may not come to it.
 #[test]
-fn programs_that_lock_themselves_in_before_their_first_socket_have_sockets() {
-    as_the_kernels("locked_in.py", 5);
+fn programs_that_lock_themselves_in_or_become_others_before_their_first_socket_have_sockets() {
+    as_the_kernels("locked_in.py", 13);
+}
+
+#[test]
+fn a_child_that_borrows_memory_becomes_another_for_itself_alone() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let program = sandbox.compiled("becoming", include_str!("shim/becoming.c"), &["-pthread"]);
+    let ask = |on, host| stage.ask(on, &[&program.to_string_lossy(), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert!(kernels.contains("somebody else: 0\nthread: 0, user 65534"), "{kernels}");
+    assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+    stage.wait_until_nothing_is_left();
 }
 
 #[test]

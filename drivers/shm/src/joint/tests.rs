@@ -578,8 +578,21 @@ fn what_is_urgent_goes_with_tcp_and_in_its_place() {
     world.arenas[1].mapping().block(0).unwrap().rings.margin[margin::MARK].store(3, Ordering::Release);
     world.carry(0, RING);
     assert_eq!((two.unread(), two.is_at_mark(), two.read_urgent(false)), (7, false, Ok(b'P')));
+    // Who looks sees all that lies before the mark, in one look; what counts for SO_RCVLOWAT is all there is.
+    let look = |len: usize| {
+        let mut bytes = vec![0; len];
+        let (count, _) = two.read(&mut [IoSliceMut::new(&mut bytes)], true).unwrap();
+        bytes.truncate(count);
+        bytes
+    };
+    assert_eq!((look(99), look(6), look(3)), (b"jointtc".to_vec(), b"jointt".to_vec(), b"joi".to_vec()));
+    assert_eq!((two.available(), two.ends_at_mark(), two.unread_in_all()), (7, true, 11));
+    let file = &world.arenas[1].mapping().block(0).unwrap().file;
+    file.fetch_or(crate::layout::OOB_INLINE, Ordering::Relaxed);
+    assert_eq!((two.unread(), look(99)), (11, b"jointtc".to_vec()), "inline all counts, and a look ends at the mark");
+    file.fetch_and(!crate::layout::OOB_INLINE, Ordering::Relaxed);
     assert_eq!((read(99), read(99)), (b"joint".to_vec(), b"tc".to_vec()));
-    assert!(two.is_at_mark());
+    assert!(two.is_at_mark() && two.unread_in_all() == 3);
     assert_eq!(one.write(&[IoSlice::new(b"again")]), Ok(5));
     assert!(world.joint().is_joined());
     assert_eq!(read(99), b"tcpagain");

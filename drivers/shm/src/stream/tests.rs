@@ -454,7 +454,9 @@ fn a_new_mark_makes_the_old_byte_text_unless_the_reader_stands_there() {
     world.deliver_urgent(b"aB");
     assert_eq!(end.read_urgent(false), Ok(b'B'));
     world.deliver_urgent(b"cD");
+    assert_eq!(end.unread_in_all(), 4, "as for SO_RCVLOWAT in Linux");
     assert_eq!((end.unread(), read(&end, 9).unwrap()), (3, b"aBc".to_vec()), "as in Linux");
+    assert_eq!(end.unread_in_all(), 0, "the urgent byte is the next one");
     assert_eq!(seen(&end), (true, 0, false, true));
     world.deliver_urgent(b"eF");
     assert_eq!(seen(&end), (false, 1, true, true));

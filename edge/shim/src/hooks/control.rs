@@ -30,8 +30,45 @@ const WORD: usize = size_of::<usize>();
 /// The control data are readable, or among what [`buffers::check`] refuses.
 pub(crate) unsafe fn read(message: &msghdr, is_v4: bool, is_v6_socket: bool) -> Result<Extra, Errno> {
     let mut extra = Extra::default();
+    let take = |level, kind, data: &[u8]| match (level, kind) {
+        (SOL_UDP, UDP_SEGMENT) => {
+            let bytes = data.try_into().map_err(|_| Errno::INVAL)?;
+            extra.segment = Some(u16::from_ne_bytes(bytes));
+            Ok(())
+        }
+        (SOL_UDP, _) => Err(Errno::INVAL),
+        (libc::IPPROTO_IP, kind) if is_v4 => take_v4(&mut extra, kind, data),
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if is_v4 && is_v6_socket => {
+            take_v6(&mut extra, libc::IPV6_PKTINFO, data)?;
+            extra.local.filter(IpAddr::is_ipv4).ok_or(Errno::INVAL).map(drop)
+        }
+        (libc::IPPROTO_IPV6, kind) if !is_v4 => take_v6(&mut extra, kind, data),
+        _ => Ok(()),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { each(message, take) }?;
+    Ok(extra)
+}
+
+/// Looks at what a message says of text of a stream, where nothing can be said: what is not the socket's level is passed over.
+///
+/// # Safety
+/// As for [`read`].
+pub(crate) unsafe fn check(message: &msghdr) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { each(message, |_, _, _| Ok(())) }
+}
+
+/// Does `take` to each part, with its level and kind. Those of the socket's level are refused, but for two that other families have.
+///
+/// # Safety
+/// As for [`read`].
+unsafe fn each(
+    message: &msghdr,
+    mut take: impl FnMut(c_int, c_int, &[u8]) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     if message.msg_control.is_null() || message.msg_controllen < HEADER {
-        return Ok(extra);
+        return Ok(());
     }
     // SAFETY: the caller's promise.
     let mut left = unsafe { buffers::bytes(message.msg_control.cast_const(), message.msg_controllen) }?;
@@ -42,22 +79,11 @@ pub(crate) unsafe fn read(message: &msghdr, is_v4: bool, is_v6_socket: bool) -> 
         match (word(WORD), word(WORD + 4)) {
             (libc::SOL_SOCKET, libc::SCM_RIGHTS | libc::SCM_CREDENTIALS) => {}
             (libc::SOL_SOCKET, _) => return Err(Errno::INVAL),
-            (SOL_UDP, UDP_SEGMENT) => {
-                let bytes = data.try_into().map_err(|_| Errno::INVAL)?;
-                extra.segment = Some(u16::from_ne_bytes(bytes));
-            }
-            (SOL_UDP, _) => return Err(Errno::INVAL),
-            (libc::IPPROTO_IP, kind) if is_v4 => take_v4(&mut extra, kind, data)?,
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if is_v4 && is_v6_socket => {
-                take_v6(&mut extra, libc::IPV6_PKTINFO, data)?;
-                extra.local.filter(IpAddr::is_ipv4).ok_or(Errno::INVAL)?;
-            }
-            (libc::IPPROTO_IPV6, kind) if !is_v4 => take_v6(&mut extra, kind, data)?,
-            _ => {}
+            (level, kind) => take(level, kind, data)?,
         }
         left = left.get(len.next_multiple_of(WORD)..).unwrap_or_default();
     }
-    Ok(extra)
+    Ok(())
 }
 
 /// A number in `range`, which is all that there is.

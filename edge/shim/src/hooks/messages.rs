@@ -52,7 +52,7 @@ hooks! {
 
     @point fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int = match socket::at(fd) {
         // SAFETY: the caller's promise about the messages.
-        Some(s) => Some(each(messages, n, |m| unsafe { send(s, &m.msg_hdr, flags) })),
+        Some(s) => Some(each(messages, n, |m| unsafe { send(s, &m.msg_hdr, flags) }).map(|(count, _)| count)),
         None => {
             let n = (n as usize).min(libc::UIO_MAXIOV as usize);
             if buffers::check(messages.cast(), n * size_of::<mmsghdr>()).is_ok() {
@@ -93,7 +93,14 @@ unsafe fn send(socket: Held, message: &msghdr, flags: c_int) -> Result<usize, Er
         };
         let extra = match socket.is_datagram() {
             true => control::read(message, datagram::goes_by_v4(&socket, to), socket.is_v6())?,
-            false => Extra::default(),
+            false => {
+                if let Err(errno) = control::check(message) {
+                    // As in Linux, that there is nobody to send to comes first.
+                    socket.send(Source::new(&[])?, flags, to)?;
+                    return Err(errno);
+                }
+                Extra::default()
+            }
         };
         socket.send_with(source, flags, to, extra)
     }
@@ -116,7 +123,8 @@ unsafe fn receive(socket: Held, message: &mut msghdr, flags: c_int) -> Result<us
             }
             _ => message.msg_namelen = 0,
         }
-        message.msg_flags = received.flags | control::write(message, received.beside, fault.as_ref())?;
+        let told = received.flags | control::write(message, received.beside, fault.as_ref())?;
+        message.msg_flags = told | flags & libc::MSG_CMSG_CLOEXEC;
         Ok(received.bytes)
     }
 }
@@ -173,28 +181,28 @@ unsafe fn each_descriptor(message: &msghdr, mut with: impl FnMut(c_int)) {
     }
 }
 
-/// Does `with` to one message after the other. An error after the first is not told: the count is.
+/// Does `with` to one message after the other: how many. An error after the first is not told, and stands beside.
 fn each(
     messages: *mut mmsghdr,
     n: c_uint,
     mut with: impl FnMut(&mut mmsghdr) -> Result<usize, Errno>,
-) -> Result<c_int, Errno> {
+) -> Result<(c_int, Option<Errno>), Errno> {
     let n = (n as usize).min(libc::UIO_MAXIOV as usize);
     buffers::check(messages.cast(), n * size_of::<mmsghdr>())?;
     let seen = Seen::now();
     for index in 0..n {
         if index > 0 && seen.is_old() {
-            return Ok(index as c_int);
+            return Ok((index as c_int, None));
         }
         // SAFETY: the callers' promise about the messages.
         let message = unsafe { &mut *messages.add(index) };
         match with(message) {
             Ok(bytes) => message.msg_len = bytes as c_uint,
             Err(errno) if index == 0 => return Err(errno),
-            Err(_) => return Ok(index as c_int),
+            Err(errno) => return Ok((index as c_int, Some(errno))),
         }
     }
-    Ok(n as c_int)
+    Ok((n as c_int, None))
 }
 
 fn receive_each(
@@ -215,8 +223,14 @@ fn receive_each(
         nanos.map(|nanos| Duration::new(seconds, nanos)).ok_or(Errno::INVAL)
     });
     let end = time.transpose()?.map(Deadline::after);
+    let stream = socket.stream().filter(|_| flags & libc::MSG_ERRQUEUE == 0);
+    // As in Linux, an error comes before what can still be read.
+    match stream.as_ref().map_or(0, |stream| stream.end().take_error()) {
+        0 => {}
+        error => return Err(Errno::from_raw_os_error(error)),
+    }
     let mut first = true;
-    let received = each(messages, n, |message| {
+    let (received, error) = each(messages, n, |message| {
         // As Linux does, the time is looked at after each message, not while waiting for one.
         if !first && end.is_some_and(Deadline::has_passed) {
             return Err(Errno::AGAIN);
@@ -226,6 +240,9 @@ fn receive_each(
         // SAFETY: the caller's promise about the messages.
         unsafe { receive(socket, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE | wait) }
     })?;
+    if let (Some(error), Some(stream)) = (error.filter(|&error| error != Errno::AGAIN), stream) {
+        stream.end().put_back(error.raw_os_error());
+    }
     if let Some(end) = end {
         let left = end.left();
         let seconds = left.as_secs().cast_signed();
