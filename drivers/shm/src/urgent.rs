@@ -140,6 +140,12 @@ impl<M: Storage> StreamEnd<'_, M> {
         self.look().map_or(1, |all| all.total() - self.cut(all.own).hole)
     }
 
+    /// All that is left to read, be it urgent; the peer's end counts as one, so that it be read, too (`tcp_inq_hint` of Linux).
+    pub fn unread_with_end(&self) -> usize {
+        let text = self.look().map_or(1, |all| all.total() - self.replaced(self.mark(), all.own));
+        text + usize::from(self.peer_has_ended(self.status()))
+    }
+
     /// Bytes that are there up to the urgent one, or all (FIONREAD).
     pub fn unread(&self) -> usize {
         let Ok(all) = self.look() else { return 1 };
@@ -166,6 +172,11 @@ impl<M: Storage> StreamEnd<'_, M> {
         let mark = self.mark();
         let at = |all: Readable| self.before(mark, self.replaced(mark, all.own)) == Some(0);
         mark != 0 && self.look().is_ok_and(|all| at(all) && (all.own > 0 || all.beside == 0))
+    }
+
+    /// Whether the urgent byte is the next one, and here.
+    pub fn is_before_urgent(&self) -> bool {
+        self.is_at_mark() && self.is_here(self.mark())
     }
 
     /// Whether the urgent byte is here and was not read (POLLPRI).

@@ -234,14 +234,8 @@ impl Stream {
             _ => self.receive_urgent(sink, flags)?,
         };
         let tells = self.end().block().file.load(Ordering::Relaxed) & TELLS_UNREAD != 0;
-        Ok(if tells { Received { beside: Beside::Unread(self.unread()), ..received } } else { received })
-    }
-
-    /// How much is left to read; the peer's end counts as one, so that it be read, too (`tcp_inq_hint` of Linux).
-    fn unread(&self) -> c_int {
-        let end = self.end();
-        let count = end.available() + usize::from(end.readiness().has(Readiness::PEER_CLOSED));
-        c_int::try_from(count).unwrap_or(c_int::MAX)
+        let unread = || c_int::try_from(self.end().unread_with_end()).unwrap_or(c_int::MAX);
+        Ok(if tells { Received { beside: Beside::Unread(unread()), ..received } } else { received })
     }
 
     fn receive_text(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
@@ -259,10 +253,13 @@ impl Stream {
         Ok(Received { bytes, from: None, flags: 0, beside: Beside::Nothing })
     }
 
-    /// Linux answers a read of nothing as it would one of a byte, and leaves the byte.
+    /// Linux answers a read of nothing as it would one of a byte, be that urgent, and leaves the byte.
     fn receive_nothing(&self, flags: c_int) -> Result<usize, Errno> {
         let mut wait = Waiting::new(self, true, flags);
         loop {
+            if self.end().is_before_urgent() {
+                return Ok(0);
+            }
             match self.end().read(&mut [IoSliceMut::new(&mut [0])], true) {
                 Ok(_) => return Ok(0),
                 Err(error) => wait.after(self.stop_reading(error), 0)?,

@@ -32,8 +32,9 @@ fn converses_as_the_kernel(kind: &str, fusion: &str, first: u32, count: u32) {
     let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
     stage.daemon().firelane(&words).expect_success();
     let [first, count_text] = [first, count].map(|it| it.to_string());
-    let ask =
-        |on, host| stage.ask(on, &["/usr/bin/python3", &script("conversation.py"), host, &first, &count_text, kind]);
+    let ask = |on, host| {
+        stage.ask(on, &["/usr/bin/python3", &script("conversation.py"), host, &first, &count_text, kind])
+    };
     let (kernels, ours) = (ask(On::Kernel, Stage::KERNEL), ask(On::Firelane, Stage::FIRELANE));
     assert!(kernels.lines().count() > 12 * count as usize, "{kernels}");
     for (at, (theirs, own)) in kernels.lines().zip(ours.lines()).enumerate() {

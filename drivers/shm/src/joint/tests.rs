@@ -589,7 +589,11 @@ fn what_is_urgent_goes_with_tcp_and_in_its_place() {
     assert_eq!((two.available(), two.ends_at_mark(), two.unread_in_all()), (7, true, 11));
     let file = &world.arenas[1].mapping().block(0).unwrap().file;
     file.fetch_or(crate::layout::OOB_INLINE, Ordering::Relaxed);
-    assert_eq!((two.unread(), look(99)), (11, b"jointtc".to_vec()), "inline all counts, and a look ends at the mark");
+    assert_eq!(
+        (two.unread(), look(99)),
+        (11, b"jointtc".to_vec()),
+        "inline all counts, and a look ends at the mark"
+    );
     file.fetch_and(!crate::layout::OOB_INLINE, Ordering::Relaxed);
     assert_eq!((read(99), read(99)), (b"joint".to_vec(), b"tc".to_vec()));
     assert!(two.is_at_mark() && two.unread_in_all() == 3);

@@ -428,7 +428,7 @@ fn an_urgent_byte_that_has_not_come_is_waited_for() {
     world.deliver(b"ab");
     assert_eq!((seen(&end), end.read_urgent(false)), ((false, 2, true, false), Err(UrgentError::NotYet)));
     assert_eq!(read(&end, 9).unwrap(), b"ab");
-    assert!(end.is_at_mark() && !end.has_urgent());
+    assert!(end.is_at_mark() && !end.has_urgent() && !end.is_before_urgent());
     world.block().tell(status::PEER_CLOSED);
     assert_eq!(end.read_urgent(false), Err(UrgentError::Ended));
     assert_eq!(read(&end, 9).unwrap(), b"", "the end");
@@ -454,9 +454,14 @@ fn a_new_mark_makes_the_old_byte_text_unless_the_reader_stands_there() {
     world.deliver_urgent(b"aB");
     assert_eq!(end.read_urgent(false), Ok(b'B'));
     world.deliver_urgent(b"cD");
-    assert_eq!(end.unread_in_all(), 4, "as for SO_RCVLOWAT in Linux");
+    assert_eq!(
+        (end.unread_in_all(), end.unread_with_end()),
+        (4, 4),
+        "as for SO_RCVLOWAT and TCP_INQ in Linux"
+    );
     assert_eq!((end.unread(), read(&end, 9).unwrap()), (3, b"aBc".to_vec()), "as in Linux");
-    assert_eq!(end.unread_in_all(), 0, "the urgent byte is the next one");
+    assert!(end.is_before_urgent() && end.unread_in_all() == 0, "the urgent byte is the next one");
+    assert_eq!(end.unread_with_end(), 1);
     assert_eq!(seen(&end), (true, 0, false, true));
     world.deliver_urgent(b"eF");
     assert_eq!(seen(&end), (false, 1, true, true));

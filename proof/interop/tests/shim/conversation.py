@@ -23,6 +23,7 @@ EVENTS = [("IN", select.POLLIN), ("PRI", select.POLLPRI), ("OUT", select.POLLOUT
           ("HUP", select.POLLHUP), ("ERR", select.POLLERR), ("NVAL", select.POLLNVAL), ("RDNORM", select.POLLRDNORM),
           ("RDBAND", select.POLLRDBAND), ("WRNORM", select.POLLWRNORM), ("WRBAND", select.POLLWRBAND), ("MSG", select.POLLMSG)]
 WANTED = select.POLLIN | select.POLLPRI | select.POLLOUT | select.POLLRDHUP
+MSG_FASTOPEN, TCP_INQ = 0x20000000, 36
 MSG_MORE, MSG_ERRQUEUE, MSG_CMSG_CLOEXEC, MSG_WAITFORONE = 0x8000, 0x2000, 0x40000000, 0x10000
 MODES = [0, select.EPOLLET, select.EPOLLONESHOT, select.EPOLLET | select.EPOLLONESHOT]
 # An acknowledgement may be late by 40 ms.
@@ -129,7 +130,8 @@ class Pair:
 
     def send(self, side):
         count = self.draw.choice([1, 2, 7, 100, 1460, 3000, 9000])
-        flags = self.draw.choice([0, 0, 0, socket.MSG_OOB if self.has_urgent else 0, socket.MSG_DONTWAIT, socket.MSG_EOR, socket.MSG_CONFIRM])
+        flags = self.draw.choice([0, 0, 0, socket.MSG_OOB if self.has_urgent else 0, socket.MSG_DONTWAIT, socket.MSG_EOR, socket.MSG_CONFIRM, socket.MSG_DONTROUTE,
+                                  MSG_FASTOPEN, socket.MSG_PEEK, MSG_ERRQUEUE, socket.MSG_TRUNC, socket.MSG_WAITALL])
         text = self.text(side, count)
         done = self.note(side, told(lambda: self.ends[side].send(text, flags | socket.MSG_NOSIGNAL)))
         if flags != socket.MSG_OOB:
@@ -224,7 +226,7 @@ class Pair:
 
     def read(self, side):
         fd = self.ends[side].fileno()
-        how = self.draw.choice(["read", "vector", "pread", "dup"])
+        how = self.draw.choice(["read", "vector", "pread", "dup", "splice"])
         count = self.draw.choice([0, 1, 50, 5000])
         if how == "vector":
             rooms = [bytearray(it) for it in (count, 1, 7)]
@@ -232,6 +234,16 @@ class Pair:
             def call():
                 done = os.readv(fd, rooms)
                 return brief(b"".join(map(bytes, rooms))[:done])
+        elif how == "splice":
+            count = min(count, 50)
+
+            def call():
+                ends = os.pipe()
+                try:
+                    done = os.splice(fd, ends[1], count, flags=2)
+                    return brief(os.read(ends[0], done) if done else b"")
+                finally:
+                    os.close(ends[0]), os.close(ends[1])
         elif how == "pread":
             call = lambda: brief(os.pread(fd, count, 0))
         elif how == "dup":
@@ -301,6 +313,7 @@ class Pair:
             (socket.SOL_SOCKET, socket.SO_SNDLOWAT, [1, 5]),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, [0, 1]),
             (socket.IPPROTO_TCP, socket.TCP_QUICKACK, [0, 1]),
+            (socket.IPPROTO_TCP, TCP_INQ, [0, 1]),
         ])
         value, end = self.draw.choice(values), self.ends[side]
         done = told(lambda: end.setsockopt(level, name, value))
