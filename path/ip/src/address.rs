@@ -484,7 +484,7 @@ fn is_station(prefix: IpPrefix) -> bool {
 }
 
 /// The broadcast address of a subnet. Two stations, or one, need none (RFC 3021).
-pub(crate) fn broadcast_of(prefix: IpPrefix) -> Option<Ipv4Addr> {
+pub fn broadcast_of(prefix: IpPrefix) -> Option<Ipv4Addr> {
     let IpAddr::V4(addr) = prefix.addr() else { return None };
     let host_bits = u32::MAX.checked_shr(u32::from(prefix.prefix_len())).unwrap_or(0);
     (prefix.prefix_len() < 31).then(|| Ipv4Addr::from_bits(addr.to_bits() | host_bits))

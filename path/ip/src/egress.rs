@@ -94,6 +94,11 @@ pub(crate) struct Way {
 }
 
 impl Ip {
+    /// Whether an address is everybody's, on a subnet or on all.
+    pub fn is_broadcast(&self, addr: IpAddr) -> bool {
+        matches!(addr, IpAddr::V4(v4) if self.addresses.is_broadcast(v4))
+    }
+
     /// The way to `dst`, from `src` or from the address that suits best.
     pub fn egress(&mut self, now: Instant, src: Option<IpAddr>, dst: IpAddr) -> Result<Egress, RouteError> {
         let Some(named) = src else { return self.egress_by(now, None, None, dst) };

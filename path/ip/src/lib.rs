@@ -74,7 +74,7 @@ mod trie;
 mod tunnel;
 mod way_back;
 
-pub use address::{Address, AddressError, AddressOrigin, AddressState};
+pub use address::{Address, AddressError, AddressOrigin, AddressState, broadcast_of};
 pub use adjacency::{Adjacency, Usual};
 pub use autoconf::AutoconfConfig;
 pub use config::{

@@ -811,6 +811,8 @@ pub enum DatagramOption {
     PacingLimit(Option<BitRate>),
     /// A record of an echo is the whole message, with ICMP's header.
     WholeMessages(bool),
+    /// SO_REUSEADDR, SO_REUSEPORT: who else may be bound to the same from now on.
+    Sharing(Sharing),
 }
 
 /// What became of a datagram that a program had sent.

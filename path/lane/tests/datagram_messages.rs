@@ -263,7 +263,7 @@ fn the_source_is_the_one_that_the_datagram_names_if_it_is_ours() {
     let second = "10.0.0.77/24".parse().unwrap();
     world.all(|| firelane_lane::Control::AddAddress(NetstackId(1), firelane_units::LinkId(1), second));
     for (local, told) in
-        [("10.0.0.77", None), ("10.0.0.1", None), ("10.0.0.9", Some(SocketError::AddressNotAvailable))]
+        [("10.0.0.77", None), ("10.0.0.1", None), ("10.0.0.9", Some(SocketError::NetworkUnreachable))]
     {
         let local: IpAddr = local.parse().unwrap();
         world.send_msg(&mut client, 2, Envelope { local: Some(local), ..to("10.0.0.2:9") }, b"x");
@@ -293,7 +293,7 @@ fn a_socket_gets_another_peer_and_none() {
     assert_eq!(world.connect_datagrams(2, 1, Some("10.0.0.1:4002")), Ok(local));
     assert_eq!(heard(&mut world), [4002]);
     assert_eq!(world.connect_datagrams(2, 1, Some("192.0.2.1:1")), Err(SocketError::NetworkUnreachable));
-    assert_eq!(world.connect_datagrams(2, 1, Some("[fd00::1]:1")), Err(SocketError::AddressNotAvailable));
+    assert_eq!(world.connect_datagrams(2, 1, Some("[fd00::1]:1")), Err(SocketError::NetworkUnreachable));
     assert_eq!(heard(&mut world), [4002], "it stays as it was");
     assert_eq!(world.connect_datagrams(2, 1, None), Ok("0.0.0.0:9".parse().unwrap()));
     assert_eq!(heard(&mut world), [4001, 4002]);

@@ -72,7 +72,7 @@ impl Sharing {
 /// A socket cannot be connected to this peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemoteError {
-    /// Its port is zero or its address unspecified.
+    /// Its address is unspecified.
     Unspecified,
     /// The socket's local addresses are of the other version of IP.
     Family,
@@ -81,7 +81,7 @@ pub enum RemoteError {
 impl fmt::Display for RemoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unspecified => "the peer's address and port must be given",
+            Self::Unspecified => "the peer's address must be given",
             Self::Family => "the peer's address is of another version of IP than the socket's",
         })
     }
@@ -126,10 +126,10 @@ impl Binding {
         }
     }
 
-    /// The same for datagrams of one peer only.
+    /// The same for datagrams of one peer only. Its port may be zero, as for who asks for nothing but the way there: nobody answers from that.
     pub fn connected(self, remote: SocketAddr) -> Result<Self, RemoteError> {
         let peer = Peer::from(remote);
-        if peer.port == Port(0) || peer.address.is_unspecified() {
+        if peer.address.is_unspecified() {
             return Err(RemoteError::Unspecified);
         }
         let same_family = match self.local {
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn peers_that_cannot_be() {
         for (local, peer, wanted) in [
-            ("10.0.0.1:53", "10.0.0.9:0", Some(RemoteError::Unspecified)),
+            ("10.0.0.1:53", "10.0.0.9:0", None),
             ("10.0.0.1:53", "0.0.0.0:9", Some(RemoteError::Unspecified)),
             ("10.0.0.1:53", "[fd00::1]:9", Some(RemoteError::Family)),
             ("0.0.0.0:53", "[fd00::1]:9", Some(RemoteError::Family)),

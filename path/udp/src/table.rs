@@ -13,8 +13,8 @@ use hashbrown::HashTable;
 
 use firelane_units::{LinkId, Port, SocketId};
 
-use crate::Binding;
 use crate::binding::Peer;
+use crate::{Binding, Sharing};
 
 /// The most sockets of a table: 2^20, which is 16 for every port.
 pub const SOCKETS_MAX: usize = 1 << 20;
@@ -121,6 +121,23 @@ impl UdpTable {
             self.insert(socket, binding);
         }
         Ok(())
+    }
+
+    /// Others may share what the socket is bound to in another way from now on. Who is bound already stays.
+    pub fn share(&mut self, socket: SocketId, sharing: Sharing) {
+        let same = |entry: &Entry| entry.socket == socket;
+        let Some(entry) = self.sockets.find_mut(hash_socket(socket), same) else { return };
+        entry.binding = entry.binding.sharing(sharing);
+        let binding = entry.binding;
+        let at_port = hash_port(binding.port());
+        let places = match binding.peer() {
+            Some(peer) => [
+                self.connected.find_mut(hash_peer(binding.port(), peer), same),
+                self.connected_at.find_mut(at_port, same),
+            ],
+            None => [self.open.find_mut(at_port, same), None],
+        };
+        places.into_iter().flatten().for_each(|entry| entry.binding = binding);
     }
 
     /// Forgets a socket; `None` if it was not bound.
@@ -316,7 +333,6 @@ const fn mix(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Sharing;
     use proptest::prelude::*;
 
     const FAR: &str = "10.9.9.9:999";
@@ -371,6 +387,22 @@ mod tests {
             let table = sharing(bindings);
             let found = table.lookup(LINK, at(local), at(remote)).map(|s| s.0);
             assert_eq!(found, wanted, "{bindings:?}: from {remote} to {local}");
+        }
+    }
+
+    #[test]
+    fn who_shares_later_shares_with_those_who_come_after_that() {
+        for first in ["10.0.0.1:53", "10.0.0.1:53>10.9.9.9:999"] {
+            let mut table = UdpTable::new();
+            table.bind(SocketId(0), binding(first)).unwrap();
+            let second = binding("0.0.0.0:53").sharing(SHARED);
+            assert_eq!(table.bind(SocketId(1), second), Err(BindError::InUse(SocketId(0))));
+            table.share(SocketId(0), SHARED);
+            table.bind(SocketId(1), second).unwrap();
+            table.share(SocketId(0), Sharing::default());
+            assert_eq!(table.bind(SocketId(2), second), Err(BindError::InUse(SocketId(0))));
+            table.unbind(SocketId(0)).unwrap();
+            table.bind(SocketId(2), second).unwrap();
         }
     }
 

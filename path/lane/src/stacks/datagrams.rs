@@ -8,9 +8,9 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU8;
 
 use firelane_frame::{Envelope, Frame};
-use firelane_ip::{Delivered, Egress, Member};
+use firelane_ip::{Delivered, Egress, Member, RouteError};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
-use firelane_udp::{Binding, Datagram, UdpTable, free_port, receive};
+use firelane_udp::{Binding, Datagram, LocalAddr, RemoteError, UdpTable, free_port, receive};
 use firelane_units::{Bytes, DropReason, Family, LinkId, Mtu, Port, SocketId};
 
 use super::bands::Band;
@@ -76,6 +76,11 @@ impl DatagramSocket {
         let is_one = !dst.is_multicast() && dst != Ipv4Addr::BROADCAST;
         let usual = self.options.packets(dst).unicast_link.filter(|_| is_one && !is_named);
         self.link.or(usual)
+    }
+
+    /// Whether it has nothing to do with IPv4 (IPV6_V6ONLY).
+    pub(super) fn is_v6_only(&self) -> bool {
+        self.unconnected.local() == LocalAddr::AnyV6 { v6_only: true }
     }
 }
 
@@ -236,7 +241,7 @@ impl<D> Inside<'_, D> {
     ) -> Result<SocketAddr, SocketError> {
         let (mut local, mut binding) = (local, binding);
         if let Some(remote) = remote {
-            binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
+            binding = binding.connected(remote).map_err(peer_error)?;
             if local.ip().is_unspecified() {
                 let remote = remote.ip().to_canonical();
                 let egress = self.shard.ip.core.egress_by(self.common.now, link, None, remote);
@@ -266,20 +271,32 @@ impl<D> Inside<'_, D> {
         let mut local = place.bound;
         let mut binding = place.unconnected.at_port(Port(local.port()));
         if let Some(remote) = remote {
+            // What the first peer has made of it stays until there is none, as in Linux.
+            if place.local != place.bound {
+                local = place.local;
+                binding = binding.at_address(local.ip());
+            }
             let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
             // Whoever answers an echo is heard, as in Linux: what was asked is told by its identifier.
             if place.kind == DatagramKind::Udp {
-                binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
+                binding = binding.connected(remote).map_err(peer_error)?;
             }
-            if local.ip().is_unspecified() {
-                let link = place.options.packets(remote.ip()).multicast_link;
-                let (now, ip) = (self.common.now, &mut shard.ip.core);
-                let egress = match place.link_to(remote.ip(), false) {
-                    Some(link) => ip.egress_over(now, link, None, remote.ip()),
-                    None => ip.egress_by(now, link, None, remote.ip()),
-                };
-                local.set_ip(egress.map_err(super::route_error)?.src);
-                binding = binding.at_address(local.ip());
+            let link = place.options.packets(remote.ip()).multicast_link;
+            let (now, ip) = (self.common.now, &mut shard.ip.core);
+            let src = Some(local.ip())
+                .filter(|&it| !it.is_unspecified() && !it.is_multicast() && !ip.is_broadcast(it));
+            let egress = match place.link_to(remote.ip(), false) {
+                Some(link) => ip.egress_over(now, link, src, remote.ip()),
+                None => ip.egress_by(now, link, src, remote.ip()),
+            };
+            match egress {
+                Ok(egress) if local.ip().is_unspecified() => {
+                    local.set_ip(egress.src);
+                    binding = binding.at_address(local.ip());
+                }
+                // An address may come that the netstack does not have yet (IP_FREEBIND).
+                Ok(_) | Err(RouteError::SourceNotOurs) => {}
+                Err(error) => return Err(super::route_error(error)),
             }
         }
         let table = if place.kind == DatagramKind::Echo { &mut shard.echoes } else { &mut shard.udp };
@@ -446,6 +463,15 @@ impl<D> Inside<'_, D> {
             DatagramOption::Band(band) => place.options.band = band,
             DatagramOption::PacingLimit(rate) => place.pace.set(rate),
             DatagramOption::WholeMessages(on) => place.options.has_header = on,
+            DatagramOption::Sharing(sharing) => {
+                place.unconnected = place.unconnected.sharing(sharing);
+                let table = if place.kind == DatagramKind::Echo {
+                    &mut self.shard.echoes
+                } else {
+                    &mut self.shard.udp
+                };
+                table.share(socket, sharing);
+            }
         }
         place.route = None;
     }
@@ -463,6 +489,13 @@ impl<D> Inside<'_, D> {
             let token = place.slot.tell(ready);
             self.common.outbox.tell(token, ready);
         }
+    }
+}
+
+const fn peer_error(error: RemoteError) -> SocketError {
+    match error {
+        RemoteError::Unspecified => SocketError::AddressNotAvailable,
+        RemoteError::Family => SocketError::NetworkUnreachable,
     }
 }
 

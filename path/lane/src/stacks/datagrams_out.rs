@@ -10,7 +10,7 @@ use core::time::Duration;
 use firelane_classify::Tuple;
 use firelane_flow::Credit;
 use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
-use firelane_ip::{Egress, LOOPBACK, Upper};
+use firelane_ip::{Egress, LOOPBACK, RouteError, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
 use firelane_udp::{ChecksumWork, append_payload, encode};
 use firelane_units::{Bytes, Direction, DropReason, Instant, Port, SocketId};
@@ -190,7 +190,9 @@ impl<D> Inside<'_, D> {
         let letter = Letter { envelope, len, local, upper };
         let goes_out = egress.link != LOOPBACK;
         let is_heard_here = || self.shard.ip.core.is_member(egress.link, egress.dst);
-        if is_multicast && packets.multicast_loop && goes_out && is_heard_here() {
+        // A broadcast is for this host as well, as in Linux; who has no address yet asks others for one.
+        let is_everybodys = egress.is_broadcast() && !egress.src.is_unspecified();
+        if goes_out && (is_multicast && packets.multicast_loop && is_heard_here() || is_everybodys) {
             self.send_copy(socket, &letter, &mut egress.looped())?;
         }
         // RFC 1122 §3.2.1.7: without hops it goes to nobody else.
@@ -246,15 +248,21 @@ impl<D> Inside<'_, D> {
             return Ok(*way);
         }
         let chosen = envelope.local.map(|local| local.to_canonical());
-        let src = chosen.filter(|ip| !ip.is_unspecified()).or(place.src());
+        // What waits for broadcasts has no address of its own to send from.
+        let own = place.src().filter(|&ip| !self.shard.ip.core.is_broadcast(ip));
+        // Who names no address, and says so, leaves it to the way.
+        let src = chosen.or(own).filter(|ip| !ip.is_unspecified());
         let (dst, ip) = (envelope.peer.ip(), &mut self.shard.ip.core);
+        if dst.is_ipv4() && place.is_v6_only() {
+            return Err(SocketError::NetworkUnreachable);
+        }
         let link = envelope.link.or(place.link).or(place.options.packets(dst).multicast_link);
         let egress = match place.link_to(dst, envelope.link.is_some()) {
             Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
             Some(link) => ip.egress_over(self.common.now, link, src, dst),
             None => ip.egress_by(self.common.now, link, src, dst),
         };
-        let mut egress = egress.map_err(super::route_error)?;
+        let mut egress = egress.map_err(|error| way_error(error, dst))?;
         if let Some(most) = place.options.packet_max.filter(|_| egress.dst.is_ipv6()) {
             egress.mtu = egress.mtu.min(most);
         }
@@ -294,6 +302,14 @@ impl<D> Inside<'_, D> {
         }
         self.shard.udp_counters.unsendable += envelope.segments(len) as u64;
         self.tell_datagrams(socket, Ready::ALL);
+    }
+}
+
+/// Why there is no way. As in Linux no network can be reached over IPv4 from what is no address of this host.
+const fn way_error(error: RouteError, dst: IpAddr) -> SocketError {
+    match (error, dst) {
+        (RouteError::SourceNotOurs, IpAddr::V4(_)) => SocketError::NetworkUnreachable,
+        _ => super::route_error(error),
     }
 }
 
