@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use firelane_classify::{FlowMatch, FlowRules, RuleError, Steering};
 use firelane_driver_tap::Selector;
 use firelane_flow::FlowConfig;
-use firelane_ip::{Forwarding, IfRouting, Resolvers};
+use firelane_ip::{Forwarding, IfRouting, Resolvers, broadcast_of};
 use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
 
 use crate::aside::Aside;
@@ -177,6 +177,17 @@ impl Netstack {
     /// Whether a socket may have the address that it wants.
     pub(crate) fn allows(&self, wanted: &Claim) -> bool {
         wanted.is_free || self.owns(wanted.addr.ip())
+    }
+
+    /// Whether a datagram socket may be bound to `addr`: who waits for broadcasts alone is bound to where they go, and a group's
+    /// address is anybody's.
+    pub(crate) fn may_bind(&self, addr: IpAddr) -> bool {
+        let mut owned = self.addresses.iter().chain(&self.configured);
+        let is_everybodys = match addr {
+            IpAddr::V4(v4) => v4.is_broadcast() || owned.any(|(_, prefix)| broadcast_of(*prefix) == Some(v4)),
+            IpAddr::V6(_) => false,
+        };
+        is_everybodys || addr.is_multicast() || self.owns(addr)
     }
 
     /// Whether the netstack may listen on or send from `addr`.

@@ -78,6 +78,11 @@ impl Stack {
         Ok(self.inner.registry_of_now().netstack_mut(self.id)?.owns(ip))
     }
 
+    /// Whether one of its datagram sockets may be bound to an address.
+    pub(crate) fn may_bind(&self, ip: IpAddr) -> io::Result<bool> {
+        Ok(self.inner.registry_of_now().netstack_mut(self.id)?.may_bind(ip))
+    }
+
     /// What its sockets begin with.
     ///
     /// # Errors

@@ -34,6 +34,21 @@ impl Block {
 
 #[allow(private_bounds)]
 impl<M: Storage> StreamEnd<'_, M> {
+    /// Whether a datagram may be sent as far as the socket's state goes. An error that it has is told once.
+    ///
+    /// # Errors
+    /// The error, or that nothing more is sent.
+    pub fn may_send(&self) -> Result<(), WriteError> {
+        let now = self.status();
+        if now >> status::ERROR_SHIFT != 0 {
+            match self.take_error() {
+                0 => {}
+                error => return Err(WriteError::Failed(error)),
+            }
+        }
+        if now & (status::WRITE_CLOSED | status::CLOSED) != 0 { Err(WriteError::Closed) } else { Ok(()) }
+    }
+
     /// Queues a datagram, whose pieces are `len` bytes together, whole or not at all. The caller kicks the lane.
     ///
     /// # Errors
@@ -44,20 +59,12 @@ impl<M: Storage> StreamEnd<'_, M> {
         len: usize,
         pieces: impl Iterator<Item = &'p [u8]>,
     ) -> Result<(), WriteError> {
-        let now = self.status();
-        if now >> status::ERROR_SHIFT != 0 {
-            match self.take_error() {
-                0 => {}
-                error => return Err(WriteError::Failed(error)),
-            }
-        }
-        if now & (status::WRITE_CLOSED | status::CLOSED) != 0 {
-            return Err(WriteError::Closed);
-        }
+        // As in Linux, what can be no datagram is refused before an error is told.
         let total = RECORD_BYTES + len;
         if len > envelope.payload_max() || total > self.capacity(0) {
             return Err(WriteError::Failed(Errno::MSGSIZE.raw_os_error()));
         }
+        self.may_send()?;
         let _inside = Inside::enter(&self.block.send_owner, self.me).map_err(WriteError::Busy)?;
         let held = Held::take(&self.rings().one.state).ok_or(WriteError::WouldBlock)?;
         let (ours, theirs, size) = (&self.rings().one, &self.rings().two, held.size());

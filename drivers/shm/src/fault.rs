@@ -105,6 +105,11 @@ impl Block {
         let change = |word: u64| Some(word & below & !status::FAULTS | number | there);
         let _ = self.rings.margin[margin::STATUS].fetch_update(Ordering::AcqRel, Ordering::Relaxed, change);
     }
+
+    /// Daemon: there are no faults any more, and the socket's error stays, as in Linux.
+    pub fn dropped_faults(&self) {
+        self.rings.margin[margin::STATUS].fetch_and(!status::FAULTS, Ordering::AcqRel);
+    }
 }
 
 #[cfg(all(test, not(loom)))]

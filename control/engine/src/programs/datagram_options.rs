@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use firelane_filter::FilterConfig;
 use firelane_ip::HopLimits;
-use firelane_lane::{DatagramKind, DatagramOption, PacketOption};
+use firelane_lane::{DatagramKind, DatagramOption, PacketOption, Sharing};
 use firelane_shm::layout::file;
 use firelane_units::{BitRate, Family};
 use rustix::io::Errno;
@@ -37,7 +37,8 @@ pub(super) enum Setting {
     /// The send queue's size changes.
     SendQueue(usize),
     /// Of which datagrams the program is told that they did not arrive.
-    Faults { v4: bool, v6: bool },
+    /// Those that wait to be told may be dropped.
+    Faults { v4: bool, v6: bool, are_dropped: bool },
     /// A membership begins, ends, or has another filter.
     Member(Member),
     /// The program's word has these bits.
@@ -106,13 +107,19 @@ impl DatagramOptions {
             pacing: None,
             multicast_hops: [1; 2],
             multicast_loop: [true; 2],
-            multicast_all: [true; 2],
+            // As in Linux a socket of IPv6 hears such groups of IPv4 only if it says so.
+            multicast_all: [!is_v6, true],
             multicast_link: [None; 2],
             multicast_address: Ipv4Addr::UNSPECIFIED,
             groups: Memberships::default(),
             unbound: None,
             bits: 0,
         }
+    }
+
+    /// Which other sockets, of this user's for one, may be bound to the same.
+    pub(super) fn sharing(&self, user: u32) -> Sharing {
+        Sharing { shared: self.reuse_address, spread: self.reuse_port.then_some(user) }
     }
 
     /// The sizes of the queues.
@@ -132,7 +139,7 @@ impl DatagramOptions {
         all.extend(self.headers.changed().map(of_header));
         all.extend(Family::BOTH.into_iter().flat_map(|family| self.of_family(family)));
         let [v4, v6] = self.faults;
-        all.push(Setting::Faults { v4, v6 });
+        all.push(Setting::Faults { v4, v6, are_dropped: false });
         all.push(Setting::Lane(DatagramOption::WholeMessages(self.kind == DatagramKind::Echo)));
         all.extend(self.groups.iter().cloned().map(Setting::Member));
         all
@@ -260,6 +267,9 @@ impl DatagramOptions {
                 packets(family, PacketOption::MulticastHops(hops))
             }
             (ip::LEVEL, ip::MULTICAST_LOOP) | (ipv6::LEVEL, ipv6::MULTICAST_LOOP) => {
+                if family == Family::V6 && !(0..=1).contains(&value) {
+                    return Err(Errno::INVAL);
+                }
                 self.multicast_loop[family.index()] = on;
                 packets(family, PacketOption::MulticastLoop(on))
             }
@@ -271,14 +281,15 @@ impl DatagramOptions {
                 packets(family, PacketOption::MulticastAll(on))
             }
             (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
-                let link = u32::try_from(value).map_err(|_| Errno::INVAL)?.checked_sub(1);
+                let link = u32::try_from(value).map_err(|_| Errno::NODEV)?.checked_sub(1);
                 self.multicast_link[1] = link;
                 packets(Family::V6, PacketOption::MulticastLink(link.map(joining::link_named)))
             }
             (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
                 self.faults[usize::from(level == ipv6::LEVEL)] = on;
                 let [v4, v6] = self.faults;
-                Setting::Faults { v4, v6 }
+                // As in Linux, also those of the other family.
+                Setting::Faults { v4, v6, are_dropped: !on }
             }
             (socket::LEVEL, socket::PRIORITY) => {
                 self.priority = value;

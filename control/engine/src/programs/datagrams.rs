@@ -81,10 +81,7 @@ impl Datagrams {
         let ports = {
             let mut registry = stack.inner.registry_of_now();
             let netstack = registry.netstack_mut(stack.id())?;
-            // A group's address is anybody's: what is sent to the group arrives there.
-            let local = wanted.local.ip();
-            let is_nobodys = wanted.is_free || local.is_multicast() || is_everybody(wanted);
-            if !is_nobodys && !netstack.owns(local) {
+            if !wanted.is_free && !netstack.may_bind(wanted.local.ip()) {
                 return Err(Errno::ADDRNOTAVAIL.into());
             }
             netstack.config.udp_ports.clone()
@@ -383,12 +380,12 @@ impl Datagrams {
                     block.capacity[0].store(u32::try_from(*bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
                 }
             }
-            Setting::Faults { v4, v6 } => {
+            Setting::Faults { v4, v6, are_dropped } => {
                 let option = DatagramOption::Faults { v4: *v4, v6: *v6 };
                 self.change(fabric, SocketCommand::SetDatagramOption(self.socket, option))?;
-                if !(*v4 || *v6) {
+                if *are_dropped {
                     self.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                    arena.mapping().block(self.number()).inspect(|block| block.took_fault(None));
+                    arena.mapping().block(self.number()).inspect(|block| block.dropped_faults());
                 }
             }
             Setting::Member(member) => self.join(stack, member)?,
@@ -434,11 +431,6 @@ fn show_bits(block: &Block, bits: u64) {
     let kept = firelane_shm::layout::file::OWN;
     let change = |word: u64| Some(word & kept | bits & !kept);
     let _ = block.file.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change);
-}
-
-/// Whether it is bound to the address of everybody, as who waits for broadcasts alone may be.
-fn is_everybody(wanted: Wanted<'_>) -> bool {
-    wanted.local.ip() == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 /// The datagram sockets of an arena, by their blocks.

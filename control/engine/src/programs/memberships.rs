@@ -112,6 +112,11 @@ impl Memberships {
         Some(asked.and_then(|(group, link, source)| {
             // A group is left where it was joined, or nowhere; as Linux has it, one of IPv6 that no way leads to as well.
             let link = link.map_err(|it| if leaves { it } else { Errno::NODEV });
+            // Nobody is in a group that is none.
+            let is_v4_left = (level, name) == (ip::LEVEL, ip::DROP_MEMBERSHIP);
+            if is_v4_left && !group.is_multicast() {
+                return Err(Errno::ADDRNOTAVAIL);
+            }
             let nowhere = if leaves && group.is_ipv6() { Errno::ADDRNOTAVAIL } else { Errno::NODEV };
             self.change(group, chosen(link, group, nowhere, &link_of)?, wish(source))
         }))
@@ -438,6 +443,7 @@ mod tests {
             (0, 35, from_nowhere.clone(), Errno::NODEV),
             (0, 36, from_nowhere, Errno::ADDRNOTAVAIL),
             (0, 35, [[10, 1, 2, 3], [10, 0, 0, 8]].concat(), Errno::INVAL),
+            (0, 36, [[10, 1, 2, 3], [10, 0, 0, 8]].concat(), Errno::ADDRNOTAVAIL),
             (0, 42, [index(99), storage(GROUP)].concat(), Errno::NODEV),
             (0, 45, [index(99), storage(GROUP)].concat(), Errno::ADDRNOTAVAIL),
             (0, 42, [index(99), storage(source(1))].concat(), Errno::INVAL),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_ip::{Egress, HopLimits};
-use firelane_lane::{DatagramKind, Relisten, Sharing, StreamOption};
+use firelane_lane::{DatagramKind, DatagramOption, Relisten, StreamOption};
 use firelane_shm::AcceptQueue;
 use firelane_shm::control::{Answer, Family, Kind, OWN_LEVEL, OWN_SIGNALS, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
@@ -151,10 +151,12 @@ impl Socket {
 
     fn bind_datagrams(&mut self, address: SocketAddr) -> Result<Answer, Errno> {
         let usual = self.datagram_queues()?;
-        let Role::Datagrams(None, options) = &self.role else { return Err(Errno::INVAL) };
+        let Role::Datagrams(made, options) = &self.role else { return Err(Errno::INVAL) };
         let (local, v6_only) = (canonical(address), options.v6_only);
-        let spread = options.reuse_port.then_some(self.owner.user);
-        let sharing = Sharing { shared: options.reuse_address, spread };
+        if made.is_some() {
+            return Err(self.refuses_again(local.ip())?);
+        }
+        let sharing = options.sharing(self.owner.user);
         let (kind, queues, filter) = (options.kind, options.queues(usual), options.filter.as_ref());
         let (is_free, link) = (options.alike.binds_freely, options.alike.link);
         let wanted = Wanted { local, v6_only, is_free, link, kind, sharing, queues, filter };
@@ -169,6 +171,8 @@ impl Socket {
         if let Role::Datagrams(socket, options) = &mut self.role {
             // It has joined its groups itself by now.
             (*socket, options.unbound) = (Some(made), None);
+            // As Linux has it: who is bound to an address of IPv6 has nothing to do with IPv4.
+            options.v6_only |= is_one_of_v6(local);
         }
         self.show_signals(true).map_err(errno)?;
         Ok(Answer::Stream { place })
@@ -191,6 +195,10 @@ impl Socket {
         let Role::Datagrams(made, options) = &mut self.role else { return Err(Errno::INVAL) };
         let setting = options.set(level, name, value, |named| joining::link_of(&stack, named))?;
         if let Some(made) = made {
+            if level == socket::LEVEL && [socket::REUSEADDR, socket::REUSEPORT].contains(&name) {
+                let sharing = Setting::Lane(DatagramOption::Sharing(options.sharing(self.owner.user)));
+                made.set(&stack, &self.arena, &sharing).map_err(errno)?;
+            }
             made.set(&stack, &self.arena, &setting).map_err(errno)?;
             made.set(&stack, &self.arena, &Setting::Program(options.bits())).map_err(errno)?;
             // A TOS has a priority of its own.
@@ -208,15 +216,16 @@ impl Socket {
         if !fits(self.family, address) {
             return Err(Errno::AFNOSUPPORT);
         }
+        // An address of IPv4 is none of a socket that has nothing to do with it.
+        if self.is_v6_only() && address.is_ipv6() && canonical(address).is_ipv4() {
+            return Err(Errno::INVAL);
+        }
         self.may_have(address.port())?;
         if matches!(self.role, Role::Datagrams(..)) {
             return self.bind_datagrams(address);
         }
         if !self.may_bind() {
-            // Linux judges the address first.
-            let owns = self.stack.owns(canonical(address).ip()).map_err(errno)?;
-            let may = owns || self.options.alike.binds_freely;
-            return Err(if may { Errno::INVAL } else { Errno::ADDRNOTAVAIL });
+            return Err(self.refuses_again(canonical(address).ip())?);
         }
         let sharer = self.options.reuse_port.then_some(self.owner.user);
         let is_free = self.options.alike.binds_freely;
@@ -225,7 +234,21 @@ impl Socket {
         let leaves_port = self.options.port_later && address.port() == 0;
         let take = if leaves_port { Reserved::address } else { Reserved::take };
         self.role = Role::Fresh(Some(Box::new(take(&self.stack, claim).map_err(errno)?)));
+        if is_one_of_v6(canonical(address)) && !self.options.v6_only {
+            Arc::make_mut(&mut self.options).v6_only = true;
+        }
         Ok(Answer::Done)
+    }
+
+    fn is_v6_only(&self) -> bool {
+        if let Role::Datagrams(_, options) = &self.role { options.v6_only } else { self.options.v6_only }
+    }
+
+    /// What who has a name is told: EINVAL. Linux judges an address for a socket of IPv4 before that.
+    fn refuses_again(&self, local: IpAddr) -> Result<Errno, Errno> {
+        let is_judged = self.family == Family::V4 && !self.alike().binds_freely;
+        let is_good = !is_judged || self.stack.may_bind(local).map_err(errno)?;
+        Ok(if is_good { Errno::INVAL } else { Errno::ADDRNOTAVAIL })
     }
 
     /// EACCES, as Linux has it of low ports, if the netstack keeps the port for programs of other users.
@@ -243,9 +266,14 @@ impl Socket {
 
     /// Whether it has no port as yet, and is nothing else.
     fn may_bind(&self) -> bool {
+        matches!(self.role, Role::Fresh(_)) && !self.has_port()
+    }
+
+    fn has_port(&self) -> bool {
         match &self.role {
-            Role::Fresh(bound) => bound.as_ref().is_none_or(|bound| bound.local().port() == 0),
-            _ => false,
+            Role::Fresh(bound) => bound.as_ref().is_some_and(|bound| bound.local().port() != 0),
+            Role::Datagrams(made, _) => made.is_some(),
+            Role::Listening(_) | Role::Stream(..) => true,
         }
     }
 
@@ -430,6 +458,13 @@ impl Socket {
         if (level, name) == (socket::LEVEL, socket::BINDTOIFINDEX) {
             self.check_link(value)?;
         }
+        // Who has a port has it for both families, or for one.
+        if (level, name) == (ipv6::LEVEL, ipv6::V6ONLY) && self.has_port() {
+            return Err(Errno::INVAL);
+        }
+        if (level, name) == (ipv6::LEVEL, ipv6::MULTICAST_IF) {
+            self.check_way_of_groups(value)?;
+        }
         if [(ip::LEVEL, ip::UNICAST_IF), (ipv6::LEVEL, ipv6::UNICAST_IF)].contains(&(level, name)) {
             self.check_way(value)?;
         }
@@ -522,6 +557,13 @@ impl Socket {
             Some(_) => Err(Errno::INVAL),
             None => Ok(()),
         }
+    }
+
+    /// Whether there is the link by which packets to groups are to leave (IPV6_MULTICAST_IF).
+    fn check_way_of_groups(&self, value: &[u8]) -> Result<(), Errno> {
+        let index = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
+        let is_there = link_of(index).is_none_or(|link| self.stack.has_link(link));
+        if is_there { Ok(()) } else { Err(Errno::NODEV) }
     }
 
     fn alike(&self) -> &Alike {
@@ -739,6 +781,11 @@ pub(super) fn reachable(mut remote: SocketAddr) -> SocketAddr {
         remote.set_ip(if remote.is_ipv4() { v4 } else { v6 });
     }
     remote
+}
+
+/// Whether it is one address of IPv6, in canonical form.
+fn is_one_of_v6(local: SocketAddr) -> bool {
+    local.is_ipv6() && !local.ip().is_unspecified()
 }
 
 /// An IPv4 address in IPv6's clothes is IPv4's.
