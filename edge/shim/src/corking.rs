@@ -5,6 +5,7 @@
 //! the process that writes them: a child begins without its parent's.
 
 use core::ffi::c_int;
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 
@@ -78,17 +79,41 @@ pub(crate) fn may_have_begun() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// The first part.
-pub(crate) fn begin(socket: &Held, stream: &Stream, envelope: Envelope, source: Source<'_>) -> usize {
-    let text: Vec<u8> = source.from(0).flatten().copied().collect();
-    put(socket, Begun { generation: generation(stream), envelope, text });
-    source.len()
+/// Where the datagram goes that the socket has begun, if it has.
+pub(crate) fn begun_to(socket: &Held) -> Option<SocketAddr> {
+    let stream = socket.stream().filter(|_| may_have_begun())?;
+    let all = all();
+    let begun = all.get(&place(socket)).filter(|it| it.generation == generation(&stream))?;
+    Some(begun.envelope.peer)
 }
 
-/// Another part, if the socket has begun a datagram.
-pub(crate) fn go_on(socket: &Held, source: Source<'_>, flags: c_int) -> Option<Result<usize, Errno>> {
+/// The first part.
+pub(crate) fn begin(
+    socket: &Held,
+    stream: &Stream,
+    envelope: Envelope,
+    source: Source<'_>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    datagram::check(stream, flags)?;
+    let text: Vec<u8> = source.from(0).flatten().copied().collect();
+    put(socket, Begun { generation: generation(stream), envelope, text });
+    Ok(source.len())
+}
+
+/// Another part, if the socket has begun a datagram. One that is to go over IPv4 is no part of another.
+pub(crate) fn go_on(
+    socket: &Held,
+    source: Source<'_>,
+    flags: c_int,
+    is_to_v4: bool,
+) -> Option<Result<usize, Errno>> {
     let stream = socket.stream()?;
     let mut begun = take(socket, &stream)?;
+    if socket.is_v6() && is_to_v4 && !begun.envelope.peer.ip().to_canonical().is_ipv4() {
+        put(socket, begun);
+        return Some(Err(Errno::INVAL));
+    }
     let before = begun.text.len();
     if before + source.len() > begun.envelope.payload_max() {
         return Some(Err(Errno::MSGSIZE));

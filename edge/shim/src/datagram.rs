@@ -20,6 +20,9 @@ use crate::socket::{self, Beside, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
 use crate::{corking, echoes, elsewhere, names, options, session};
 
+/// The loopback interface, as lanes have it.
+const LOOPBACK_LINK: LinkId = LinkId(u32::MAX);
+
 /// What a call says of one datagram beside where it goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Extra {
@@ -76,11 +79,15 @@ pub(crate) fn connect(socket: &Held, to: Given) -> Result<(), Errno> {
         Given::Unspecified => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         to => destination(socket, to)?,
     };
-    let place = session::connect(socket, address, false)?;
-    if socket.kind() == Kind::Fresh {
-        settled(socket, place)?;
+    match session::connect(socket, address, false) {
+        Ok(place) if socket.kind() == Kind::Fresh => settled(socket, place).map(drop),
+        Ok(_) => Ok(()),
+        Err(errno) => {
+            // As in Linux it has an address by now, even so.
+            let _ = bound(socket);
+            Err(errno)
+        }
     }
-    Ok(())
 }
 
 /// An address that datagrams of this socket may go to.
@@ -88,11 +95,8 @@ fn destination(socket: &Held, to: Given) -> Result<SocketAddr, Errno> {
     match to {
         Given::Address(SocketAddr::V6(_)) if !socket.is_v6() => Err(Errno::AFNOSUPPORT),
         Given::Address(mut address) => {
-            // As Linux has it: nobody's address is this host's.
-            if address.ip().is_unspecified() {
-                let host: IpAddr =
-                    if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
-                address.set_ip(host);
+            if address.ip().to_canonical().is_unspecified() {
+                address.set_ip(own_host(socket, address.ip()));
             }
             Ok(address)
         }
@@ -101,70 +105,107 @@ fn destination(socket: &Held, to: Given) -> Result<SocketAddr, Errno> {
     }
 }
 
-/// Ends a direction, which only a socket with a peer has.
-pub(crate) fn shutdown(socket: &Held, how: c_int) -> Result<(), Errno> {
-    let by_now = elsewhere::changed(socket);
-    let stream = by_now.as_ref().unwrap_or(socket).stream();
-    let stream = stream.filter(|stream| stream.end().block().has_peer()).ok_or(Errno::NOTCONN)?;
-    stream.shutdown(how)
-}
-
-/// Whether a datagram goes over IPv4.
-pub(crate) fn goes_by_v4(socket: &Held, to: Option<Given>) -> bool {
-    let is_v4 = |address: SocketAddr| address.ip().to_canonical().is_ipv4();
-    match to {
-        _ if !socket.is_v6() => true,
-        Some(Given::Address(address)) => is_v4(address),
-        Some(_) => false,
-        None => names::peer_of(socket).is_some_and(is_v4),
+/// Where what is sent to nobody's address goes, which is this host: as in Linux to the socket's own address of IPv4, if it has one.
+fn own_host(socket: &Held, nobody: IpAddr) -> IpAddr {
+    let own = socket.stream().and_then(|stream| names::local_of(stream.end().block()));
+    let own = match own.map(|own| own.ip().to_canonical()) {
+        Some(IpAddr::V4(own)) if !own.is_unspecified() => Some(own),
+        _ => None,
+    };
+    let is_v4 = nobody.to_canonical().is_ipv4();
+    match own {
+        None if !is_v4 => Ipv6Addr::LOCALHOST.into(),
+        Some(own) if is_v4 && !own.is_multicast() && !own.is_broadcast() => own.into(),
+        _ => Ipv4Addr::LOCALHOST.into(),
     }
 }
 
-/// Sends a datagram, or several of one length.
+/// Ends a direction. As in Linux who has no peer is told so, and it ends all the same, by which programs wake those who wait.
+pub(crate) fn shutdown(socket: &Held, how: c_int) -> Result<(), Errno> {
+    let by_now = elsewhere::changed(socket);
+    let stream = by_now.as_ref().unwrap_or(socket).stream().ok_or(Errno::NOTCONN)?;
+    stream.shutdown(how)?;
+    if stream.end().block().has_peer() { Ok(()) } else { Err(Errno::NOTCONN) }
+}
+
+/// Where a datagram goes: what the call says, or the socket's peer. As in Linux a socket of IPv6 finds out that there is none before
+/// it looks at anything else.
+fn target(socket: &Held, to: Option<Given>) -> Result<Option<SocketAddr>, Errno> {
+    let to = to.filter(|&to| !socket.is_v6() || to != Given::Unspecified);
+    match to {
+        Some(to) if socket.is_v6() => destination(socket, to).map(Some),
+        None if socket.is_v6() => {
+            let known = corking::begun_to(socket).or_else(|| names::peer_of(socket));
+            known.map(Some).ok_or(Errno::DESTADDRREQ)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn is_v4(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_ipv4()
+}
+
+/// Sends a datagram, or several of one length. What stands beside it is read when it is known whether it goes over IPv4.
 pub(crate) fn send(
     socket: &Held,
     source: Source<'_>,
     flags: c_int,
     to: Option<Given>,
-    extra: Extra,
+    extra: impl FnOnce(bool) -> Result<Extra, Errno>,
 ) -> Result<usize, Errno> {
-    if flags & libc::MSG_OOB != 0 {
+    let (socket, stream) = bound(socket)?;
+    let known = target(&socket, to)?;
+    let by_v4 = !socket.is_v6() || known.is_some_and(is_v4);
+    if by_v4 && source.len() > usize::from(u16::MAX) {
+        return Err(Errno::MSGSIZE);
+    }
+    if by_v4 && flags & libc::MSG_OOB != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     if source.is_faulty() {
         return Err(Errno::FAULT);
     }
     if corking::may_have_begun()
-        && let Some(gone_on) = corking::go_on(socket, source, flags)
+        && let Some(gone_on) = corking::go_on(&socket, source, flags, by_v4)
     {
         return gone_on;
     }
-    let to = to.map(|to| destination(socket, to)).transpose()?;
+    let said = match to {
+        Some(to) if !socket.is_v6() => Some(destination(&socket, to)?),
+        Some(Given::Unspecified) | None => None,
+        Some(_) => known,
+    };
     if socket.is_echo() {
-        echoes::check(socket, source)?;
-    } else if to.is_some_and(|to| to.port() == 0) {
+        echoes::check(&socket, source)?;
+    } else if said.is_some_and(|to| to.port() == 0) {
         return Err(Errno::INVAL);
     }
-    let has_peer = |socket: &Held| socket.stream().is_some_and(|it| it.end().block().has_peer());
-    if to.is_none() && !has_peer(socket) && !elsewhere::changed(socket).as_ref().is_some_and(has_peer) {
-        return Err(Errno::DESTADDRREQ);
-    }
-    let (socket, stream) = bound(socket)?;
-    let peer = to.or_else(|| names::peer_of(&socket)).ok_or(Errno::DESTADDRREQ)?;
-    let mut envelope = envelope(&stream, peer, extra);
+    let peer = said.or_else(|| names::peer_of(&socket)).ok_or(Errno::DESTADDRREQ)?;
+    let mut envelope = envelope(&stream, peer, extra(is_v4(peer))?);
     if socket.is_echo() {
         envelope.peer.set_port(0);
     }
-    if envelope.segments(source.len()) > SEGMENTS_MAX {
+    let is_too_long = source.len() > envelope.payload_max();
+    if !is_too_long && envelope.segments(source.len()) > SEGMENTS_MAX {
+        check(&stream, flags)?;
         return Err(Errno::INVAL);
     }
     if session::is_dead() {
         return Err(Errno::NETDOWN);
     }
-    if corking::holds(&stream, flags) && source.len() <= envelope.payload_max() {
-        return Ok(corking::begin(&socket, &stream, envelope, source));
+    if corking::holds(&stream, flags) && !is_too_long {
+        return corking::begin(&socket, &stream, envelope, source, flags);
     }
     write_pieces(&stream, &envelope, source.len(), || source.from(0), flags).map(|()| source.len())
+}
+
+/// Whether one may be begun.
+pub(crate) fn check(stream: &Stream, flags: c_int) -> Result<(), Errno> {
+    stream.end().may_send().map_err(|error| match stream.stop_writing(error) {
+        Stop::Failed(errno) => errno,
+        Stop::Closed | Stop::Wait => broken_pipe(flags),
+    })
 }
 
 /// Sends a datagram that is whole.
@@ -204,9 +245,14 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
     let interface = if extra.interface != 0 { extra.interface } else { scope };
     Envelope {
         peer: SocketAddr::new(peer.ip(), peer.port()),
-        local: extra.local.filter(|local| !local.is_unspecified()),
-        // What goes by the loopback interface goes where its address says.
-        link: (interface > LOOPBACK).then(|| LinkId(interface - 1)),
+        // As in Linux one of IPv4 that is left open is not the socket's own.
+        local: extra.local.filter(|&local| local != IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        // What goes by the loopback interface goes where its address says, but to a group.
+        link: match interface {
+            0 => None,
+            LOOPBACK => peer.ip().to_canonical().is_multicast().then_some(LOOPBACK_LINK),
+            _ => Some(LinkId(interface - 1)),
+        },
         tos: extra.tos,
         hops: extra.hops,
         dont_fragment: extra.dont_fragment,
@@ -218,6 +264,12 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
 
 /// Receives a datagram; with UDP_GRO perhaps several of one length.
 pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
+    let by_now = elsewhere::changed(socket);
+    let socket = by_now.as_ref().unwrap_or(socket);
+    // Nothing can have come to who has no address; who waits for something gets one.
+    if socket.kind() == Kind::Fresh && (flags & libc::MSG_DONTWAIT != 0 || socket.is_nonblocking()?) {
+        return Err(if session::is_dead() { Errno::NETDOWN } else { Errno::AGAIN });
+    }
     let (socket, stream) = bound(socket)?;
     let mut wait = Waiting::new(&stream, true, flags);
     loop {
@@ -240,6 +292,10 @@ pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Resul
                     flags,
                     beside: Beside::Datagram { envelope, bits, port },
                 });
+            }
+            // As in Linux who does not wait is not told of the end.
+            Ok(None) if flags & libc::MSG_DONTWAIT != 0 || stream.is_nonblocking() => {
+                return Err(Errno::AGAIN);
             }
             Ok(None) => return Ok(Received { bytes: 0, from: None, flags: 0, beside: Beside::Nothing }),
             Err(error) => wait.after(stream.stop_reading(error), 0)?,

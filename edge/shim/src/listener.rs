@@ -30,8 +30,11 @@ pub(crate) struct Accepted {
 /// Takes the next connection.
 pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     let mut seen = Seen::now();
-    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 || !listener.is_listener() {
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Err(Errno::INVAL);
+    }
+    if !listener.is_listener() {
+        return Err(if listener.is_datagram() { Errno::OPNOTSUPP } else { Errno::INVAL });
     }
     if listener.kind() == Kind::Ended {
         return Err(ended(listener, seen));

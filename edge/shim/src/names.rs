@@ -51,9 +51,14 @@ pub(crate) fn peer_of(socket: &Held) -> Option<SocketAddr> {
     remote(stream.end().block())
 }
 
+/// The address that a socket has, as its words have it.
+pub(crate) fn local_of(block: &firelane_shm::Block) -> Option<SocketAddr> {
+    words(block, margin::LOCAL, LOCAL_PORT)
+}
+
 /// The port that a socket has.
 pub(crate) fn port_of(block: &firelane_shm::Block) -> u16 {
-    words(block, margin::LOCAL, LOCAL_PORT).map_or(0, |it| it.port())
+    local_of(block).map_or(0, |it| it.port())
 }
 
 fn shown(socket: &Held, address: SocketAddr) -> Shown {

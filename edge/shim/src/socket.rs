@@ -434,16 +434,16 @@ impl Held {
 
     /// Sends `source`.
     pub(crate) fn send(&self, source: Source<'_>, flags: c_int, to: Option<Given>) -> Result<usize, Errno> {
-        self.send_with(source, flags, to, Extra::default())
+        self.send_with(source, flags, to, |_| Ok(Extra::default()))
     }
 
-    /// The same with what goes beside a datagram.
+    /// The same with what goes beside a datagram, which is read when it is known whether that goes over IPv4.
     pub(crate) fn send_with(
         &self,
         source: Source<'_>,
         flags: c_int,
         to: Option<Given>,
-        extra: Extra,
+        extra: impl FnOnce(bool) -> Result<Extra, Errno>,
     ) -> Result<usize, Errno> {
         match self.stream() {
             _ if self.is_datagram() => datagram::send(self, source, flags, to, extra),

@@ -42,7 +42,10 @@ pub(crate) unsafe fn read(message: &msghdr, is_v4: bool, is_v6_socket: bool) -> 
             take_v6(&mut extra, libc::IPV6_PKTINFO, data)?;
             extra.local.filter(IpAddr::is_ipv4).ok_or(Errno::INVAL).map(drop)
         }
-        (libc::IPPROTO_IPV6, kind) if !is_v4 => take_v6(&mut extra, kind, data),
+        (libc::IPPROTO_IPV6, kind) if !is_v4 => {
+            take_v6(&mut extra, kind, data)?;
+            if extra.local.is_some_and(|local| local.is_ipv4()) { Err(Errno::INVAL) } else { Ok(()) }
+        }
         _ => Ok(()),
     };
     // SAFETY: the caller's promise.

@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use crate::address::{self, Given};
 use crate::answer::count;
 use crate::buffers::{self, Sink, Source};
-use crate::datagram::{self, Extra};
 use crate::handlers::Seen;
 use crate::real::hooks;
 use crate::socket::{self, Held};
@@ -91,18 +90,14 @@ unsafe fn send(socket: Held, message: &msghdr, flags: c_int) -> Result<usize, Er
         } else {
             Some(address::read(message.msg_name.cast(), message.msg_namelen)?)
         };
-        let extra = match socket.is_datagram() {
-            true => control::read(message, datagram::goes_by_v4(&socket, to), socket.is_v6())?,
-            false => {
-                if let Err(errno) = control::check(message) {
-                    // As in Linux, that there is nobody to send to comes first.
-                    socket.send(Source::new(&[])?, flags, to)?;
-                    return Err(errno);
-                }
-                Extra::default()
-            }
-        };
-        socket.send_with(source, flags, to, extra)
+        if !socket.is_datagram()
+            && let Err(errno) = control::check(message)
+        {
+            // As in Linux, that there is nobody to send to comes first.
+            socket.send(Source::new(&[])?, flags, to)?;
+            return Err(errno);
+        }
+        socket.send_with(source, flags, to, |is_v4| control::read(message, is_v4, socket.is_v6()))
     }
 }
 
