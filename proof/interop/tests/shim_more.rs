@@ -31,12 +31,19 @@ fn converses_as_the_kernel(kind: &str, fusion: &str, first: u32, count: u32) {
     let property = format!("_fusion={fusion}");
     let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
     stage.daemon().firelane(&words).expect_success();
-    let [first, count_text] = [first, count].map(|it| it.to_string());
+    converse(&stage, "conversation.py", &[&first.to_string(), &count.to_string(), kind], 12 * count as usize);
+}
+
+/// Each call of a conversation tells what it tells in the kernel.
+fn converse(stage: &Stage<'_>, name: &str, more: &[&str], least: usize) {
+    let script = script(name);
     let ask = |on, host| {
-        stage.ask(on, &["/usr/bin/python3", &script("conversation.py"), host, &first, &count_text, kind])
+        let words: Vec<&str> =
+            ["/usr/bin/python3", &script, host].into_iter().chain(more.iter().copied()).collect();
+        stage.ask(on, &words)
     };
     let (kernels, ours) = (ask(On::Kernel, Stage::KERNEL), ask(On::Firelane, Stage::FIRELANE));
-    assert!(kernels.lines().count() > 12 * count as usize, "{kernels}");
+    assert!(kernels.lines().count() > least, "{kernels}");
     for (at, (theirs, own)) in kernels.lines().zip(ours.lines()).enumerate() {
         let before: Vec<&str> = kernels.lines().take(at).skip(at.saturating_sub(8)).collect();
         assert_eq!(own, theirs, "behind {before:#?}");
@@ -70,6 +77,38 @@ fn conversations_in_an_epoll_set_are_as_the_kernels() {
     for fusion in ["on", "off"] {
         converses_as_the_kernel("sets", fusion, 3000, 8);
     }
+}
+
+/// Conversations of datagram sockets that were drawn by lot, beside the kernel's.
+fn datagrams_converse_as_the_kernels(kind: &str, first: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    converse(&stage, "datagram_conversation.py", &[&first.to_string(), "30", kind], 400);
+}
+
+#[test]
+fn datagrams_are_conversed_by_as_in_the_kernel() {
+    datagrams_converse_as_the_kernels("plain", 0);
+}
+
+#[test]
+fn what_stands_beside_datagrams_is_as_the_kernels() {
+    datagrams_converse_as_the_kernels("beside", 1000);
+}
+
+#[test]
+fn datagrams_that_nobody_takes_are_refused_as_by_the_kernel() {
+    datagrams_converse_as_the_kernels("refused", 2000);
+}
+
+#[test]
+fn who_may_be_bound_where_is_as_in_the_kernel() {
+    datagrams_converse_as_the_kernels("bound", 3000);
+}
+
+#[test]
+fn groups_and_broadcasts_are_heard_as_in_the_kernel() {
+    datagrams_converse_as_the_kernels("groups", 4000);
 }
 
 #[test]
