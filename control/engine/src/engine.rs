@@ -690,7 +690,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.stop.store(true, Ordering::SeqCst);
         for lane in self.fabric.lane_ids() {
             self.fabric.squeue(lane).waker().wake();
         }

@@ -100,7 +100,8 @@ impl Worker {
             }
             Ok(Some(sleep)) => (sleep.until, sleep.is_deaf),
         };
-        if idle == Idle::StaysAwake {
+        // As with work (R1 of `bell.rs`): whoever ends the engine says so and then rings, so it is asked behind the bell.
+        if idle == Idle::StaysAwake || self.is_to_stop() {
             return Ran::Idle;
         }
         let until = until.map(|at| at.saturating_since(fabric.now()));
@@ -124,10 +125,36 @@ impl Worker {
         // The kernel's default gathers timers over 50 us; a limit wakes up for each frame. Where it cannot be
         // changed, wakes come that much later.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        while !self.stop.load(Ordering::Acquire) {
+        while !self.is_to_stop() {
             if self.run_once(None) == Ran::Failed {
                 return;
             }
         }
+    }
+
+    /// Whether the engine ends. In one order with the bell's state, by which who has cleared the bell behind the ring sees it.
+    fn is_to_stop(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::engine::{Engine, EngineConfig};
+
+    #[test]
+    fn a_worker_that_had_not_seen_the_end_when_it_was_rung_does_not_sleep() {
+        let engine = Engine::start(&EngineConfig { threads: false, ..EngineConfig::default() }).unwrap();
+        let mut worker = engine.workers().pop().unwrap();
+        // It looks, somebody ends the engine, and it goes on.
+        assert!(!worker.is_to_stop());
+        worker.stop.store(true, Ordering::SeqCst);
+        worker.fabric.bell(worker.lane).ring();
+        let (sender, ended) = channel();
+        std::thread::spawn(move || sender.send(worker.run_once(None)));
+        assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Ok(Ran::Idle));
     }
 }
