@@ -25,7 +25,7 @@ test:
 	$(CARGO) test --workspace
 
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom --package firelane-frame --package firelane-lane --package firelane-shm --lib model
+	RUSTFLAGS="--cfg loom" $(CARGO) test --profile soak --target-dir target/loom --package firelane-frame --package firelane-lane --package firelane-shm --lib model
 
 bench:
 	@test -n "$(B)" || { echo "usage: make bench B=switch|lanes-scale|limit|isolation|polling|computing|tap-bulk|wire-tcp|conn-rate|memif|afxdp|loss|idle|conn-memory|growth|udp|forward|forward-veth|filter|attack-cost|shim-rtt|shim-memory|redis-tap|nginx-close|sendfile|run-start|fused-rtt|fused-bulk|fused-redis|fused-java|fused-conn|fused-pgbench|fused-nginx-close" >&2; exit 2; }
@@ -36,7 +36,7 @@ bench:
 soak: PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell date +%s))
 soak:
 	@echo PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)
-	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) test --release --workspace -- --ignored soak
+	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) test --profile soak --workspace -- --ignored soak
 
 lint:
 	$(CARGO) fmt --all --check

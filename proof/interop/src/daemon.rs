@@ -164,8 +164,10 @@ fn build() -> PathBuf {
         "--package",
         "firelane-shim",
     ]);
-    if profile.ends_with("release") {
-        command.arg("--release");
+    // The folder has the name of the profile, but for that of `dev`.
+    let name = profile.file_name().expect("a folder has a name");
+    if name != "debug" {
+        command.arg("--profile").arg(name);
     }
     command.env("CARGO_TARGET_DIR", profile.parent().expect("target"));
     assert!(command.status().expect("cargo runs").success(), "the programs build");
