@@ -6,9 +6,7 @@ With the kind `urgent` some text is, which the other end looks at, and nobody en
 TCP_NODELAY is on whenever a call has ended, and nothing is corked, as what Nagle's algorithm and corks hold back depends on when a peer
 acknowledges; so does how much is unacknowledged, which is asked for with `sets` alone, where each call is given the time for that.
 """
-import ctypes
 import errno
-import fcntl
 import os
 import random
 import select
@@ -16,74 +14,21 @@ import socket
 import struct
 import sys
 import termios
-import time
+
+sys.dont_write_bytecode = True
+from conversing import LIBC, brief, events, many, named, number, passed, settle, told
 
 SIOCATMARK = 0x8905
-EVENTS = [("IN", select.POLLIN), ("PRI", select.POLLPRI), ("OUT", select.POLLOUT), ("RDHUP", select.POLLRDHUP),
-          ("HUP", select.POLLHUP), ("ERR", select.POLLERR), ("NVAL", select.POLLNVAL), ("RDNORM", select.POLLRDNORM),
-          ("RDBAND", select.POLLRDBAND), ("WRNORM", select.POLLWRNORM), ("WRBAND", select.POLLWRBAND), ("MSG", select.POLLMSG)]
-WANTED = select.POLLIN | select.POLLPRI | select.POLLOUT | select.POLLRDHUP
 MSG_FASTOPEN, TCP_INQ = 0x20000000, 36
 MSG_MORE, MSG_ERRQUEUE, MSG_CMSG_CLOEXEC, MSG_WAITFORONE = 0x8000, 0x2000, 0x40000000, 0x10000
 MODES = [0, select.EPOLLET, select.EPOLLONESHOT, select.EPOLLET | select.EPOLLONESHOT]
 # An acknowledgement may be late by 40 ms.
 QUIET = {"sets": 0.06}.get(sys.argv[4], float(os.environ.get("QUIET", "0.03")))
-LIMIT = 2.0
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Piece(ctypes.Structure):
-    _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
-
-
-class Message(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_void_p), ("namelen", ctypes.c_uint), ("pieces", ctypes.POINTER(Piece)), ("count", ctypes.c_size_t),
-                ("control", ctypes.c_void_p), ("controllen", ctypes.c_size_t), ("flags", ctypes.c_int), ("pad", ctypes.c_int),
-                ("bytes", ctypes.c_uint), ("end", ctypes.c_uint)]
-
-
-def told(call):
-    """What a call returns, or the name of its error."""
-    try:
-        return call()
-    except OSError as error:
-        return errno.errorcode.get(error.errno, error.errno)
-
-
-def number(sock, request):
-    return told(lambda: struct.unpack("i", fcntl.ioctl(sock, request, bytes(4)))[0])
-
-
-def named(bits):
-    return "|".join(name for name, bit in EVENTS if bits & bit) or "-"
-
-
-def polled(sock, events):
-    poll = select.poll()
-    poll.register(sock, events)
-    return named(dict(poll.poll(0)).get(sock.fileno(), 0))
 
 
 def shown(sock):
     """Its events, and how much there is to read."""
-    return polled(sock, WANTED), number(sock, termios.FIONREAD)
-
-
-def brief(data):
-    return f"{len(data)}:{data[:4].hex()}..{data[-3:].hex()}" if isinstance(data, bytes) else data
-
-
-def many(function, sock, buffers, *rest):
-    """sendmmsg(2) or recvmmsg(2), with a piece for each message: how many, and the length and flags of each."""
-    pieces = [(ctypes.c_char * max(len(it), 1)).from_buffer(it or bytearray(1)) for it in buffers]
-    messages = (Message * len(buffers))()
-    for message, piece, buffer in zip(messages, pieces, buffers):
-        message.pieces = ctypes.pointer(Piece(ctypes.addressof(piece), len(buffer)))
-        message.count = 1
-    done = function(sock.fileno(), messages, len(buffers), *rest)
-    if done < 0:
-        raise OSError(ctypes.get_errno(), "")
-    return done, [(it.bytes, it.flags) for it in messages[:done]]
+    return events(sock), number(sock, termios.FIONREAD)
 
 
 class Pair:
@@ -106,14 +51,7 @@ class Pair:
         return {side: shown(end) for side, end in self.ends.items()}
 
     def settle(self):
-        """Until nothing has changed for a while."""
-        begin = since = time.monotonic()
-        before = self.state()
-        while time.monotonic() - since < QUIET and time.monotonic() - begin < LIMIT:
-            time.sleep(0.003)
-            now = self.state()
-            if now != before:
-                before, since = now, time.monotonic()
+        settle(self.state, QUIET, 0.003)
 
     def end(self):
         for end in self.ends.values():
@@ -177,8 +115,8 @@ class Pair:
         elif how == "messages":
             text = self.text(side, sum(counts))
             ends = [sum(counts[:n]) for n in range(len(counts) + 1)]
-            buffers = [bytearray(text[a:b]) for a, b in zip(ends, ends[1:])]
-            done = told(lambda: many(libc.sendmmsg, end, buffers, socket.MSG_NOSIGNAL))
+            messages, kept = many([text[a:b] for a, b in zip(ends, ends[1:])])
+            done = told(lambda: passed(LIBC.sendmmsg, end, messages, socket.MSG_NOSIGNAL))
             told_of.append(done)
             self.note(side, sum(it[0] for it in done[1]) if isinstance(done, tuple) else 0)
         elif how == "file":
@@ -262,10 +200,10 @@ class Pair:
     def messages(self, side):
         sizes = [self.draw.choice([0, 1, 10, 2000]) for _ in range(self.draw.randrange(1, 4))]
         flags = self.draw.choice([0, socket.MSG_PEEK, MSG_WAITFORONE, socket.MSG_WAITALL, MSG_CMSG_CLOEXEC, MSG_ERRQUEUE, socket.MSG_TRUNC])
-        rooms = [bytearray(size) for size in sizes]
-        done = told(lambda: many(libc.recvmmsg, self.ends[side], rooms, flags, None))
+        messages, kept = many([bytes(size) for size in sizes])
+        done = told(lambda: passed(LIBC.recvmmsg, self.ends[side], messages, flags, None))
         if isinstance(done, tuple) and not flags & socket.MSG_TRUNC:
-            done += tuple(brief(bytes(room[:it[0]])) for room, it in zip(rooms, done[1]))
+            done += tuple(brief(room.raw[:it[0]]) for room, it in zip(kept[0], done[1]))
         return f"recvmmsg {sizes} {flags}", done
 
     def discard(self, side):
@@ -325,7 +263,7 @@ class Pair:
 
     def ask(self, side):
         end = self.ends[side]
-        events = self.draw.choice([0, select.POLLIN, select.POLLOUT, select.POLLPRI, select.POLLRDHUP, 0x1fff, select.POLLRDNORM, select.POLLRDBAND,
+        wanted = self.draw.choice([0, select.POLLIN, select.POLLOUT, select.POLLPRI, select.POLLRDHUP, 0x1fff, select.POLLRDNORM, select.POLLRDBAND,
                                    select.POLLWRBAND | select.POLLWRNORM])
         what, call = self.draw.choice([
             ("error", lambda: errno.errorcode.get(end.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), 0)),
@@ -337,7 +275,7 @@ class Pair:
             ("accept", lambda: end.accept()),
             ("connect", lambda: end.connect((self.host, 9))),
             ("listen", lambda: end.listen(1)),
-            (f"poll {events:x}", lambda: polled(end, events)),
+            (f"poll {wanted:x}", lambda: events(end, wanted)),
             ("select", lambda: [len(it) for it in select.select([end], [end], [end], 0)]),
             ("seek", lambda: os.lseek(end.fileno(), 0, os.SEEK_SET)),
             # Each end has acknowledged what it can; what comes when it is gone is never acknowledged.

@@ -17,10 +17,9 @@ import socket
 import struct
 import sys
 import termios
-import time
 
 sys.dont_write_bytecode = True
-from conversing import brief, events, number, told
+from conversing import LIBC, brief, checked, events, many, number, passed, settle, told
 
 IP, IPV6, SOCKET, UDP = socket.IPPROTO_IP, socket.IPPROTO_IPV6, socket.SOL_SOCKET, socket.IPPROTO_UDP
 IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR, IP_RECVTTL, IP_MTU, IP_FREEBIND, IP_RECVORIGDSTADDR = 8, 10, 11, 12, 14, 15, 20
@@ -32,40 +31,7 @@ MORE, OOB, PEEK, TRUNC, DONTWAIT, ERRQUEUE = (
 LARGE = 2000
 GROUP_V4, GROUP_V6 = "239.7.7.7", "ff12::77"
 QUIET = 0.003
-LIMIT = 2.0
-
-
-class Iovec(ctypes.Structure):
-    _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
-
-
-class Msghdr(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_void_p), ("namelen", ctypes.c_uint), ("iov", ctypes.POINTER(Iovec)), ("iovlen", ctypes.c_size_t),
-                ("control", ctypes.c_void_p), ("controllen", ctypes.c_size_t), ("flags", ctypes.c_int)]
-
-
-class Mmsghdr(ctypes.Structure):
-    _fields_ = [("hdr", Msghdr), ("len", ctypes.c_uint)]
-
-
 PORTS = itertools.count()
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def many(texts):
-    """As many messages, one buffer each; what must live as long."""
-    buffers = [ctypes.create_string_buffer(text, max(len(text), 1)) for text in texts]
-    pieces = [Iovec(ctypes.addressof(buffer), len(text)) for buffer, text in zip(buffers, texts)]
-    messages = (Mmsghdr * len(texts))()
-    for message, piece in zip(messages, pieces):
-        message.hdr.iov, message.hdr.iovlen = ctypes.pointer(piece), 1
-    return messages, (buffers, pieces)
-
-
-def checked(count):
-    if count < 0:
-        raise OSError(ctypes.get_errno(), "")
-    return count
 
 
 class Barrier:
@@ -131,13 +97,7 @@ class Talk:
 
     def settle(self):
         self.barrier.pass_through()
-        begin = since = time.monotonic()
-        before = self.state()
-        while time.monotonic() - since < QUIET and time.monotonic() - begin < LIMIT:
-            time.sleep(0.001)
-            now = self.state()
-            if now != before:
-                before, since = now, time.monotonic()
+        settle(self.state, QUIET, 0.001)
 
     def is_v6(self, side):
         return self.families[side] == socket.AF_INET6
@@ -411,7 +371,7 @@ class Talk:
         messages, kept = many(texts)
 
         def call():
-            count = checked(LIBC.sendmmsg(self.socks[side].fileno(), messages, len(texts), 0))
+            count, _ = passed(LIBC.sendmmsg, self.socks[side], messages, 0)
             # The kernel ends with the first that is refused, as that is known then.
             self.settle()
             refused = self.socks[side].getsockopt(SOCKET, socket.SO_ERROR)
@@ -424,8 +384,8 @@ class Talk:
         messages, kept = many([bytes(size) for size in sizes])
 
         def call():
-            count = checked(LIBC.recvmmsg(self.socks[side].fileno(), messages, len(sizes), flags, None))
-            return count, [(it.len, it.hdr.flags) for it in messages[:count]], [brief(it.raw[:size]) for it, size in zip(kept[0], sizes)][:count]
+            count, lengths = passed(LIBC.recvmmsg, self.socks[side], messages, flags, None)
+            return count, lengths, [brief(it.raw[:size]) for it, size in zip(kept[0], sizes)][:count]
         return f"recvmmsg {sizes} {flags}", told(call)
 
     # Errors.
