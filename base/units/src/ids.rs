@@ -45,6 +45,11 @@ ids! {
     StepListId(u16),
 }
 
+impl LinkId {
+    /// The link of packets that a netstack sends to itself, which no switch knows and nobody mints.
+    pub const LOOPBACK: Self = Self(u32::MAX);
+}
+
 /// A TCP or UDP port number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Port(pub u16);

@@ -20,9 +20,6 @@ use crate::socket::{self, Beside, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
 use crate::{corking, echoes, elsewhere, names, options, session};
 
-/// The loopback interface, as lanes have it.
-const LOOPBACK_LINK: LinkId = LinkId(u32::MAX);
-
 /// What a call says of one datagram beside where it goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Extra {
@@ -250,7 +247,7 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
         // What goes by the loopback interface goes where its address says, but to a group.
         link: match interface {
             0 => None,
-            LOOPBACK => peer.ip().to_canonical().is_multicast().then_some(LOOPBACK_LINK),
+            LOOPBACK => peer.ip().to_canonical().is_multicast().then_some(LinkId::LOOPBACK),
             _ => Some(LinkId(interface - 1)),
         },
         tos: extra.tos,

@@ -10,7 +10,7 @@ use crate::iid::IidKind;
 /// The link of packets that a netstack sends to itself. No switch knows it: whoever takes frames out of
 /// [`Ip::poll_output`](crate::Ip::poll_output) gives those with this link back to
 /// [`Ip::input`](crate::Ip::input), in the lane that their addresses and ports steer to.
-pub const LOOPBACK: LinkId = LinkId(u32::MAX);
+pub const LOOPBACK: LinkId = LinkId::LOOPBACK;
 
 /// The address of both ends of [`LOOPBACK`].
 pub const LOOPBACK_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use firelane_units::LinkId;
 
 /// V10: groups of one netstack.
-const GROUPS_MAX: usize = 512;
+pub const GROUPS_MAX: usize = 512;
 /// V10: members of one group.
 const MEMBERS_MAX: usize = 1024;
 /// Sources that one filter names (Linux: `igmp_max_msf` is 10).

@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use firelane_units::{Bytes, DropReason, Instant};
+use firelane_units::{BitRate, Bytes, DropReason, Instant};
 use firelane_wire::TcpFlags;
 
 use crate::connection::{Connection, Rings};
@@ -15,8 +15,10 @@ use crate::send::NOWHERE;
 use crate::state::{Event, State};
 use crate::timers::{QuietTimer, SendTimer};
 
-/// Nobody's text takes longer to leave because its program wanted that.
-const LEAVES_WITHIN: Duration = Duration::from_secs(60);
+/// Whether what a program that is gone has left to send leaves soon enough at the rate that it has chosen: within a minute.
+pub fn leaves_in_time(left: Bytes, rate: BitRate) -> bool {
+    rate.time_for(left) <= Duration::from_secs(60)
+}
 
 impl Connection {
     /// The program will write no more (`shutdown(SHUT_WR)`): after what the send ring holds comes the FIN.
@@ -58,7 +60,7 @@ impl Connection {
         self.options.orphan = true;
         let left = Bytes(rings.send.available() as u64);
         // A program that is gone does not make its text wait for ever.
-        if self.options.pacing_limit().is_some_and(|limit| limit.time_for(left) > LEAVES_WITHIN) {
+        if self.options.pacing_limit().is_some_and(|limit| !leaves_in_time(left, limit)) {
             self.set_pacing_limit(None);
         }
         let out = self.shutdown_send(now, rings);

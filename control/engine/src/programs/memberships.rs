@@ -4,16 +4,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use firelane_ip::{FilterMode, SourceFilter};
+use firelane_ip::{FilterMode, GROUPS_MAX, SourceFilter};
 use rustix::io::Errno;
 
 use super::numbers::{AF_INET, AF_INET6, ip, ipv6, mcast};
 
 /// How many sources one group may name (Linux: `igmp_max_msf`).
 const SOURCES_MAX: usize = 10;
-/// How many groups one socket joins: more than a netstack has (`groups.rs` of `path/ip`) nobody would hear, and each question about a
-/// group looks through them.
-const GROUPS_MAX: usize = 512;
 
 /// The bytes of a `sockaddr_storage`, which begins with the family.
 const STORAGE: usize = 128;
@@ -125,6 +122,7 @@ impl Memberships {
     fn change(&mut self, group: IpAddr, link: u32, wish: Wish) -> Result<Member, Errno> {
         let known = self.find(group, link);
         let filter = wished(known.map(|at| &self.0[at].filter), wish)?;
+        // More than a netstack has nobody would hear, and each question about a group looks through them.
         if known.is_none() && self.0.len() >= GROUPS_MAX {
             return Err(Errno::NOBUFS);
         }

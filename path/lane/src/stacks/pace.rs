@@ -3,12 +3,8 @@
 //! What goes out at once is one record; the next one waits until its time at the rate has passed. Silence earns nothing. Kept
 //! by `datagrams.rs`, asked by `datagrams_out.rs`.
 
-use core::time::Duration;
-
+use firelane_tcp::leaves_in_time;
 use firelane_units::{BitRate, Bytes, Instant};
-
-/// Nobody's text takes longer to leave because its program wanted that.
-const LEAVES_WITHIN: Duration = Duration::from_secs(60);
 
 /// A socket's pace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,7 +22,7 @@ impl Pace {
 
     /// Its program is gone, and so much is left to send: a pace at which that takes too long is none any more.
     pub(super) fn end(&mut self, left: Bytes) {
-        if self.rate.is_some_and(|rate| rate.time_for(left) > LEAVES_WITHIN) {
+        if self.rate.is_some_and(|rate| !leaves_in_time(left, rate)) {
             self.set(None);
         }
     }
@@ -47,6 +43,7 @@ impl Pace {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use core::time::Duration;
     use proptest::prelude::*;
 
     proptest! {
