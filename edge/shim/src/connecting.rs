@@ -124,13 +124,9 @@ pub(crate) fn give_up(socket: &Held, stream: &Stream) -> Result<(), Errno> {
 }
 
 fn end_as(socket: &Held, becomes: impl FnOnce(&Held) -> Held) -> Result<Held, Errno> {
-    let bits = [libc::TCP_NODELAY, libc::TCP_CORK, libc::TCP_QUICKACK]
-        .map(|name| (name, options::lane_bit(socket, name).is_some_and(|(stream, bit)| stream.option(bit))));
+    // The daemon reads from the words what they have of its options.
     let socket = becomes(socket);
     session::disconnect(&socket)?;
-    for (name, _) in bits.into_iter().filter(|(_, is_on)| *is_on) {
-        options::set(&socket, libc::IPPROTO_TCP, name, &1_i32.to_ne_bytes())?;
-    }
     Ok(socket)
 }
 

@@ -23,7 +23,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::pool::{self, Spare};
 use crate::socket::{self, Kind};
 use crate::table::{self, DESCRIPTORS, Word};
-use crate::{arenas, confining, fused, process, session, sys, thread};
+use crate::{arenas, confining, fused, options, process, session, sys, thread};
 
 /// How many there may be: a small part of the program's range.
 const MOST: u64 = 512;
@@ -103,7 +103,8 @@ pub(crate) fn give(is_v6: bool, spare: Spare, flags: c_int) -> Result<c_int, Err
     };
     let made = made
         .and_then(|fd| if table::has_room_for(fd.as_raw_fd()) { Ok(fd) } else { Err(Errno::MFILE) })
-        .and_then(|fd| set_blocking(&spare, flags & libc::SOCK_NONBLOCK == 0).map(|()| fd));
+        .and_then(|fd| set_blocking(&spare, flags & libc::SOCK_NONBLOCK == 0).map(|()| fd))
+        .and_then(|fd| if spare.is_used { options::clear_times(spare.hidden) } else { Ok(()) }.map(|()| fd));
     let fd = match made {
         Ok(fd) => fd,
         Err(errno) => {

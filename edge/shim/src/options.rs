@@ -58,7 +58,7 @@ pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) ->
         (SOL_SOCKET, libc::SO_ERROR) if socket.tells_given_up() => libc::ECONNRESET,
         (SOL_SOCKET, libc::SO_ERROR) => socket.stream().map_or(0, |stream| stream.end().take_error()),
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => return get_time(socket, name, value),
-        (SOL_SOCKET, libc::SO_RCVLOWAT) => low_water(socket),
+        (SOL_SOCKET, libc::SO_RCVLOWAT) if let Some(least) = low_water(socket) => least,
         (IPPROTO_TCP, _) if let Some((stream, bit)) = lane_bit(socket, name) => stream.option(bit).into(),
         _ => return give(&session::get_option(socket, level, name, value.len())?, value),
     };
@@ -73,7 +73,7 @@ fn give(known: &[u8], value: &mut [u8]) -> Result<usize, Errno> {
 }
 
 /// The options that the lane reads from a stream's words.
-pub(crate) fn lane_bit(socket: &Held, name: c_int) -> Option<(Stream, u64)> {
+fn lane_bit(socket: &Held, name: c_int) -> Option<(Stream, u64)> {
     let bit = match name {
         libc::TCP_NODELAY => request::NODELAY,
         libc::TCP_CORK => request::CORK,
@@ -95,15 +95,13 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
     }
     match (level, name) {
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => set_time(socket, name, value),
-        (SOL_SOCKET, libc::SO_RCVLOWAT) => {
-            if let Some(stream) = socket.stream() {
-                // As in Linux, less than none is as much as there can be.
-                let least = match number(value).unwrap_or(1) {
-                    ..0 => c_int::MAX.unsigned_abs(),
-                    least => least.unsigned_abs().max(1),
-                };
-                stream.end().block().low_water[0].store(least, Ordering::Relaxed);
-            }
+        (SOL_SOCKET, libc::SO_RCVLOWAT) if let Some(stream) = a_stream(socket) => {
+            // As in Linux, less than none is as much as there can be.
+            let least = match number(value).unwrap_or(1) {
+                ..0 => c_int::MAX.unsigned_abs(),
+                least => least.unsigned_abs().max(1),
+            };
+            stream.end().block().low_water[0].store(least, Ordering::Relaxed);
             Ok(())
         }
         (
@@ -136,9 +134,15 @@ fn number(value: &[u8]) -> Option<c_int> {
     value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes))
 }
 
-fn low_water(socket: &Held) -> c_int {
-    let least = socket.stream().map_or(1, |s| s.end().block().low_water[0].load(Ordering::Relaxed));
-    least.max(1).cast_signed()
+/// It, if it is a connection, whose words have SO_RCVLOWAT: programs change that between two reads.
+fn a_stream(socket: &Held) -> Option<Stream> {
+    socket.stream().filter(|_| !socket.is_datagram())
+}
+
+/// How much is worth telling of (SO_RCVLOWAT).
+fn low_water(socket: &Held) -> Option<c_int> {
+    let least = a_stream(socket)?.end().block().low_water[0].load(Ordering::Relaxed);
+    Some(least.max(1).cast_signed())
 }
 
 fn timeout(name: c_int) -> Timeout {
@@ -190,6 +194,15 @@ static HAS_TIMES: AtomicBool = AtomicBool::new(false);
 /// A socket may have some from now on: they were set here, or it comes from another process.
 pub(crate) fn note_times() {
     HAS_TIMES.store(true, Ordering::Relaxed);
+}
+
+/// A descriptor that has served before is a new socket's, which waits for ever.
+pub(crate) fn clear_times(fd: c_int) -> Result<(), Errno> {
+    if !HAS_TIMES.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let times = [Timeout::Recv, Timeout::Send];
+    times.into_iter().try_for_each(|time| sockopt::set_socket_timeout(sys::borrow(fd), time, None))
 }
 
 /// A connection waits as long as its listener's descriptor says.

@@ -24,6 +24,8 @@ pub(super) struct Alike {
     unicast: [i32; 2],
     /// SO_BUSY_POLL, in microseconds: no device of ours has a queue that its readers could poll.
     busy_poll: i32,
+    /// SO_RCVLOWAT of what is no stream as yet, or never will be: a stream has it in its words.
+    pub(super) low_water: u32,
     inert: Inert,
 }
 
@@ -36,6 +38,7 @@ impl Default for Alike {
             sends_flow_labels: false,
             unicast: [0; 2],
             busy_poll: 0,
+            low_water: 1,
             inert: Inert::ALL,
         }
     }
@@ -52,6 +55,10 @@ impl Alike {
             (ip::LEVEL, ip::UNICAST_IF) => self.unicast[0] = value,
             (ipv6::LEVEL, ipv6::UNICAST_IF) => self.unicast[1] = value,
             (socket::LEVEL, socket::BUSY_POLL) => self.busy_poll = value,
+            // As in Linux, less than none is as much as there can be.
+            (socket::LEVEL, socket::RCVLOWAT) => {
+                self.low_water = u32::try_from(value).map_or(i32::MAX.unsigned_abs(), |least| least.max(1));
+            }
             _ => return self.inert.set(level, name, value != 0),
         }
         true
@@ -71,6 +78,7 @@ impl Alike {
             (ip::LEVEL, ip::UNICAST_IF) => self.unicast[0],
             (ipv6::LEVEL, ipv6::UNICAST_IF) => self.unicast[1],
             (socket::LEVEL, socket::BUSY_POLL) => self.busy_poll,
+            (socket::LEVEL, socket::RCVLOWAT) => self.low_water.cast_signed(),
             _ => return self.inert.get(level, name),
         })
     }

@@ -16,7 +16,8 @@ use super::alike::Alike;
 use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
 use super::joining::{self, Unbound};
-use super::memberships::{Member, Memberships, Named, address_v4, interface_v4};
+use super::lingering::Linger;
+use super::memberships::{Member, Memberships, Named, interface_of_groups};
 use super::numbers::{
     band_of, buffer_of, buffer_shown, domain, ip, ipv6, number, pacing_of, pacing_shown, packet_max, socket,
     udp,
@@ -73,8 +74,8 @@ pub(super) struct DatagramOptions {
     pub(super) unbound: Option<Unbound>,
     /// IP_RECVERR and IPV6_RECVERR.
     faults: [bool; 2],
-    /// Seconds of SO_LINGER, which has no meaning here as in Linux.
-    linger: Option<i32>,
+    /// It has no meaning here, as in Linux.
+    linger: Linger,
     inert: Inert,
     pub(super) alike: Alike,
     /// What its datagrams are.
@@ -93,7 +94,7 @@ impl DatagramOptions {
             kind,
             filter: None,
             faults: [false; 2],
-            linger: None,
+            linger: Linger::default(),
             inert: Inert::DATAGRAM,
             alike: Alike::default(),
             v6_only: false,
@@ -176,14 +177,12 @@ impl DatagramOptions {
                 Ok(Setting::Lane(DatagramOption::PacingLimit(self.pacing)))
             }
             (socket::LEVEL, socket::LINGER) => {
-                let second = value.get(4..).unwrap_or_default();
-                let [on, seconds] = [number(level, value)?, number(level, second)?];
-                self.linger = (on != 0).then_some(seconds);
+                self.linger.set(value)?;
                 Ok(Setting::Nothing)
             }
             (ip::LEVEL, ip::MULTICAST_IF) => {
-                let link = interface_v4(value, link_of)?;
-                (self.multicast_link[0], self.multicast_address) = (link, address_v4(value)?);
+                let (link, address) = interface_of_groups(value, link_of)?;
+                (self.multicast_link[0], self.multicast_address) = (link, address);
                 Ok(packets(Family::V4, PacketOption::MulticastLink(link.map(joining::link_named))))
             }
             _ => self.set_number(level, name, number(level, value)?),
@@ -381,8 +380,7 @@ impl DatagramOptions {
             (socket::LEVEL, socket::TYPE) => 2,
             (socket::LEVEL, socket::SNDLOWAT) => 1,
             (socket::LEVEL, socket::LINGER) => {
-                let pair = [i32::from(self.linger.is_some()), self.linger.unwrap_or(0)];
-                return Ok(pair.into_iter().flat_map(i32::to_ne_bytes).take(len).collect());
+                return Ok(self.linger.shown().into_iter().take(len).collect());
             }
             // Errors are in the socket's words.
             (socket::LEVEL, socket::ERROR | socket::ACCEPTCONN) => 0,
@@ -500,6 +498,8 @@ mod tests {
             (1, 29, 0, Ok(0)),
             (1, 9, 3, Ok(1)),
             (1, 10, 1, Ok(1)),
+            (1, 18, 0, Ok(1)),
+            (1, 18, 7, Ok(7)),
             (1, 19, 1, Err(Errno::NOPROTOOPT)),
             (17, 103, 1200, Ok(1200)),
             (17, 103, 70_000, Err(Errno::INVAL)),
@@ -511,6 +511,20 @@ mod tests {
             let set = options.set(level, name, &i32::to_ne_bytes(value), nobody).map(|_| ());
             let number = set.and_then(|()| options.get(level, name, 4, USUAL, HopLimits::DEFAULT));
             assert_eq!(number, got.map(|it: i32| it.to_ne_bytes().to_vec()), "{level} {name} {value}");
+        }
+        let on_lo = |named| matches!(named, Named::Address(it) if it.is_loopback()).then_some(0);
+        for (value, said) in [
+            (&[0, 0, 0, 0][..], Ok([0, 0, 0, 0])),
+            (&[127, 0, 0, 1], Ok([127, 0, 0, 1])),
+            (&[239, 1, 1, 1, 127, 0, 0, 1], Ok([127, 0, 0, 1])),
+            (&[239, 1, 1, 1, 127, 0, 0, 1, 9], Ok([127, 0, 0, 1])),
+            (&[239, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0], Ok([0, 0, 0, 0])),
+            (&[239, 1, 1, 1, 127, 0, 0, 1, 0, 0, 0, 0, 7], Ok([127, 0, 0, 1])),
+            (&[127, 0, 0], Err(Errno::INVAL)),
+        ] {
+            let set = options.set(0, 32, value, on_lo).map(|_| ());
+            let got = set.and_then(|()| options.get(0, 32, 4, USUAL, HopLimits::DEFAULT));
+            assert_eq!(got, said.map(|it| it.to_vec()), "{value:?}");
         }
         assert_eq!(options.set(0, 33, &[9], nobody), Ok(packets(Family::V4, PacketOption::MulticastHops(9))));
         assert_eq!(options.set(1, 6, &[1], nobody), Err(Errno::INVAL), "too short for a number");
@@ -530,6 +544,7 @@ mod tests {
         let member = Setting::Member(of(SourceFilter::any()));
         assert_eq!(options.set(0, 35, &on_link, link_of), Ok(member.clone()));
         assert_eq!(options.set(0, 35, &on_link, link_of), Err(Errno::ADDRINUSE));
+        assert_eq!(options.set(0, 35, &on_link[..4], link_of), Err(Errno::INVAL), "too short");
         assert!(options.all().contains(&member));
         let left = Setting::Member(of(SourceFilter::none()));
         assert_eq!(options.set(0, 36, &on_link, link_of), Ok(left));

@@ -200,22 +200,24 @@ type Asked = (IpAddr, Result<Option<u32>, Errno>, Option<IpAddr>);
 
 /// `struct ip_mreq` or `struct ip_mreqn`.
 fn group_v4(value: &[u8], link_of: impl Fn(Named) -> Option<u32>) -> Result<Asked, Errno> {
-    let group = octets_v4(value)?;
-    Ok((group.into(), interface_v4(&value[4..], link_of), None))
+    let (group, interface) = (octets_v4(value)?, value.get(4..8).ok_or(Errno::INVAL)?);
+    // What is longer than a `struct ip_mreq` and no `struct ip_mreqn` is one with something behind it.
+    let interface = value.get(4..12).unwrap_or(interface);
+    Ok((group.into(), interface_v4(interface, link_of), None))
 }
 
 /// `struct ip_mreq_source`: the group, the interface's address and the source.
 fn source_v4(value: &[u8], link_of: impl Fn(Named) -> Option<u32>) -> Result<Asked, Errno> {
+    if value.len() != 12 {
+        return Err(Errno::INVAL);
+    }
     let [group, interface, source] = [0, 4, 8].map(|at| octets_v4(value.get(at..).unwrap_or_default()));
     Ok((group?.into(), interface_v4(&interface?.octets(), link_of), Some(source?.into())))
 }
 
 /// An address of this host, and perhaps the number of a link; neither leaves the choice.
-pub(super) fn interface_v4(
-    value: &[u8],
-    link_of: impl Fn(Named) -> Option<u32>,
-) -> Result<Option<u32>, Errno> {
-    let (address, value) = (address_v4(value)?, without_group(value));
+fn interface_v4(value: &[u8], link_of: impl Fn(Named) -> Option<u32>) -> Result<Option<u32>, Errno> {
+    let address = octets_v4(value)?;
     let index = value.get(4..8).and_then(|bytes| bytes.first_chunk()).map_or(0, |it| u32::from_ne_bytes(*it));
     if index != 0 || address.is_unspecified() {
         return numbered(index, link_of);
@@ -229,18 +231,22 @@ fn numbered(index: u32, link_of: impl Fn(Named) -> Option<u32>) -> Result<Option
     link_of(Named::Number(number)).map(Some).ok_or(Errno::ADDRNOTAVAIL)
 }
 
-/// The address of this host that it begins with.
-pub(super) fn address_v4(value: &[u8]) -> Result<Ipv4Addr, Errno> {
-    octets_v4(without_group(value))
-}
-
 fn octets_v4(value: &[u8]) -> Result<Ipv4Addr, Errno> {
     value.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets)).ok_or(Errno::INVAL)
 }
 
-/// `struct ip_mreqn` for IP_MULTICAST_IF begins with a group that nobody looks at.
-fn without_group(value: &[u8]) -> &[u8] {
-    if value.len() == 12 { &value[4..] } else { value }
+/// What IP_MULTICAST_IF names: an address, or a `struct ip_mreq` or `struct ip_mreqn`, which begins with a group that nobody looks at.
+/// The link and the address.
+pub(super) fn interface_of_groups(
+    value: &[u8],
+    link_of: impl Fn(Named) -> Option<u32>,
+) -> Result<(Option<u32>, Ipv4Addr), Errno> {
+    let value = match value.len() {
+        ..8 => value.get(..4).unwrap_or_default(),
+        8..12 => &value[4..8],
+        _ => &value[4..12],
+    };
+    Ok((interface_v4(value, link_of)?, octets_v4(value)?))
 }
 
 /// `struct ipv6_mreq`.

@@ -17,10 +17,11 @@
 //! - `hangups.rs`: listeners that are closed and that lanes still have.
 //! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
-//! - `later.rs`: options that wait for a connection.
+//! - `later.rs`: options that wait for a connection. `fixed.rs`, `inert.rs`, `absent.rs`: those that change nothing, or are not done.
 //! - `numbers.rs`: what both kinds of options have in common.
 //! - `shown.rs`: sockets as they are shown. `signals.rs`: SIGIO and SIGURG.
 
+mod absent;
 mod alike;
 mod arena;
 mod arrivals;

@@ -20,6 +20,7 @@ pub(crate) mod socket {
     pub(crate) const REUSEADDR: i32 = 2;
     pub(crate) const TYPE: i32 = 3;
     pub(crate) const ERROR: i32 = 4;
+    pub(crate) const DONTROUTE: i32 = 5;
     pub(crate) const BROADCAST: i32 = 6;
     pub(crate) const SNDBUF: i32 = 7;
     pub(crate) const RCVBUF: i32 = 8;
@@ -32,6 +33,7 @@ pub(crate) mod socket {
     pub(crate) const REUSEPORT: i32 = 15;
     pub(crate) const PASSCRED: i32 = 16;
     pub(crate) const PEERCRED: i32 = 17;
+    pub(crate) const RCVLOWAT: i32 = 18;
     pub(crate) const SNDLOWAT: i32 = 19;
     pub(crate) const TIMESTAMP: i32 = 29;
     pub(crate) const ACCEPTCONN: i32 = 30;
@@ -53,6 +55,7 @@ pub(crate) mod socket {
     pub(crate) const INCOMING_NAPI_ID: i32 = 56;
     pub(crate) const COOKIE: i32 = 57;
     pub(crate) const PEERGROUPS: i32 = 59;
+    pub(crate) const ZEROCOPY: i32 = 60;
     pub(crate) const BINDTOIFINDEX: i32 = 62;
     pub(crate) const PREFER_BUSY_POLL: i32 = 69;
     pub(crate) const BUSY_POLL_BUDGET: i32 = 70;
@@ -78,14 +81,17 @@ pub(crate) mod tcp {
     pub(crate) const INFO: i32 = 11;
     pub(crate) const QUICKACK: i32 = 12;
     pub(crate) const CONGESTION: i32 = 13;
+    pub(crate) const THIN_LINEAR_TIMEOUTS: i32 = 16;
     pub(crate) const THIN_DUPACK: i32 = 17;
     pub(crate) const USER_TIMEOUT: i32 = 18;
     pub(crate) const FASTOPEN: i32 = 23;
     pub(crate) const NOTSENT_LOWAT: i32 = 25;
+    pub(crate) const SAVE_SYN: i32 = 27;
     pub(crate) const FASTOPEN_CONNECT: i32 = 30;
     pub(crate) const ULP: i32 = 31;
     pub(crate) const FASTOPEN_NO_COOKIE: i32 = 34;
     pub(crate) const INQ: i32 = 36;
+    pub(crate) const TX_DELAY: i32 = 37;
     pub(crate) const IS_MPTCP: i32 = 43;
 }
 
@@ -93,6 +99,9 @@ pub(crate) mod tcp {
 pub(crate) mod udp {
     pub(crate) const LEVEL: i32 = 17;
     pub(crate) const CORK: i32 = 1;
+    pub(crate) const ENCAP: i32 = 100;
+    pub(crate) const NO_CHECK6_TX: i32 = 101;
+    pub(crate) const NO_CHECK6_RX: i32 = 102;
     pub(crate) const SEGMENT: i32 = 103;
     pub(crate) const GRO: i32 = 104;
 }
@@ -113,9 +122,13 @@ pub(crate) mod ip {
     pub(crate) const RECVTTL: i32 = 12;
     pub(crate) const RECVTOS: i32 = 13;
     pub(crate) const PASSSEC: i32 = 18;
+    pub(crate) const TRANSPARENT: i32 = 19;
     pub(crate) const RECVORIGDSTADDR: i32 = 20;
     pub(crate) const MINTTL: i32 = 21;
+    pub(crate) const CHECKSUM: i32 = 23;
     pub(crate) const BIND_ADDRESS_NO_PORT: i32 = 24;
+    pub(crate) const RECVFRAGSIZE: i32 = 25;
+    pub(crate) const RECVERR_RFC4884: i32 = 26;
     pub(crate) const MULTICAST_IF: i32 = 32;
     pub(crate) const MULTICAST_TTL: i32 = 33;
     pub(crate) const MULTICAST_LOOP: i32 = 34;
@@ -133,6 +146,7 @@ pub(crate) mod ip {
 /// `IPPROTO_IPV6`, and its options (`linux/in6.h`).
 pub(crate) mod ipv6 {
     pub(crate) const LEVEL: i32 = 41;
+    pub(crate) const FLOWINFO: i32 = 11;
     pub(crate) const UNICAST_HOPS: i32 = 16;
     pub(crate) const MULTICAST_IF: i32 = 17;
     pub(crate) const MULTICAST_HOPS: i32 = 18;
@@ -144,6 +158,7 @@ pub(crate) mod ipv6 {
     pub(crate) const RECVERR: i32 = 25;
     pub(crate) const V6ONLY: i32 = 26;
     pub(crate) const MULTICAST_ALL: i32 = 29;
+    pub(crate) const RECVERR_RFC4884: i32 = 31;
     pub(crate) const FLOWINFO_SEND: i32 = 33;
     pub(crate) const RECVPKTINFO: i32 = 49;
     pub(crate) const RECVHOPLIMIT: i32 = 51;
@@ -156,7 +171,9 @@ pub(crate) mod ipv6 {
     pub(crate) const TCLASS: i32 = 67;
     pub(crate) const MINHOPCOUNT: i32 = 73;
     pub(crate) const RECVORIGDSTADDR: i32 = 74;
+    pub(crate) const TRANSPARENT: i32 = 75;
     pub(crate) const UNICAST_IF: i32 = 76;
+    pub(crate) const RECVFRAGSIZE: i32 = 77;
     pub(crate) const FREEBIND: i32 = 78;
 }
 
@@ -177,7 +194,8 @@ const BUFFER_MAX: usize = 1 << 26;
 
 /// The buffer of a program that asks for so much (`SO_SNDBUF`, `SO_RCVBUF`).
 pub(super) fn buffer_of(value: i32) -> usize {
-    usize::try_from(value).unwrap_or(0).clamp(BUFFER_MIN / 2, BUFFER_MAX)
+    // As in Linux, less than none is as much as there can be.
+    usize::try_from(value).unwrap_or(BUFFER_MAX).clamp(BUFFER_MIN / 2, BUFFER_MAX)
 }
 
 /// What it is told of a buffer.
@@ -259,6 +277,19 @@ pub(super) fn number(level: i32, value: &[u8]) -> Result<i32, Errno> {
     }
 }
 
+/// What an option is set to, where nothing is zero: as Linux has it of IPv4's, but for those of which it asks for an octet.
+pub(super) fn said((level, name): (i32, i32), value: &[u8]) -> Result<&[u8], Errno> {
+    let wants_some = matches!(
+        name,
+        ip::TTL | ip::FREEBIND | ip::MINTTL | ip::MULTICAST_TTL | ip::MULTICAST_LOOP | ip::MULTICAST_ALL
+    );
+    match value {
+        [] if level == ip::LEVEL && wants_some => Err(Errno::INVAL),
+        [] if level == ip::LEVEL && name != ip::OPTIONS => Ok(&[0]),
+        _ => Ok(value),
+    }
+}
+
 /// As much of an option's value as a program has room for; a small number of IPv4's is an octet where there is none for more.
 pub(super) fn cut((level, name): (i32, i32), mut value: Vec<u8>, room: usize) -> Vec<u8> {
     let number = value.as_slice().try_into().map(i32::from_ne_bytes);
@@ -318,6 +349,9 @@ mod tests {
             [Ok(7), Err(Errno::INVAL), Err(Errno::INVAL)]
         );
         assert_eq!(number(0, &[]), Err(Errno::INVAL));
+        assert_eq!(said((0, 1), &[]), Ok(&[0][..]), "IP_TOS");
+        assert_eq!(said((0, 2), &[]), Err(Errno::INVAL), "IP_TTL");
+        assert_eq!([(0, 4), (41, 67), (1, 2)].map(|name| said(name, &[])), [Ok(&[][..]); 3]);
         let seven = || 7i32.to_ne_bytes().to_vec();
         assert_eq!(cut((0, 2), seven(), 2), [7]);
         assert_eq!(cut((0, 2), seven(), 0), []);

@@ -4,12 +4,13 @@
 //! Called by `socket.rs`. An option that Firelane does not have is `ENOPROTOOPT`, never taken in silence.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use firelane_filter::FilterConfig;
 use firelane_ip::HopLimits;
 use firelane_lane::{Band, StreamOption, StreamOptions};
-use firelane_shm::layout::{LINGERS, OOB_INLINE, RESETS, TELLS_UNREAD, request};
+use firelane_shm::layout::{Block, LINGERS, OOB_INLINE, RESETS, TELLS_UNREAD, request};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, TcpConfig, Tuning, Unconnected, deferred_repeats};
@@ -19,6 +20,7 @@ use rustix::io::Errno;
 use super::alike::Alike;
 use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
+use super::lingering::Linger;
 use super::numbers::{
     ECN, band_of, buffer_of, buffer_shown, domain, ip, ipv6, number, pacing_of, pacing_shown, packet_max,
     socket, tcp,
@@ -36,6 +38,10 @@ const FIN_WAIT_2_MAX: i32 = 120;
 const CLAMP_MIN: i32 = 1152;
 const SEGMENT_MIN: i32 = Mss::FLOOR as i32;
 const SEGMENT_MAX: i32 = 32_767;
+/// The bytes of a `struct ipv6_mreq`.
+const MEMBERSHIP_V6: usize = 20;
+/// The options that a stream has in its own words.
+const LANE_BITS: u64 = request::NODELAY | request::CORK | request::QUICKACK;
 
 /// What a program has set.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +57,7 @@ pub(super) struct Options {
     pub(super) v6_only: bool,
     keepalive: bool,
     keep: KeepTimes,
-    /// Seconds that close(2) lingers; zero resets.
-    linger: Option<u32>,
+    linger: Linger,
     buffers: [Option<usize>; 2],
     nodelay: bool,
     cork: bool,
@@ -139,21 +144,28 @@ impl Options {
     pub(super) fn set(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Option<StreamOption>, Errno> {
         match (level, name) {
             (socket::LEVEL, socket::LINGER) => {
-                let second = value.get(4..).unwrap_or_default();
-                let [on, seconds] = [number(level, value)?, number(level, second)?];
-                self.linger = (on != 0).then_some(seconds.max(0).unsigned_abs());
+                self.linger.set(value)?;
                 Ok(None)
             }
             (socket::LEVEL, socket::MAX_PACING_RATE) => {
                 self.pacing = pacing_of(value)?;
                 Ok(Some(StreamOption::PacingLimit(self.pacing)))
             }
+            (tcp::LEVEL, tcp::CONGESTION) if value.is_empty() => Err(Errno::INVAL),
             (tcp::LEVEL, tcp::CONGESTION) => {
                 let word = value.split(|&byte| byte == 0).next().unwrap_or_default();
                 let algorithm = std::str::from_utf8(word).ok().and_then(Algorithm::from_word);
                 self.congestion = Some(algorithm.ok_or(Errno::NOENT)?);
                 Ok(self.congestion.map(StreamOption::Congestion))
             }
+            // A connection is in no group.
+            (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) if value.len() < MEMBERSHIP_V6 => {
+                Err(Errno::INVAL)
+            }
+            (ip::LEVEL, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP)
+            | (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => Err(Errno::PROTO),
+            (ip::LEVEL, ip::MULTICAST_TTL | ip::MULTICAST_IF) => Err(Errno::INVAL),
+            (ipv6::LEVEL, ipv6::MULTICAST_HOPS | ipv6::MULTICAST_IF) => Err(Errno::NOPROTOOPT),
             _ => self.set_number(level, name, number(level, value)?),
         }
     }
@@ -293,6 +305,8 @@ impl Options {
                 self.priority = value;
                 return Ok(Some(StreamOption::Band(band_of(value))));
             }
+            (ip::LEVEL, ip::MULTICAST_ALL) if !(0..=1).contains(&value) => return Err(Errno::INVAL),
+            (ipv6::LEVEL, ipv6::MULTICAST_LOOP) if !(0..=1).contains(&value) => return Err(Errno::INVAL),
             _ if self.alike.set(level, name, value) || self.inert.set(level, name, value != 0) => {}
             _ => return Err(Errno::NOPROTOOPT),
         }
@@ -307,10 +321,7 @@ impl Options {
     pub(super) fn get(&self, level: i32, name: i32, len: usize, about: &About<'_>) -> Result<Vec<u8>, Errno> {
         let mut value = match (level, name) {
             (socket::LEVEL, socket::MAX_PACING_RATE) => pacing_shown(self.pacing, len),
-            (socket::LEVEL, socket::LINGER) => {
-                let pair = [i32::from(self.linger.is_some()), self.linger.unwrap_or(0).cast_signed()];
-                pair.into_iter().flat_map(i32::to_ne_bytes).collect()
-            }
+            (socket::LEVEL, socket::LINGER) => self.linger.shown(),
             (tcp::LEVEL, tcp::CONGESTION) => {
                 let mut word = self.congestion_of(about).word().as_bytes().to_vec();
                 word.resize(16, 0);
@@ -381,7 +392,7 @@ impl Options {
             (ip::LEVEL, ip::BIND_ADDRESS_NO_PORT) => self.port_later.into(),
             _ => {
                 let kept = self.headers.get(level, name, about.hops).or(self.alike.get(level, name));
-                kept.or(self.inert.get(level, name)).ok_or(Errno::NOPROTOOPT)?
+                kept.or(self.inert.get(level, name)).or(of_groups(level, name)).ok_or(Errno::NOPROTOOPT)?
             }
         })
     }
@@ -432,12 +443,13 @@ impl Options {
         }
     }
 
-    /// Those of a connection of a listener with `own`: all the same, but that its priority is the usual one, as in Linux.
+    /// Those of a connection of a listener with `own`: all the same, but that its priority is the usual one, as in Linux, and what is
+    /// about listeners alone is none of its.
     pub(super) fn of_accepted(own: &Arc<Self>) -> Arc<Self> {
-        if own.priority == 0 {
+        if (own.priority, own.fast_open, own.defer) == (0, 0, 0) {
             return Arc::clone(own);
         }
-        Arc::new(Self { priority: 0, ..Self::clone(own) })
+        Arc::new(Self { priority: 0, fast_open: 0, defer: 0, ..Self::clone(own) })
     }
 
     /// What goes beside that.
@@ -446,6 +458,7 @@ impl Options {
             bits: self.bits(),
             shown: self.shown(),
             unsent: self.unsent_limit(),
+            low_water: self.alike.low_water,
             later: self.later(),
             resets: self.resets(),
         }
@@ -497,7 +510,7 @@ impl Options {
         let Keepalive { idle, interval, probes } = self.keep.times();
         let keep = || format!("{}s,{}s,{probes}", idle.as_secs(), interval.as_secs());
         add("keepalive", self.keepalive.then(keep));
-        add("linger", self.linger.map(|seconds| format!("{seconds}s")));
+        add("linger", self.linger.seconds().map(|seconds| format!("{seconds}s")));
         add("sndbuf", self.buffers[0].map(|bytes| bytes.to_string()));
         add("rcvbuf", self.buffers[1].map(|bytes| bytes.to_string()));
         add("user_timeout", self.user_timeout.map(|span| format!("{}ms", span.as_millis())));
@@ -524,6 +537,19 @@ impl Options {
             | bit(self.quickack, request::QUICKACK)
     }
 
+    /// The options that a stream had in its own words, once it is without a connection.
+    pub(super) fn take_words(own: &mut Arc<Self>, block: &Block) {
+        let (bits, least) =
+            (block.requests.load(Ordering::Relaxed), block.low_water[0].load(Ordering::Relaxed));
+        let has = |bit| bits & bit != 0;
+        if own.bits() != bits & LANE_BITS || own.alike.low_water != least {
+            let own = Arc::make_mut(own);
+            (own.nodelay, own.cork) = (has(request::NODELAY), has(request::CORK));
+            own.quickack = has(request::QUICKACK);
+            own.alike.low_water = least.clamp(1, i32::MAX.unsigned_abs());
+        }
+    }
+
     /// The sizes of a connection's rings.
     pub(super) fn rings(&self, usual: StreamConfig) -> StreamConfig {
         StreamConfig {
@@ -539,12 +565,22 @@ impl Options {
 
     /// Whether close(2) resets (`SO_LINGER` with zero seconds).
     pub(super) fn resets(&self) -> bool {
-        self.linger == Some(0)
+        self.linger.seconds() == Some(0)
     }
 
     /// How long close(2) waits for the peer's acknowledgement, if it does (`SO_LINGER`).
     pub(super) fn lingers(&self) -> Option<Duration> {
-        self.linger.filter(|&seconds| seconds > 0).map(|seconds| Duration::from_secs(seconds.into()))
+        let seconds = self.linger.seconds().filter(|&seconds| seconds > 0);
+        seconds.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+}
+
+/// How far, and by which link, what a stream sends to groups would go: it sends none, and nobody can say otherwise.
+const fn of_groups(level: i32, name: i32) -> Option<i32> {
+    match (level, name) {
+        (ip::LEVEL, ip::MULTICAST_TTL) | (ipv6::LEVEL, ipv6::MULTICAST_HOPS) => Some(1),
+        (ip::LEVEL, ip::MULTICAST_IF) | (ipv6::LEVEL, ipv6::MULTICAST_IF) => Some(0),
+        _ => None,
     }
 }
 
@@ -639,6 +675,10 @@ mod tests {
             (1, 9, 1, Ok(1)),
             (1, 8, 100_000, Ok(200_000)),
             (1, 8, 1, Ok(4096)),
+            (1, 8, -1, Ok(1 << 27)),
+            (1, 8, 1, Ok(4096)),
+            (0, 49, 2, Err(Errno::INVAL)),
+            (41, 19, 2, Err(Errno::INVAL)),
             (6, 1, 1, Ok(1)),
             (6, 4, 30, Ok(30)),
             (6, 4, 0, Err(Errno::INVAL)),
@@ -687,13 +727,31 @@ mod tests {
             (0, 15, 2, Ok(1)),
             (41, 78, 0, Ok(0)),
             (17, 1, 1, Err(Errno::NOPROTOOPT)),
+            (0, 33, 1, Err(Errno::INVAL)),
+            (0, 32, 0, Err(Errno::INVAL)),
+            (0, 35, 1, Err(Errno::PROTO)),
+            (41, 18, 1, Err(Errno::NOPROTOOPT)),
+            (41, 20, 1, Err(Errno::INVAL)),
+            (1, 18, 0, Ok(1)),
+            (1, 18, -1, Ok(i32::MAX)),
+            (1, 18, 5, Ok(5)),
         ] {
             let set = options.set(level, name, &i32::to_ne_bytes(value)).map(|_| ());
             let number = set.and_then(|()| options.get(level, name, 4, &about));
             assert_eq!(number, got.map(|it: i32| it.to_ne_bytes().to_vec()), "{level} {name} {value}");
         }
+        for (level, name, got) in [(0, 33, 1), (0, 32, 0), (41, 18, 1), (41, 17, 0)] {
+            assert_eq!(
+                options.get(level, name, 4, &about),
+                Ok(i32::to_ne_bytes(got).to_vec()),
+                "{level} {name}"
+            );
+        }
+        assert_eq!(options.beginning().low_water, 5);
+        assert_eq!(options.set(41, 20, &[0; 20]).unwrap_err(), Errno::PROTO);
         assert_eq!(options.set(1, 2, &[1, 0]).unwrap_err(), Errno::INVAL, "too short for a number");
         assert_eq!(options.set(6, 13, b"vegas\0").unwrap_err(), Errno::NOENT);
+        assert_eq!(options.set(6, 13, b"").unwrap_err(), Errno::INVAL);
         assert!(options.set(6, 13, b"bbr").is_ok());
         assert_eq!(options.get(6, 13, 4, &about).unwrap(), b"bbr\0");
         assert!(!options.resets());
@@ -716,6 +774,8 @@ mod tests {
         let own = Arc::new(options);
         let accepted = Options::of_accepted(&own);
         assert_eq!((accepted.band(), accepted.headers), (Band::Usual, own.headers));
+        let of_listeners = [tcp::FASTOPEN, tcp::DEFER_ACCEPT].map(|name| accepted.get(6, name, 4, &about));
+        assert_eq!(of_listeners, [Ok(vec![0; 4]), Ok(vec![0; 4])]);
         assert!(Arc::ptr_eq(&accepted, &Options::of_accepted(&accepted)), "what is alike is shared");
     }
 }

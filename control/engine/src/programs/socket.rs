@@ -29,12 +29,12 @@ use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
 use super::handing::Queue;
 use super::joining::Unbound;
-use super::numbers::{cut, ip, ipv6, socket, tcp};
+use super::numbers::{cut, ip, ipv6, said, socket, tcp};
 use super::options::{About, Options};
 use super::session::Session;
 use super::stream::{Asked, Stream};
 use super::waiting::Waiting;
-use super::{fixed, joining, rights};
+use super::{absent, fixed, joining, rights};
 use crate::registry::Claim;
 use crate::stack::Stack;
 use crate::tcp_listener::{ListenConfig, Reserved, TcpListener};
@@ -433,6 +433,9 @@ impl Socket {
         let Role::Stream(stream, bound) = &mut self.role else { return None };
         self.arena.signals.forget(stream.number());
         let bound = bound.take();
+        if let Some(block) = self.arena.mapping().block(stream.number()) {
+            Options::take_words(&mut self.options, block);
+        }
         (self.stack, self.is_arrival) = (session.stack.clone(), false);
         let role = std::mem::replace(&mut self.role, Role::Fresh(bound));
         Some((role, std::mem::replace(&mut self.arena, Arc::clone(&session.arena))))
@@ -443,6 +446,7 @@ impl Socket {
         if self.is_of_other_family(level) {
             return Err(Errno::NOPROTOOPT);
         }
+        let value = said((level, name), value)?;
         rights::check(self.alike(), self.owner.user, (level, name), value)?;
         let name = match (level, name) {
             (OWN_LEVEL, OWN_SIGNALS) => return self.set_signals(value),
@@ -452,7 +456,8 @@ impl Socket {
             (ip::LEVEL, ip::OPTIONS) if value.is_empty() => return Ok(Answer::Done),
             _ => name,
         };
-        if let Some(done) = fixed::set(level, name, value) {
+        let absent = || absent::set((level, name), self.is_datagram(), value);
+        if let Some(done) = fixed::set(level, name, value).or_else(absent) {
             return done.map(|()| Answer::Done);
         }
         if (level, name) == (socket::LEVEL, socket::BINDTOIFINDEX) {
@@ -462,13 +467,13 @@ impl Socket {
         if (level, name) == (ipv6::LEVEL, ipv6::V6ONLY) && self.has_port() {
             return Err(Errno::INVAL);
         }
-        if (level, name) == (ipv6::LEVEL, ipv6::MULTICAST_IF) {
-            self.check_way_of_groups(value)?;
-        }
         if [(ip::LEVEL, ip::UNICAST_IF), (ipv6::LEVEL, ipv6::UNICAST_IF)].contains(&(level, name)) {
             self.check_way(value)?;
         }
         if matches!(self.role, Role::Datagrams(..)) {
+            if (level, name) == (ipv6::LEVEL, ipv6::MULTICAST_IF) {
+                self.check_way_of_groups(value)?;
+            }
             return self.set_datagram_option(level, name, value);
         }
         if level == tcp::LEVEL {
@@ -566,6 +571,10 @@ impl Socket {
         if is_there { Ok(()) } else { Err(Errno::NODEV) }
     }
 
+    fn is_datagram(&self) -> bool {
+        matches!(self.role, Role::Datagrams(..))
+    }
+
     fn alike(&self) -> &Alike {
         if let Role::Datagrams(_, options) = &self.role { &options.alike } else { &self.options.alike }
     }
@@ -632,7 +641,8 @@ impl Socket {
         if [(ip::LEVEL, ip::MTU), (ipv6::LEVEL, ipv6::MTU)].contains(&(level, name)) {
             return Ok(self.mtu()?.to_ne_bytes().to_vec());
         }
-        if let Some(said) = fixed::get(level, name) {
+        let absent = || absent::get((level, name), self.is_datagram()).map(Ok);
+        if let Some(said) = fixed::get(level, name).or_else(absent) {
             return said;
         }
         if (level, name) == (ip::LEVEL, ip::OPTIONS) {

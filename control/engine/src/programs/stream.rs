@@ -102,6 +102,8 @@ pub(super) struct Beginning {
     pub(super) shown: u64,
     /// How much may be written and unsent.
     pub(super) unsent: Option<u32>,
+    /// How much is worth telling the program of (SO_RCVLOWAT).
+    pub(super) low_water: u32,
     /// Those that only a connection takes.
     pub(super) later: Vec<StreamOption>,
     /// Whether closing it is to reset the connection.
@@ -258,6 +260,7 @@ impl Stream {
         if let Some(block) = arena.mapping().block(number) {
             block.requests.store(beginning.bits, Ordering::Relaxed);
             block.file.fetch_or(beginning.shown, Ordering::Relaxed);
+            block.low_water[0].store(beginning.low_water, Ordering::Relaxed);
             block.low_water[1].store(beginning.unsent.unwrap_or(0), Ordering::Relaxed);
             for (word, capacity) in block.capacity.iter().zip(capacities) {
                 word.store(capacity, Ordering::Relaxed);
