@@ -20,6 +20,8 @@ pub(crate) const NAME_BYTES: usize = 64;
 /// The name in a `struct ifreq`, and all of it.
 const IFREQ_NAME: usize = libc::IFNAMSIZ;
 pub(crate) const IFREQ_BYTES: usize = 40;
+/// A `struct ifmap`.
+const MAP_BYTES: usize = 24;
 
 /// What all but the loopback interface are.
 const FLAGS: c_int = UP | libc::IFF_BROADCAST | libc::IFF_MULTICAST;
@@ -29,6 +31,8 @@ const UP: c_int = libc::IFF_UP | libc::IFF_RUNNING | 1 << 16;
 /// Every netstack has its loopback addresses, at an interface as Linux shows it, which is no link: the daemon gives this number to none.
 pub(crate) const LOOPBACK: u32 = 1;
 const LOOPBACK_MTU: u32 = 65_536;
+/// How many packets wait at a device, as Linux says of those that make no queue of their own.
+const QUEUE_LEN: u32 = 1000;
 
 /// One entry of `getifaddrs`.
 pub(crate) struct Entry {
@@ -152,14 +156,21 @@ pub(crate) fn is_asked(fd: c_int, request: c_ulong) -> bool {
             | libc::SIOCGIFINDEX
             | libc::SIOCGIFFLAGS
             | libc::SIOCGIFADDR
+            | libc::SIOCGIFDSTADDR
+            | libc::SIOCGIFMETRIC
+            | libc::SIOCGIFTXQLEN
+            | libc::SIOCGIFMAP
             | libc::SIOCGIFNETMASK
             | libc::SIOCGIFBRDADDR
             | libc::SIOCGIFMTU
             | libc::SIOCGIFHWADDR
     );
-    let is_internets = || {
-        let family = sockopt::socket_domain(sys::borrow(fd));
-        socket::at(fd).is_some() || matches!(family, Ok(AddressFamily::INET | AddressFamily::INET6))
+    // As in Linux a socket of IPv6 does not tell addresses of IPv4.
+    let tells_all = request == libc::SIOCGIFCONF || is_for_any(request);
+    let is_internets = || match (socket::at(fd), sockopt::socket_domain(sys::borrow(fd))) {
+        (Some(socket), _) => tells_all || !socket.is_v6(),
+        (None, Ok(AddressFamily::INET6)) => tells_all,
+        (None, family) => family == Ok(AddressFamily::INET),
     };
     asks && session::is_wanted() && is_internets()
 }
@@ -168,7 +179,14 @@ pub(crate) fn is_asked(fd: c_int, request: c_ulong) -> bool {
 pub(crate) fn is_for_any(request: c_ulong) -> bool {
     matches!(
         request,
-        libc::SIOCGIFNAME | libc::SIOCGIFINDEX | libc::SIOCGIFFLAGS | libc::SIOCGIFMTU | libc::SIOCGIFHWADDR
+        libc::SIOCGIFNAME
+            | libc::SIOCGIFINDEX
+            | libc::SIOCGIFFLAGS
+            | libc::SIOCGIFMTU
+            | libc::SIOCGIFHWADDR
+            | libc::SIOCGIFMETRIC
+            | libc::SIOCGIFTXQLEN
+            | libc::SIOCGIFMAP
     )
 }
 
@@ -189,19 +207,24 @@ pub(crate) fn configured() -> Result<Vec<[u8; IFREQ_BYTES]>, Errno> {
 pub(crate) fn answer(request: c_ulong, entry: &mut [u8; IFREQ_BYTES]) -> Result<(), Errno> {
     let known = known()?;
     let (asked, value) = entry.split_at_mut(IFREQ_NAME);
+    let label = asked.split(|&byte| byte == 0).next().unwrap_or_default();
+    // As in Linux `web0:1` is the device before the colon; no address has such a label.
+    let device = label.split(|&byte| byte == b':').next().unwrap_or_default().to_vec();
+    let is_label = device.len() < label.len();
     let number = |value: &[u8]| value.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
     let is_it = |it: &&Interface| {
         if request == libc::SIOCGIFNAME {
             it.index == number(value)
         } else {
-            name(it)[..IFREQ_NAME] == *asked
+            let name = name(it);
+            name[..IFREQ_NAME].split(|&byte| byte == 0).next() == Some(&device[..])
         }
     };
     let mut its = known.iter().filter(is_it).peekable();
     let it = *its.peek().ok_or(Errno::NODEV)?;
     let v4 = its.find_map(|it| it.address.filter(|(ip, _)| ip.is_ipv4()));
     let address = |of: fn(IpAddr, u8) -> Option<IpAddr>| {
-        let (ip, prefix) = v4.ok_or(Errno::ADDRNOTAVAIL)?;
+        let (ip, prefix) = v4.filter(|_| !is_label).ok_or(Errno::ADDRNOTAVAIL)?;
         Ok::<_, Errno>(shown(of(ip, prefix).ok_or(Errno::ADDRNOTAVAIL)?, 0))
     };
     let mut put = |bytes: &[u8]| value[..bytes.len()].copy_from_slice(bytes);
@@ -209,6 +232,10 @@ pub(crate) fn answer(request: c_ulong, entry: &mut [u8; IFREQ_BYTES]) -> Result<
         libc::SIOCGIFNAME => asked.copy_from_slice(&name(it)[..IFREQ_NAME]),
         libc::SIOCGIFINDEX => put(&it.index.to_ne_bytes()),
         libc::SIOCGIFMTU => put(&it.mtu.to_ne_bytes()),
+        libc::SIOCGIFMETRIC => put(&0_i32.to_ne_bytes()),
+        libc::SIOCGIFTXQLEN => put(&QUEUE_LEN.to_ne_bytes()),
+        // No memory, interrupt or port of a device is the program's.
+        libc::SIOCGIFMAP => put(&[0; MAP_BYTES]),
         libc::SIOCGIFFLAGS => put(&(flags(it) as u16).to_ne_bytes()),
         libc::SIOCGIFHWADDR => {
             put(&hardware(it).to_ne_bytes());

@@ -20,7 +20,18 @@ pub(crate) fn argument_bytes(request: c_ulong) -> usize {
     }
 }
 
-/// Carries a request out.
+/// Whether a socket of this kind counts what the request asks for, which Linux looks at before the argument.
+pub(crate) fn check(socket: &Held, request: c_ulong) -> Result<(), Errno> {
+    match request {
+        libc::FIONBIO | SIOCATMARK => Ok(()),
+        _ if socket.is_listener() => Err(Errno::INVAL),
+        // Of datagrams Linux has no such number.
+        SIOCOUTQNSD if socket.is_datagram() => Err(Errno::NOTTY),
+        _ => Ok(()),
+    }
+}
+
+/// Carries a request out that was checked.
 pub(crate) fn control(socket: Held, request: c_ulong, argument: &mut [u8]) -> Result<(), Errno> {
     if request == libc::FIONBIO {
         let on = argument.iter().any(|&byte| byte != 0);
@@ -30,9 +41,6 @@ pub(crate) fn control(socket: Held, request: c_ulong, argument: &mut [u8]) -> Re
     }
     if request == SIOCATMARK {
         return argument_of(argument, is_at_mark(socket)?.into());
-    }
-    if socket.is_listener() {
-        return Err(Errno::INVAL);
     }
     let count = socket.stream().map_or(0, |stream| match request {
         libc::FIONREAD if socket.is_datagram() => crate::datagram::first_len(&stream),

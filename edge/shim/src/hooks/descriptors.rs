@@ -61,6 +61,7 @@ hooks! {
             })
         } else {
             socket::at(fd).filter(|_| bytes > 0).map(|s| {
+                ioctl::check(&s, request)?;
                 // SAFETY: the caller's promise about the argument of this request.
                 ioctl::control(s, request, unsafe { buffers::bytes_mut(argument, bytes) }?).map(|()| 0)
             })
