@@ -111,6 +111,33 @@ fn groups_and_broadcasts_are_heard_as_in_the_kernel() {
     datagrams_converse_as_the_kernels("groups", 4000);
 }
 
+/// Conversations about one socket's options, beside the kernel's.
+fn options_are_told_as_by_the_kernel(kind: &str, first: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    converse(&stage, "option_conversation.py", &[&first.to_string(), "25", kind], 400);
+}
+
+#[test]
+fn options_of_streams_are_the_kernels() {
+    options_are_told_as_by_the_kernel("streams", 0);
+}
+
+#[test]
+fn options_of_datagram_sockets_are_the_kernels() {
+    options_are_told_as_by_the_kernel("datagrams", 1000);
+}
+
+#[test]
+fn connections_have_of_their_listener_what_the_kernels_have() {
+    options_are_told_as_by_the_kernel("listeners", 2000);
+}
+
+#[test]
+fn requests_and_flags_of_descriptors_are_the_kernels() {
+    options_are_told_as_by_the_kernel("requests", 3000);
+}
+
 #[test]
 fn parents_and_children_share_what_is_theirs_and_nothing_else() {
     as_the_kernels("forked.py", 20);
