@@ -271,6 +271,13 @@ impl RingArena {
         storage.addr().get() - self.base.addr().get()
     }
 
+    /// Whether these bytes are storage of this arena.
+    pub(crate) fn holds(&self, storage: *const u8, len: usize) -> bool {
+        let begin = self.base.addr().get() + self.parts.storage_at;
+        let at = storage.addr().checked_sub(begin).and_then(|at| at.checked_add(len));
+        at.is_some_and(|end| end <= self.parts.storage_bytes)
+    }
+
     /// A block, and storage for two rings of these sizes, powers of two; what they are for is whoever's that takes them.
     /// `None` if there is not all of it.
     pub fn take_pair(self: &Arc<Self>, sizes: [usize; 2]) -> Option<ArenaPair> {

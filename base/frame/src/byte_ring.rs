@@ -40,7 +40,7 @@ use core::fmt;
 use core::ops::Deref;
 use core::{ptr, slice};
 // Pairs that are joined refer to each other weakly, which loom's counter does not know.
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::ahead::{Use, fetch_bytes, read_all_ahead};
 use crate::arena::RingArena;
@@ -50,10 +50,12 @@ mod far;
 mod fused;
 mod gate;
 mod grow;
+mod home;
 
 use far::Far;
 pub use far::FarView;
 pub use fused::{FusedReader, FusedWriter, Halves, Terms, Visit, fuse, is_cramped, part, reopen};
+pub use home::{Packed, move_home};
 
 /// Storage is attached.
 pub const ATTACHED: u64 = 1;
@@ -315,6 +317,33 @@ impl MarginRef {
     /// What the other process sees, if there is one.
     pub fn far(&self) -> Option<FarView<'_>> {
         self.0.far().map(FarView)
+    }
+
+    /// The same without keeping the rings.
+    pub fn downgrade(&self) -> WeakMarginRef {
+        WeakMarginRef(Arc::downgrade(&self.0))
+    }
+}
+
+/// Two rings that others may have.
+#[derive(Clone)]
+pub struct WeakMarginRef(Weak<Block>);
+
+impl WeakMarginRef {
+    /// The rings, if anybody has them.
+    pub fn upgrade(&self) -> Option<MarginRef> {
+        self.0.upgrade().map(MarginRef)
+    }
+
+    /// Whether nobody has them any more.
+    pub fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+impl fmt::Debug for WeakMarginRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakMarginRef").finish_non_exhaustive()
     }
 }
 
@@ -748,6 +777,11 @@ impl RingReader {
     #[inline]
     pub fn margin(&self) -> &Margin {
         &self.block.margin
+    }
+
+    /// The same, to be kept beside the halves.
+    pub fn margin_ref(&self) -> MarginRef {
+        MarginRef(Arc::clone(&self.block))
     }
 
     /// Bytes released so far.

@@ -43,8 +43,8 @@ pub use ahead::{read_ahead, read_all_ahead, read_begin_ahead, read_bytes_ahead};
 pub use alike::alike;
 pub use arena::{ArenaPair, ArenaParts, ArenaUse, BLOCK_BYTES, GENERATION_WORD, RingArena};
 pub use byte_ring::{
-    FarView, MARGIN_WORDS, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, byte_ring,
-    byte_rings, byte_rings_in,
+    FarView, MARGIN_WORDS, Margin, MarginRef, Packed, RingReader, RingSide, RingWords, RingWriter,
+    WeakMarginRef, byte_ring, byte_rings, byte_rings_in, move_home,
 };
 pub use byte_ring::{FusedReader, FusedWriter, Halves, Terms, Visit, fuse, is_cramped, part, reopen};
 pub use chain::Chain;

@@ -1,5 +1,5 @@
-//! The tests of the engine, each file of this folder a part: one program to build and to link in place of as many. Apart is
-//! `returning_lanes.rs`, which knows this process' lanes by the names of their threads.
+//! The tests of the engine, each file of this folder a part: one program to build and to link in place of as many. Apart are
+//! `returning_lanes.rs`, which knows this process' lanes by the names of their threads, and `remains.rs`, which looks at its address space.
 
 mod accept_queue;
 mod autoconf;

@@ -6,10 +6,10 @@
 use core::net::{IpAddr, SocketAddr};
 
 use firelane_filter::FilterCounts;
-use firelane_frame::{Arrival, Chain, Driver, PoolUsage, Pools};
+use firelane_frame::{Arrival, Chain, Driver, Packed, PoolUsage, Pools};
 use firelane_ip::{Egress, Membership};
 use firelane_nat::{NatCounts, NatRow};
-use firelane_socket::ConnRef;
+use firelane_socket::{ConnRef, LeftStream};
 use firelane_units::{DropReason, Instant, LaneId, LinkId, NetstackId, Port, SocketId};
 
 use crate::common::Common;
@@ -422,6 +422,15 @@ impl<D: Driver> Lane<D> {
     /// `None` after that.
     pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
         self.stacks.stream_info(&self.common, &self.links, now, conn)
+    }
+
+    /// The program of a connection, another process, is gone: its rings leave that one's arena, with what was packed of them. Nothing is
+    /// done if there is no such connection.
+    ///
+    /// # Errors
+    /// Something else is to be sent by now.
+    pub fn move_home(&mut self, conn: ConnRef, left: Packed) -> Result<Option<LeftStream>, Packed> {
+        self.stacks.move_home(conn, left)
     }
 
     /// In which lane a connection from a bound `local` to `remote` has to begin, because its segments will arrive there;

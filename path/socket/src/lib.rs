@@ -33,7 +33,7 @@ pub use listener::{
 pub use records::{Datagram, QueueIn, QueueOut, Torn};
 pub use shared::{Flags, Ready, Shared, SocketToken, Words};
 pub use stream::{
-    AnyEnd, ArenaEnd, ConnRef, Names, ReadError, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef,
-    StreamShared, StreamSlot, WriteError, stream, stream_in,
+    AnyEnd, ArenaEnd, ConnRef, LeftStream, Names, ReadError, RecvEnd, SendEnd, StreamConfig, StreamEnd,
+    StreamRef, StreamShared, StreamSlot, WriteError, stream, stream_in,
 };
 pub use urgent::{UrgentError, UrgentMode};

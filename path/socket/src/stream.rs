@@ -13,7 +13,8 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use firelane_frame::{
-    FarView, Margin, MarginRef, RingArena, RingReader, RingWriter, byte_rings, byte_rings_in,
+    FarView, Margin, MarginRef, Packed, RingArena, RingReader, RingWriter, WeakMarginRef, byte_rings,
+    byte_rings_in, move_home,
 };
 use firelane_units::{ConnId, LaneId, NetstackId};
 
@@ -176,6 +177,28 @@ impl StreamRef {
     pub fn get(&self) -> StreamShared<'_> {
         StreamShared(&self.0)
     }
+
+    /// Copies what an application in another process, which is gone, has left to be sent ([`StreamSlot::move_home`]). `None` if there is
+    /// no such application, or what it says cannot be true, or something else is to be sent by now.
+    pub fn pack(&self) -> Option<Packed> {
+        self.0.pack()
+    }
+}
+
+/// A stream that nobody holds any more, but perhaps its lane.
+#[derive(Clone, Debug)]
+pub struct LeftStream(WeakMarginRef);
+
+impl LeftStream {
+    /// Whether its lane has let go of it, too.
+    pub fn is_over(&self) -> bool {
+        self.0.is_gone()
+    }
+
+    /// Holds it, if its lane has it.
+    pub fn hold(&self) -> Option<StreamRef> {
+        self.0.upgrade().map(StreamRef)
+    }
 }
 
 /// Makes a stream's two sides, for a connection of `netstack` in `lane`.
@@ -219,6 +242,11 @@ impl ArenaEnd {
 
     fn far(&self) -> FarView<'_> {
         self.0.far().expect("the rings were made in an arena")
+    }
+
+    /// It, for who wants to know what becomes of it when this hold is gone.
+    pub fn left(&self) -> LeftStream {
+        LeftStream(self.0.downgrade())
     }
 
     /// The stream's block in the arena.
@@ -559,6 +587,15 @@ impl StreamSlot {
     #[inline]
     pub fn is_far(&self) -> bool {
         self.send.is_far()
+    }
+
+    /// The application was in another process and is gone: from here on the rings are in this one, with what it has left to be sent.
+    ///
+    /// # Errors
+    /// That has changed since it was packed ([`StreamRef::pack`]).
+    pub fn move_home(&mut self, left: Packed) -> Result<LeftStream, Packed> {
+        move_home(&mut self.send, &mut self.recv, left)?;
+        Ok(LeftStream(self.send.margin_ref().downgrade()))
     }
 
     /// Gives an application in another process storage to write to, if it has none. Whether this call did: then there is

@@ -18,6 +18,7 @@ const PERMITTED: &[&str] = &[
     "base/frame/src/mpsc.rs",
     "base/frame/src/byte_ring.rs",
     "base/frame/src/byte_ring/grow.rs",
+    "base/frame/src/byte_ring/home.rs",
     "base/frame/src/ahead.rs",
     "base/frame/src/alike.rs",
     "base/frame/src/arena.rs",

@@ -98,12 +98,12 @@ impl RingReader {
     }
 }
 
-/// Copies `len` bytes of the stream at `cursor` from one storage to another, at least as long.
+/// Copies `len` bytes of the stream at `cursor` from one storage to another.
 ///
 /// # Safety
 /// Both are attached or taken storage of their lengths, do not overlap, and hold at least `len` bytes; whoever else writes
 /// there makes no reference.
-unsafe fn copy(from: Place, to: Place, cursor: u64, len: usize) {
+pub(super) unsafe fn copy(from: Place, to: Place, cursor: u64, len: usize) {
     let mut done = 0;
     while done < len {
         let at = cursor + done as u64;

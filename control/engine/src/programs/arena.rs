@@ -13,6 +13,7 @@ use firelane_units::{Instant, LaneId};
 
 use super::WORDS_PER_TURN;
 use super::datagrams::DatagramTable;
+use super::remains::Closed;
 use super::segment::Joined;
 use super::session::{Kin, Limits};
 use super::signals::Signals;
@@ -39,6 +40,8 @@ pub(crate) struct ProgramArena {
     pub(super) signals: Signals,
     /// Streams that programs have closed by their words, for who keeps the books of sockets.
     left: Mutex<Vec<u32>>,
+    /// Those that lanes may still have.
+    closed: Mutex<Closed>,
     /// Blocks of listeners that are closed. Only another listener gets one: a program's thread may still be on its way out of
     /// `accept`, and the words that it changes are no stream's.
     queues: Mutex<Vec<ArenaPair>>,
@@ -70,6 +73,7 @@ impl ProgramArena {
             waiters: Waiters::default(),
             signals: Signals::default(),
             left: Mutex::default(),
+            closed: Mutex::default(),
             queues: Mutex::default(),
             is_called: AtomicBool::new(false),
         })
@@ -168,6 +172,11 @@ impl ProgramArena {
         let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
         let gone = streams.get_mut(stream.number() as usize).and_then(Option::take);
         drop((streams, gone));
+    }
+
+    /// Streams that nobody has any more, and lanes may have.
+    pub(super) fn closed(&self) -> MutexGuard<'_, Closed> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What programs have kicked `lane` for is given to it, but for closings that can wait: those are for `later`. How many streams

@@ -43,6 +43,8 @@ impl Ending {
             Ended::Stream(stream) => {
                 let has_ended = stream.close(fabric, self.resets) && !stream.is_entered(arena, lives);
                 if has_ended {
+                    // Its lane may have something to send for as long as the peer likes.
+                    stream.left().into_iter().for_each(|left| arena.closed().add(left));
                     arena.remove(stream);
                 }
                 has_ended

@@ -30,6 +30,7 @@ use super::lingering::Lingering;
 use super::numbers::socket as level;
 use super::offers::Offers;
 use super::pairs::{Pair, Room, name_of};
+use super::remains::Remains;
 use super::segment::Segment;
 use super::session::{Limits, Owner, Reply, Session};
 use super::shown::{ExplainedSocket, ProgramSocket};
@@ -62,6 +63,7 @@ pub struct Hub {
     left: Vec<u32>,
     /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
     ending: Vec<Ending>,
+    remains: Remains,
     lingering: Lingering,
     cookies: Cookies,
     closer: Closer,
@@ -100,6 +102,7 @@ impl Hub {
             arenas: Vec::new(),
             left: Vec::new(),
             ending: Vec::new(),
+            remains: Remains::default(),
             lingering: Lingering::default(),
             cookies: Cookies::default(),
             closer: Closer::default(),
@@ -144,6 +147,7 @@ impl Hub {
             netstack: name.to_owned(),
         };
         self.arenas.push(Arc::clone(&arena));
+        self.remains.belongs(arena.arena().number(), owner.user);
         let begun = Session {
             owner: Arc::new(owner),
             stack,
@@ -735,23 +739,42 @@ impl Hub {
         let held = self.sockets.values().map(|it| it.arena.place);
         let ending = self.ending.iter().map(|it| it.arena.place);
         let used: BTreeSet<u32> = held.chain(ending).chain(self.arrivals.arenas()).collect();
-        let programs = &self.engine.0.fabric.programs;
+        self.remains.tidy();
+        let (fabric, remains) = (&self.engine.0.fabric, &mut self.remains);
         let sessions = &mut self.sessions;
         self.arenas.retain(|arena| {
             let is_used = live.contains(&arena.place) || used.contains(&arena.place);
-            if !is_used {
-                programs.remove_arena(arena.place);
+            let stays = is_used || !remains.empty(fabric, arena);
+            if !stays {
+                fabric.programs.remove_arena(arena.place);
                 // Who was shown a socket there has none left, and does not keep its memory.
                 let number = arena.arena().number();
+                remains.forget(number);
                 sessions.values_mut().for_each(|it| drop(it.attached.remove(&number)));
             }
-            is_used
+            stays
         });
         let lingers = self.lingering.tidy();
         lingers
             || self.arrivals.has_suspects()
             || !self.ending.is_empty()
             || self.arenas.iter().any(|arena| !live.contains(&arena.place))
+    }
+
+    /// Whether [`Hub::tidy`] is to be called again soon: it does a bounded part of what takes long.
+    pub fn has_more_to_tidy(&self) -> bool {
+        self.remains.is_behind()
+    }
+
+    /// How many connections of programs that have ended were reset, because there is no room for what those have left to be sent.
+    pub fn resets_of_ended(&self) -> u64 {
+        self.remains.reset()
+    }
+
+    /// How many arenas a user's programs have: those, too, of programs that have ended and whose sockets others have, or whose last text is
+    /// still to be sent.
+    pub fn arenas_of(&self, user: u32) -> usize {
+        self.remains.arenas_of(user)
     }
 
     /// Every socket of every program.

@@ -11,7 +11,7 @@
 //! - `waiters.rs`: whom to wake.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them; `waiting.rs`: where they wait for those.
-//! - `ending.rs`: what nobody has any more.
+//! - `ending.rs`: what nobody has any more; `remains.rs`: what the dead have left to be sent.
 //! - `offers.rs`: blocks that are made ready to connect. `leaving.rs`: streams that were closed by their words.
 //!   `closings.rs`: which of those can wait.
 //! - `hangups.rs`: listeners that are closed and that lanes still have.
@@ -48,6 +48,7 @@ mod numbers;
 mod offers;
 mod options;
 mod pairs;
+mod remains;
 mod rights;
 mod segment;
 mod session;

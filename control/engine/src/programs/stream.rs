@@ -16,7 +16,7 @@ use firelane_shm::joint::Lie;
 use firelane_shm::layout::{DEFERRED, SHOWN, margin, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{
-    ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, StreamSlot, stream_in,
+    ArenaEnd, ConnRef, Flags, LeftStream, Names, Ready, SocketError, StreamConfig, StreamSlot, stream_in,
 };
 use firelane_units::{Bytes, Instant, LaneId};
 use rustix::io::Errno;
@@ -763,6 +763,13 @@ impl Stream {
         let shutdown = has_ended.then_some(SocketCommand::Shutdown(conn));
         let abort = resets.then_some(SocketCommand::Abort(conn));
         shutdown.into_iter().chain(abort).chain([SocketCommand::Close(conn)])
+    }
+
+    /// Its connection, if that may outlive it.
+    pub(super) fn left(&self) -> Option<LeftStream> {
+        let shared = self.hold.shared();
+        let goes_on = shared.conn().is_some() && !shared.words().flags().contains(Flags::CLOSED);
+        goes_on.then(|| self.hold.left())
     }
 
     /// Whether a thread of a living session may be inside, so that the block must not be anybody else's yet.

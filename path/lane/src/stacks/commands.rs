@@ -1,11 +1,13 @@
 //! Commands of sockets: listen, shutdown, close, abort, options, and the kicks that say "look at the rings".
 
 use firelane_classify::LocalAddr;
+use firelane_frame::Packed;
 use firelane_ip::{JoinError, LOOPBACK, Member};
-use firelane_socket::{ConnRef, Ready};
+use firelane_socket::{ConnRef, LeftStream, Ready};
 use firelane_tcp::{Disposition, Events, State};
 use firelane_units::{ConnId, SocketId};
 
+use super::Stacks;
 use super::conn::{Conn, Leaving, Program};
 use super::inbound::Inside;
 use super::open::port;
@@ -266,5 +268,15 @@ impl<D> Inside<'_, D> {
 
     fn refuse(&mut self, what: &'static str, why: &'static str) {
         self.common.outbox.notices.push(crate::outbox::Notice::Refused { what, why });
+    }
+}
+
+impl Stacks {
+    /// A connection whose program is gone goes on from memory of this process.
+    pub(crate) fn move_home(&mut self, conn: ConnRef, left: Packed) -> Result<Option<LeftStream>, Packed> {
+        match self.conns.slab.resolve(conn).and_then(|id| self.conns.slab.get_mut(id)) {
+            Some(conn) => conn.stream.move_home(left).map(Some),
+            None => Ok(None),
+        }
     }
 }
