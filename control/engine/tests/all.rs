@@ -22,6 +22,7 @@ mod privileged_ports;
 mod probes;
 mod programs;
 mod seed;
+mod shares;
 mod socket_filters;
 mod sockets;
 mod support;

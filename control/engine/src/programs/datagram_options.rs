@@ -2,7 +2,8 @@
 //!
 //! Kept here from the socket's begin, and given to the lane and to the program's words when there is a socket there.
 
-use std::net::Ipv4Addr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use firelane_filter::FilterConfig;
@@ -22,6 +23,7 @@ use super::numbers::{
     band_of, buffer_of, buffer_shown, domain, ip, ipv6, number, pacing_of, pacing_shown, packet_max, socket,
     udp,
 };
+use super::shares::Seat;
 
 /// `IP_PMTUDISC_DO` and `IP_PMTUDISC_PROBE`: datagrams are not cut.
 const DISCOVER_DO: i32 = 2;
@@ -70,6 +72,8 @@ pub(super) struct DatagramOptions {
     /// By which address IP_MULTICAST_IF named it.
     multicast_address: Ipv4Addr,
     groups: Memberships,
+    /// What each takes of its program's share, by link and group.
+    seats: BTreeMap<(u32, IpAddr), Seat>,
     /// Who is in them before the socket is bound.
     pub(super) unbound: Option<Unbound>,
     /// IP_RECVERR and IPV6_RECVERR.
@@ -113,9 +117,30 @@ impl DatagramOptions {
             multicast_link: [None; 2],
             multicast_address: Ipv4Addr::UNSPECIFIED,
             groups: Memberships::default(),
+            seats: BTreeMap::new(),
             unbound: None,
             bits: 0,
         }
+    }
+
+    /// A membership has begun, or changed, or ended; one that begins has to `take` a seat.
+    pub(super) fn seat(
+        &mut self,
+        member: &Member,
+        take: impl FnOnce((u32, IpAddr)) -> Option<Seat>,
+    ) -> Result<(), Errno> {
+        let place = (member.link, member.group);
+        if member.filter.is_none() {
+            self.seats.remove(&place);
+        } else if !self.seats.contains_key(&place) {
+            let Some(seat) = take(place) else {
+                self.groups.undo(member);
+                // As Linux has it of whoever is in too many (igmp_max_memberships).
+                return Err(Errno::NOBUFS);
+            };
+            self.seats.insert(place, seat);
+        }
+        Ok(())
     }
 
     /// Which other sockets, of this user's for one, may be bound to the same.

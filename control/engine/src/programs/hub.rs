@@ -33,6 +33,7 @@ use super::pairs::{Pair, Room, name_of};
 use super::remains::Remains;
 use super::segment::Segment;
 use super::session::{Limits, Owner, Reply, Session};
+use super::shares::Who;
 use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket};
 use crate::engine::Engine;
@@ -612,7 +613,7 @@ impl Hub {
             }
         }
         if let (Some(stream), Some(limit)) = (socket.stream(), limit) {
-            self.lingering.add(name, sessions, stream, limit);
+            self.lingering.add(Who::of(&socket.owner), name, sessions, stream, limit);
         }
         let resets = socket.resets();
         close_end(&self.closer, socket.owner.user, socket.ours, &self.set);

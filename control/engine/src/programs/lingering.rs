@@ -13,11 +13,16 @@ use firelane_units::LaneId;
 use rustix::io::Errno;
 
 use super::segment::Joined;
+use super::shares::{Bounds, Most, Shares, Who};
 use super::stream::Stream;
 use crate::fabric::Fabric;
 
-/// How many are remembered: who closes more at a time waits for none of them.
+/// How many are remembered, of all programs, of one, and of all of one user: who closes more at a time waits for none of those.
 const LINGERING_MAX: usize = 4096;
+const BOUNDS: Bounds = Bounds {
+    program: Most { places: LINGERING_MAX / 4, uses: 1 },
+    user: Most { places: LINGERING_MAX / 4 * 3, uses: 1 },
+};
 
 /// SO_LINGER, as a program has said it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +60,7 @@ impl Linger {
 /// A connection that is being closed.
 #[derive(Debug)]
 struct Closing {
+    who: Who,
     sessions: BTreeSet<u32>,
     lane: LaneId,
     conn: ConnRef,
@@ -65,35 +71,44 @@ struct Closing {
 
 /// All of them, by the names that their sockets had.
 #[derive(Debug, Default)]
-pub(super) struct Lingering(BTreeMap<SocketId, Closing>);
+pub(super) struct Lingering {
+    all: BTreeMap<SocketId, Closing>,
+    shares: Shares<SocketId>,
+}
 
 impl Lingering {
-    /// `stream`, which had the name `socket` in these sessions, is being closed.
+    /// `stream`, which had the name `socket` in these sessions and was `who`s, is being closed.
     pub(super) fn add(
         &mut self,
+        who: Who,
         socket: SocketId,
         sessions: BTreeSet<u32>,
         stream: &Stream,
         limit: Duration,
     ) {
         // Who has ended does not wait.
-        let has_room = !sessions.is_empty() && self.0.len() < LINGERING_MAX;
+        let has_room = !sessions.is_empty() && self.all.len() < LINGERING_MAX;
         let Some(conn) = stream.conn().filter(|_| has_room) else { return };
+        // A name comes again.
+        self.remove(socket);
+        if !self.shares.take(who, &socket, BOUNDS) {
+            return;
+        }
         let joined = stream.joined().cloned();
         let now = Instant::now();
         // A time beyond the clock's is as good as a year.
         let until = now.checked_add(limit).unwrap_or(now + Duration::from_secs(1 << 25));
-        self.0.insert(socket, Closing { sessions, lane: stream.lane(), conn, joined, until });
+        self.all.insert(socket, Closing { who, sessions, lane: stream.lane(), conn, joined, until });
     }
 
     /// Whether a socket that `session` had is still being closed.
     pub(super) fn is_closing(&mut self, socket: SocketId, session: u32, fabric: &Fabric) -> bool {
-        let Some(closing) = self.0.get(&socket).filter(|it| it.sessions.contains(&session)) else {
+        let Some(closing) = self.all.get(&socket).filter(|it| it.sessions.contains(&session)) else {
             return false;
         };
         let goes_on = closing.goes_on(fabric);
         if !goes_on {
-            self.0.remove(&socket);
+            self.remove(socket);
         }
         goes_on
     }
@@ -101,16 +116,29 @@ impl Lingering {
     /// Forgets those whose time is over. Whether there are others.
     pub(super) fn tidy(&mut self) -> bool {
         let now = Instant::now();
-        self.0.retain(|_, closing| closing.until > now);
-        !self.0.is_empty()
+        self.retain(|closing| closing.until > now);
+        !self.all.is_empty()
     }
 
     /// Nobody of this session waits any more.
     pub(super) fn forget(&mut self, session: u32) {
-        self.0.retain(|_, closing| {
+        self.retain(|closing| {
             closing.sessions.remove(&session);
             !closing.sessions.is_empty()
         });
+    }
+
+    fn retain(&mut self, mut stays: impl FnMut(&mut Closing) -> bool) {
+        let Self { all, shares } = self;
+        for (socket, gone) in all.extract_if(.., |_, closing| !stays(closing)) {
+            shares.give(gone.who, &socket);
+        }
+    }
+
+    fn remove(&mut self, socket: SocketId) {
+        if let Some(gone) = self.all.remove(&socket) {
+            self.shares.give(gone.who, &socket);
+        }
     }
 }
 
@@ -126,6 +154,7 @@ impl Closing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::programs::Owner;
 
     fn words(on: i32, seconds: i32) -> Vec<u8> {
         [on, seconds].into_iter().flat_map(i32::to_ne_bytes).collect()
@@ -145,5 +174,19 @@ mod tests {
             assert_eq!((linger.shown(), linger.seconds()), (shown, waits), "{on} {seconds}");
         }
         assert_eq!(linger.set(&words(0, 0)[..7]), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn neither_a_program_nor_a_user_takes_all_places() {
+        let mut shares = Shares::default();
+        let mut taken = |user, pid| {
+            let who = Who::of(&Owner { user, pid, ..Owner::default() });
+            let names = (0..LINGERING_MAX as u64).map(|n| SocketId(u64::from(pid) << 32 | n));
+            names.filter(|name| shares.take(who, name, BOUNDS)).count()
+        };
+        let of_user: usize = (1..9).map(|pid| taken(1, pid)).sum();
+        let of_other = taken(2, 9);
+        assert!(of_other >= LINGERING_MAX / 8, "{of_other}");
+        assert!(of_user > of_other && of_user + of_other <= LINGERING_MAX, "{of_user}, {of_other}");
     }
 }

@@ -139,6 +139,11 @@ impl Memberships {
         }
     }
 
+    /// A membership that has just begun is not to be.
+    pub(super) fn undo(&mut self, member: &Member) {
+        self.0.retain(|it| (it.group, it.link) != (member.group, member.link));
+    }
+
     fn find(&self, group: IpAddr, link: u32) -> Option<usize> {
         self.0.iter().position(|it| it.group == group && it.link == link)
     }

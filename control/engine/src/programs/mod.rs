@@ -19,6 +19,7 @@
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `later.rs`: options that wait for a connection. `fixed.rs`, `inert.rs`, `absent.rs`: those that change nothing, or are not done.
 //! - `numbers.rs`: what both kinds of options have in common.
+//! - `shares.rs`: how much one program or user may have of what is for all. `lingering.rs`: who waits for the end of what he has closed.
 //! - `shown.rs`: sockets as they are shown. `signals.rs`: SIGIO and SIGURG.
 
 mod absent;
@@ -52,6 +53,7 @@ mod remains;
 mod rights;
 mod segment;
 mod session;
+mod shares;
 mod shown;
 mod signals;
 mod socket;
@@ -78,6 +80,7 @@ use closings::Closings;
 use hangups::Hangups;
 use leaving::Leaving;
 use segment::{Bond, Joined, Segments, Wanted};
+use shares::GroupShares;
 use stream::Stream;
 
 pub use closer::{Closer, Foreign};
@@ -109,6 +112,7 @@ pub(crate) struct Programs {
     segments: Segments,
     leaving: Leaving,
     hangups: Hangups,
+    groups: GroupShares,
     /// Woken when memory may go back to the kernel, which is nothing for a lane.
     idler: Mutex<Option<Waker>>,
 }
@@ -170,6 +174,7 @@ impl Programs {
             segments: Segments::default(),
             leaving: Leaving::default(),
             hangups: Hangups::default(),
+            groups: GroupShares::default(),
             idler: Mutex::default(),
         }
     }

@@ -32,6 +32,7 @@ use super::joining::Unbound;
 use super::numbers::{cut, ip, ipv6, said, socket, tcp};
 use super::options::{About, Options};
 use super::session::Session;
+use super::shares::Who;
 use super::stream::{Asked, Stream};
 use super::waiting::Waiting;
 use super::{absent, fixed, joining, rights};
@@ -194,6 +195,10 @@ impl Socket {
         let stack = self.stack.clone();
         let Role::Datagrams(made, options) = &mut self.role else { return Err(Errno::INVAL) };
         let setting = options.set(level, name, value, |named| joining::link_of(&stack, named))?;
+        if let Setting::Member(member) = &setting {
+            let shares = &stack.inner.fabric.programs.groups;
+            options.seat(member, |group| shares.take(stack.id(), Who::of(&self.owner), group))?;
+        }
         if let Some(made) = made {
             if level == socket::LEVEL && [socket::REUSEADDR, socket::REUSEPORT].contains(&name) {
                 let sharing = Setting::Lane(DatagramOption::Sharing(options.sharing(self.owner.user)));
