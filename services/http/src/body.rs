@@ -4,8 +4,10 @@
 //! pieces; it is never held whole.
 
 use std::io;
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::request::BodyLength;
 
@@ -64,6 +66,20 @@ impl<S: AsyncRead + Unpin> Buffered<S> {
         };
         self.bytes.extend_from_slice(&piece[..read]);
         Ok(count + read)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Buffered<S> {
+    /// Writes all of it to a client who takes some at least as often as that.
+    pub(crate) async fn send(&mut self, mut bytes: &[u8], idle: Duration) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = timeout(idle, self.stream.write(bytes)).await??;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[count..];
+        }
+        Ok(())
     }
 }
 

@@ -6,9 +6,11 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::body::{Body, BodyError, Buffered};
 use crate::files::{self, Files};
@@ -18,12 +20,40 @@ use crate::response::{CONTINUE, Head, Status};
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 256 * 1024;
 
+/// How long a client is waited for. Each connection is memory and a task, which who says nothing, or next to nothing, does not keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patience {
+    /// Between two requests, for the next piece of one's body, and for room for the next piece of an answer.
+    pub idle: Duration,
+    /// For a whole head, once it has begun: it is short, so a client who sends a byte now and then is none that wants an answer.
+    pub head: Duration,
+}
+
+impl Default for Patience {
+    /// A minute, as other servers have it, and half of one.
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(60), head: Duration::from_secs(30) }
+    }
+}
+
+/// Serves one connection to its end, with the usual patience.
+///
+/// # Errors
+/// As [`serve_with`].
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, files: &Files) -> io::Result<()> {
+    serve_with(stream, files, Patience::default()).await
+}
+
 /// Serves one connection to its end.
 ///
 /// # Errors
-/// The stream failed. Mistakes of the client are answered, not returned.
-pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, files: &Files) -> io::Result<()> {
-    let mut connection = Buffered::new(stream);
+/// The stream failed, or the client takes no more of an answer. Mistakes of the client are answered, not returned.
+pub async fn serve_with<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    files: &Files,
+    patience: Patience,
+) -> io::Result<()> {
+    let mut connection = Client { wire: Buffered::new(stream), patience };
     loop {
         let request = match read_request(&mut connection).await? {
             Ok(Some(request)) => request,
@@ -37,32 +67,61 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, files: &Files) 
             break;
         }
     }
-    connection.stream.shutdown().await
+    connection.wire.stream.shutdown().await
 }
 
-/// Reads a head; `Ok(None)` if the client closed between requests.
+/// Who is served.
+struct Client<S> {
+    wire: Buffered<S>,
+    patience: Patience,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.wire.send(bytes, self.patience.idle).await
+    }
+
+    async fn next_of(&mut self, body: &mut Body) -> Result<Option<Vec<u8>>, BodyError> {
+        let next = timeout(self.patience.idle, body.next(&mut self.wire)).await;
+        next.unwrap_or(Err(BodyError::Stream))
+    }
+}
+
+/// Reads a head; `Ok(None)` if the client closed between requests, or made none for long.
 async fn read_request<S: AsyncRead + AsyncWrite + Unpin>(
-    connection: &mut Buffered<S>,
+    connection: &mut Client<S>,
 ) -> io::Result<Result<Option<Request>, Status>> {
+    let Client { wire, patience } = connection;
+    let mut head_until = None;
     loop {
-        match request::parse(connection.unused()) {
+        match request::parse(wire.unused()) {
             Ok(Some((request, length))) => {
-                connection.consume(length);
+                wire.consume(length);
                 return Ok(Ok(Some(request)));
             }
             Err(status) => return Ok(Err(status)),
             Ok(None) => {}
         }
-        let had_some = !connection.unused().is_empty();
-        if connection.fill().await? == 0 {
-            return Ok(if had_some { Err(Status::BadRequest) } else { Ok(None) });
-        }
+        let had_some = !wire.unused().is_empty();
+        let until = match had_some {
+            true => *head_until.get_or_insert_with(|| Instant::now() + patience.head),
+            false => Instant::now() + patience.idle,
+        };
+        let ended = match timeout_at(until, wire.fill()).await {
+            Ok(read) if matches!(read, Ok(0)) => Status::BadRequest,
+            Ok(read) => {
+                read?;
+                continue;
+            }
+            Err(_) => Status::RequestTimeout,
+        };
+        return Ok(if had_some { Err(ended) } else { Ok(None) });
     }
 }
 
 /// Answers one request and says whether another may follow.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
-    connection: &mut Buffered<S>,
+    connection: &mut Client<S>,
     request: &Request,
     files: &Files,
 ) -> io::Result<bool> {
@@ -71,7 +130,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
         Method::Get | Method::Head => {
             let mut body = Body::new(request.body);
             let end = loop {
-                match body.next(connection).await {
+                match connection.next_of(&mut body).await {
                     Ok(Some(_)) => {}
                     end => break end,
                 }
@@ -91,7 +150,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
-    connection: &mut Buffered<S>,
+    connection: &mut Client<S>,
     status: Status,
     keep_alive: bool,
 ) -> io::Result<()> {
@@ -100,11 +159,11 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
     head.field("Content-Type", "text/plain; charset=utf-8");
     let mut response = head.finish();
     response.extend_from_slice(text.as_bytes());
-    connection.stream.write_all(&response).await
+    connection.send(&response).await
 }
 
 async fn send_file<S: AsyncRead + AsyncWrite + Unpin>(
-    connection: &mut Buffered<S>,
+    connection: &mut Client<S>,
     request: &Request,
     path: &Path,
 ) -> io::Result<()> {
@@ -123,7 +182,7 @@ async fn send_file<S: AsyncRead + AsyncWrite + Unpin>(
     if status == Status::PartialContent {
         head.field("Content-Range", format_args!("bytes {first}-{}/{length}", first + count - 1));
     }
-    connection.stream.write_all(&head.finish()).await?;
+    connection.send(&head.finish()).await?;
     if request.method == Method::Head {
         return Ok(());
     }
@@ -133,7 +192,7 @@ async fn send_file<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 async fn send_piecewise<S: AsyncRead + AsyncWrite + Unpin>(
-    connection: &mut Buffered<S>,
+    connection: &mut Client<S>,
     mut file: tokio::io::Take<File>,
     count: u64,
 ) -> io::Result<()> {
@@ -145,14 +204,14 @@ async fn send_piecewise<S: AsyncRead + AsyncWrite + Unpin>(
             // The file shrank under us: the length is already promised, so only a broken connection is honest.
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        connection.stream.write_all(&piece[..read]).await?;
+        connection.send(&piece[..read]).await?;
         sent += read as u64;
     }
     Ok(())
 }
 
 async fn store<S: AsyncRead + AsyncWrite + Unpin>(
-    connection: &mut Buffered<S>,
+    connection: &mut Client<S>,
     request: &Request,
     files: &Files,
 ) -> io::Result<bool> {
@@ -165,13 +224,13 @@ async fn store<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     if request.expects_continue {
-        connection.stream.write_all(CONTINUE).await?;
+        connection.send(CONTINUE).await?;
     }
     let existed = path.exists();
     match receive(connection, request, &path).await {
         Ok(()) => {
             let status = if existed { Status::Ok } else { Status::Created };
-            connection.stream.write_all(&Head::new(status, 0, request.keep_alive).finish()).await?;
+            connection.send(&Head::new(status, 0, request.keep_alive).finish()).await?;
             Ok(request.keep_alive)
         }
         Err(status) => {
@@ -183,7 +242,7 @@ async fn store<S: AsyncRead + AsyncWrite + Unpin>(
 
 /// Writes the body beside `path` and moves it there.
 async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
-    connection: &mut Buffered<S>,
+    connection: &mut Client<S>,
     request: &Request,
     path: &Path,
 ) -> Result<(), Status> {
@@ -203,14 +262,14 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 async fn receive_into<S: AsyncRead + AsyncWrite + Unpin>(
-    connection: &mut Buffered<S>,
+    connection: &mut Client<S>,
     request: &Request,
     part: &Path,
 ) -> Result<(), Status> {
     let mut file = File::create(part).await.map_err(|e| storage_status(&e))?;
     let mut body = Body::new(request.body);
     loop {
-        match body.next(connection).await {
+        match connection.next_of(&mut body).await {
             Ok(Some(piece)) => file.write_all(&piece).await.map_err(|e| storage_status(&e))?,
             Ok(None) => break,
             Err(BodyError::Stream | BodyError::Malformed) => return Err(Status::BadRequest),

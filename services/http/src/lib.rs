@@ -3,7 +3,7 @@
 //! It serves the files of one folder (GET, HEAD, one byte range) and stores what is sent (PUT, POST), with
 //! keep-alive, `Expect: 100-continue` and chunked uploads (RFC 9110, RFC 9112). [`serve`] speaks to any
 //! stream, so the same code runs over Firelane's TCP and over a pipe in a test. An idle connection holds no
-//! buffer.
+//! buffer, and ends after a while ([`Patience`]).
 //!
 //! - `request.rs`: the head of a request, and what its fields say about the body.
 //! - `body.rs`: reading a body of known length or of chunks.
@@ -18,5 +18,5 @@ mod files;
 mod request;
 mod response;
 
-pub use connection::serve;
+pub use connection::{Patience, serve, serve_with};
 pub use files::Files;

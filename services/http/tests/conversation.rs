@@ -1,8 +1,9 @@
 //! Whole conversations over a pipe: what a client sends, what it gets.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use firelane_http::{Files, serve};
+use firelane_http::{Files, Patience, serve, serve_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 struct Folder(PathBuf);
@@ -24,7 +25,7 @@ impl Drop for Folder {
 /// Sends `text`, closes the sending side, and returns everything that comes back.
 fn converse(folder: &Folder, text: &[u8]) -> String {
     let files = Files::new(&folder.0).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let (mut client, server) = tokio::io::duplex(4096);
         let serving = async { serve(server, &files).await.unwrap() };
@@ -117,7 +118,7 @@ fn a_body_that_cannot_be_read_is_no_begin_of_another_request() {
 fn of_two_uploads_at_a_time_the_last_is_stored_whole() {
     let folder = Folder::new("two");
     let files = Files::new(&folder.0).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let ((mut one, its), (mut other, others)) = (tokio::io::duplex(4096), tokio::io::duplex(4096));
         let head = b"PUT /up HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nConnection: close\r\n\r\n";
@@ -139,4 +140,67 @@ fn of_two_uploads_at_a_time_the_last_is_stored_whole() {
     });
     assert_eq!(std::fs::read_to_string(folder.0.join("up")).unwrap(), "aaaaaaaaaa");
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no part file is left");
+}
+
+/// Serves a client who says `text`, a piece now and then, and keeps the connection. How it ended, what he has heard, if he
+/// listens, and how many pieces were taken.
+fn keep(text: &[&[u8]], listens: bool) -> (std::io::Result<()>, String, usize) {
+    let folder = Folder::new(&format!("keep-{}-{listens}", text.len()));
+    std::fs::write(folder.0.join("big"), vec![b'x'; 1 << 20]).unwrap();
+    let files = Files::new(&folder.0).unwrap();
+    let patience = Patience { idle: Duration::from_millis(500), head: Duration::from_millis(700) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let (client, server) = tokio::io::duplex(4096);
+        let (mut from, mut to) = tokio::io::split(client);
+        let saying = async {
+            for (nth, piece) in text.iter().enumerate() {
+                if to.write_all(piece).await.is_err() {
+                    return nth;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            text.len()
+        };
+        let hearing = async {
+            let mut heard = Vec::new();
+            while listens && from.read_buf(&mut heard).await.unwrap() > 0 {}
+            String::from_utf8_lossy(&heard).into_owned()
+        };
+        let serving = serve_with(server, &files, patience);
+        let all = async { tokio::join!(serving, saying, hearing) };
+        let (ended, said, heard) =
+            tokio::time::timeout(Duration::from_secs(20), all).await.expect("it is let go");
+        (ended, heard, said)
+    })
+}
+
+#[test]
+fn who_says_nothing_or_next_to_nothing_is_let_go() {
+    let (ended, heard, _) = keep(&[], true);
+    assert!(ended.is_ok() && heard.is_empty(), "{ended:?}, {heard}");
+    let (ended, heard, _) = keep(&[b"GET /big"], true);
+    assert!(ended.is_ok() && heard.starts_with("HTTP/1.1 408 "), "{ended:?}, {heard}");
+    // Each byte comes in time, and the head does not.
+    let bytes: Vec<&[u8]> = b"GET /a-name-that-takes-seconds-to-say".chunks(1).collect();
+    let (ended, heard, said) = keep(&bytes, true);
+    assert!(ended.is_ok() && heard.starts_with("HTTP/1.1 408 "), "{ended:?}, {heard}");
+    assert!(said < bytes.len(), "it has not waited for the rest");
+    let (ended, heard, _) =
+        keep(&[b"PUT /up HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", b"half"], true);
+    assert!(ended.is_ok() && heard.starts_with("HTTP/1.1 400 "), "{ended:?}, {heard}");
+}
+
+#[test]
+fn who_takes_nothing_of_an_answer_is_let_go() {
+    let (ended, ..) = keep(&[b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n"], false);
+    assert_eq!(ended.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn who_is_slow_and_not_silent_is_served() {
+    let pieces: [&[u8]; 4] =
+        [b"GET /big HTTP/1.1\r\n", b"Host: x\r\nRange: bytes=0-3\r\n", b"Connection: close\r\n", b"\r\n"];
+    let (ended, heard, _) = keep(&pieces, true);
+    assert!(ended.is_ok() && heard.ends_with("\r\n\r\nxxxx"), "{ended:?}, {heard}");
 }
