@@ -38,6 +38,8 @@ const PROGRAMS_MAX: usize = 4096;
 const PROGRAMS_OF_USER: usize = PROGRAMS_MAX / 4;
 /// The most programs of a user other than the daemon's that have not been admitted yet.
 const KNOCKING_MAX: usize = 64;
+/// How long who has come in may take to say who he is; the library says so at once.
+const KNOCK_MAX: Duration = Duration::from_secs(10);
 /// Requests that a program which has ended may have left behind.
 const REQUESTS_LEFT: usize = 64;
 /// How often to look for the next request before sleeping: each look is a system call.
@@ -186,7 +188,11 @@ struct Door {
     closer: Closer,
     guests: BTreeMap<u64, Guest>,
     next: u64,
+    /// Who has said nothing, and until when he is waited for: by keys, which rise, so that the first is the next.
+    knocking: BTreeMap<u64, Instant>,
     tidy_at: Option<Instant>,
+    /// Connections of programs that have ended, which were reset and told of.
+    resets: u64,
 }
 
 impl Door {
@@ -198,8 +204,9 @@ impl Door {
         add(&*stop, STOP)?;
         add(&*lock(&hub), HUB)?;
         let closer = lock(&hub).closer().clone();
-        let guests = BTreeMap::new();
-        Ok(Self { listener, stop, set, hub, host, closer, guests, next: FIRST, tidy_at: None })
+        let (guests, knocking) = Default::default();
+        let (next, tidy_at, resets) = (FIRST, None, 0);
+        Ok(Self { listener, stop, set, hub, host, closer, guests, next, knocking, tidy_at, resets })
     }
 
     fn run(&mut self) {
@@ -210,7 +217,8 @@ impl Door {
             // Who asks once mostly asks again at once, and a thread that sleeps is slow to wake.
             spin.until(|| self.has_news(&mut keys));
             if keys.is_empty() && lock(&self.hub).fall_asleep() {
-                let limit = self.tidy_at.map(|at| at.saturating_duration_since(Instant::now()));
+                let alarm = self.knocking.values().next().copied().into_iter().chain(self.tidy_at).min();
+                let limit = alarm.map(|at| at.saturating_duration_since(Instant::now()));
                 if let Err(error) = self.wait(&mut keys, limit) {
                     return tracing::error!("programs: {error}");
                 }
@@ -226,6 +234,22 @@ impl Door {
             }
             lock(&self.hub).answer_calls();
             self.tidy();
+            self.turn_away();
+        }
+    }
+
+    /// Sees off who has said nothing for long.
+    fn turn_away(&mut self) {
+        while let Some((&key, &until)) = self.knocking.first_key_value()
+            && until <= Instant::now()
+        {
+            if let Some(guest) = self.guests.get(&key) {
+                let Owner { pid, command, .. } = &guest.owner;
+                tracing::warn!(
+                    "program {pid} ({command}) has said nothing for {KNOCK_MAX:?}: it is seen off"
+                );
+            }
+            self.see_off(key);
         }
     }
 
@@ -257,8 +281,20 @@ impl Door {
         let Some(at) = self.tidy_at else { return };
         let now = Instant::now();
         if at <= now {
-            let goes_on = lock(&self.hub).tidy();
-            self.tidy_at = goes_on.then(|| now + TIDY_EVERY);
+            let mut hub = lock(&self.hub);
+            let goes_on = hub.tidy();
+            // What is left to be done has a fifth of the time: programs wait meanwhile.
+            let pause = if hub.has_more_to_tidy() { TIDY_SOON.max(4 * now.elapsed()) } else { TIDY_EVERY };
+            let resets = hub.resets_of_ended();
+            drop(hub);
+            self.tidy_at = goes_on.then(|| now + pause);
+            if resets > self.resets {
+                let more = resets - self.resets;
+                tracing::warn!(
+                    "{more} connections of programs that have ended are reset: they had left too much to be sent"
+                );
+                self.resets = resets;
+            }
         }
     }
 
@@ -276,6 +312,7 @@ impl Door {
             Ok((key, newcomer)) => {
                 let Newcomer { process, owner, peer } = newcomer;
                 let stage = Stage::New;
+                self.knocking.insert(key, Instant::now() + KNOCK_MAX);
                 self.guests
                     .insert(key, Guest { control, process, owner, peer, is_warned: false, inherits, stage });
             }
@@ -416,6 +453,14 @@ impl Door {
                 refused(Errno::ACCESS, text)
             })?;
         }
+        let (user, most) = (guest.peer.user, most_of(guest.peer.user, own().user));
+        if lock(&self.hub).arenas_of(user) >= most {
+            let text = format!(
+                "programs of user {user}, and what those that have ended have left, take {most} arenas"
+            );
+            tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+            return Err(refused(Errno::NOMEM, text));
+        }
         let usual = Limits::default();
         let limits = Limits {
             sockets: rules.sockets.map_or(usual.sockets, |most| most as usize),
@@ -431,6 +476,7 @@ impl Door {
         })?;
         tracing::info!("program {} ({}) uses netstack {netstack}", guest.owner.pid, guest.owner.command);
         guest.stage = Stage::There(Session { number, netstack });
+        self.knocking.remove(&key);
         Ok(reply)
     }
 
@@ -448,6 +494,7 @@ impl Door {
 
     /// Nobody has its connection any more, or it is not welcome.
     fn see_off(&mut self, key: u64) {
+        self.knocking.remove(&key);
         let Some(guest) = self.guests.remove(&key) else { return };
         // Others may have both descriptors, so closing ours does not take them out.
         let _ = epoll::delete(&self.set, &guest.control);

@@ -310,6 +310,29 @@ fn a_descriptor_that_is_slow_to_close_keeps_no_other_program() {
 }
 
 #[test]
+fn who_knocks_and_says_nothing_is_seen_off() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let door = stage.daemon().runtime().join("app.sock");
+    let knock = "import socket, sys
+knocks = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(8)]
+for knock in knocks:
+    knock.connect(sys.argv[1])
+    knock.settimeout(60)
+print(all(knock.recv(1) == b'' for knock in knocks))";
+    let said = stage.ask(On::Kernel, &["/usr/bin/python3", "-c", knock, &door.to_string_lossy()]);
+    assert!(said.contains("True"), "{said}");
+    stage.ask(
+        On::Firelane,
+        &[
+            "/usr/bin/python3",
+            "-c",
+            "import socket, time; s = socket.socket(); time.sleep(11); socket.socket()",
+        ],
+    );
+}
+
+#[test]
 fn a_daemon_of_another_version_is_no_riddle() {
     let sandbox = Sandbox::new();
     let door = sandbox.folder().join("app.sock");
