@@ -108,7 +108,7 @@ async fn read_request<S: AsyncRead + AsyncWrite + Unpin>(
             false => Instant::now() + patience.idle,
         };
         let ended = match timeout_at(until, wire.fill()).await {
-            Ok(read) if matches!(read, Ok(0)) => Status::BadRequest,
+            Ok(Ok(0)) => Status::BadRequest,
             Ok(read) => {
                 read?;
                 continue;
