@@ -94,6 +94,28 @@ fn who_asks_about_a_socket_finds_the_connection_that_it_has_begun() {
     until(|| is_over(&mut peer));
 }
 
+/// What a program asks costs as much with few programs as with many: nobody looks for what others have begun and told nobody of.
+#[test]
+fn who_asks_about_a_socket_looks_at_his_own_arenas_alone() {
+    let world = World::new();
+    let (program, listener, address) = offered(&world);
+    let (_fd, socket) = program.socket();
+    let block = program.mapping.offers().take().unwrap();
+    let other = Program::new(&world);
+    let (_others, others) = other.socket();
+    until_offered(&world, &other, &listener);
+    program.ask_silently(block, socket, address);
+    assert_eq!(other.names(others), [None; 2]);
+    other.close(others, None);
+    drop(other.listen("10.0.0.1:0"));
+    listener.set_nonblocking(true).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(listener.accept().is_err(), "nobody has begun it");
+    listener.set_nonblocking(false).unwrap();
+    assert!(program.names(socket)[1].is_some());
+    listener.accept().unwrap();
+}
+
 /// More has hung up than is seen in one look, so that the connection waits for the next one when its program closes it.
 #[test]
 fn a_connection_that_waits_for_what_has_hung_up_is_closed() {

@@ -40,6 +40,8 @@ pub(crate) struct ProgramArena {
     pub(super) signals: Signals,
     /// Streams that programs have closed by their words, for who keeps the books of sockets.
     left: Mutex<Vec<u32>>,
+    /// The hub has been told that there are some.
+    is_leaving: AtomicBool,
     /// Those that lanes may still have.
     closed: Mutex<Closed>,
     /// Blocks of listeners that are closed. Only another listener gets one: a program's thread may still be on its way out of
@@ -73,6 +75,7 @@ impl ProgramArena {
             waiters: Waiters::default(),
             signals: Signals::default(),
             left: Mutex::default(),
+            is_leaving: AtomicBool::new(false),
             closed: Mutex::default(),
             queues: Mutex::default(),
             is_called: AtomicBool::new(false),
@@ -252,6 +255,16 @@ impl ProgramArena {
     pub(super) fn take_left(&self, room: &mut Vec<u32>) {
         // The lane finds room for as many again.
         std::mem::swap(&mut *self.left(), room);
+    }
+
+    /// Whether there are some that the hub has yet to be told of: the caller does it.
+    pub(super) fn has_new_left(&self) -> bool {
+        !self.is_leaving.swap(true, Ordering::AcqRel)
+    }
+
+    /// The hub knows, and is about to take them.
+    pub(super) fn left_are_known(&self) {
+        self.is_leaving.store(false, Ordering::Release);
     }
 
     /// Tells whoever waits for one of many sockets that `block` has news.

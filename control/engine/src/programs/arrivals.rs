@@ -5,6 +5,7 @@
 //! and tells nobody. That is found when the socket is asked about, or closed ([`Arrivals::take_named`]). A name is a
 //! program's word: `hub.rs` judges whose it is. Owned by `hub.rs`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -45,10 +46,6 @@ impl Arrival {
         Self { from, stack, arena, owner, options, stream, suspected: None }
     }
 
-    fn is_at(&self, place: Place) -> bool {
-        self.arena.arena().number() == place.arena && self.stream.number() == place.block
-    }
-
     fn block(&self) -> Option<&firelane_shm::Block> {
         self.arena.mapping().block(self.stream.number())
     }
@@ -69,80 +66,110 @@ impl Arrival {
     }
 }
 
-/// All of them.
+/// Which arenas somebody asks about, by their numbers; none are all.
+pub(super) type Near<'a> = Option<&'a [u64]>;
+
+/// All of them, by the arenas where their words are: what programs have not taken is looked through by themselves alone.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals(Vec<Arrival>);
+pub(super) struct Arrivals(BTreeMap<u64, Vec<Arrival>>);
 
 impl Arrivals {
+    /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.0.values().map(Vec::len).sum()
+    }
+
+    /// Whether there are any in some arenas.
+    pub(super) fn are_in(&self, arenas: &[u64]) -> bool {
+        arenas.iter().any(|arena| self.0.contains_key(arena))
     }
 
     pub(super) fn add(&mut self, arrival: Arrival) {
-        self.0.push(arrival);
+        self.0.entry(arrival.arena.arena().number()).or_default().push(arrival);
     }
 
     /// Takes those out that are closed already.
-    pub(super) fn take_left(&mut self) -> Vec<Arrival> {
-        self.0.extract_if(.., |it| it.is_left()).collect()
+    pub(super) fn take_left(&mut self, near: Near<'_>) -> Vec<Arrival> {
+        self.extract(near, |it| it.is_left())
     }
 
     /// Takes those out that programs have begun as no socket.
-    pub(super) fn take_nameless(&mut self) -> Vec<Arrival> {
-        self.0.extract_if(.., |it| it.from.is_none() && it.name() == 0).collect()
+    pub(super) fn take_nameless(&mut self, near: Near<'_>) -> Vec<Arrival> {
+        self.extract(near, |it| it.from.is_none() && it.name() == 0)
     }
 
     /// Takes those that have names out.
-    pub(super) fn take_named(&mut self) -> Vec<(SocketId, Arrival)> {
-        let named = self.0.extract_if(.., |it| it.name() != 0);
-        named.map(|it| (SocketId(it.name()), it)).collect()
+    pub(super) fn take_named(&mut self, near: Near<'_>) -> Vec<(SocketId, Arrival)> {
+        let named = self.extract(near, |it| it.name() != 0);
+        named.into_iter().map(|it| (SocketId(it.name()), it)).collect()
     }
 
     /// Takes one out by its place.
     pub(super) fn take_at(&mut self, place: Place) -> Option<Arrival> {
-        self.take_where(|it| it.is_at(place))
+        self.take_where(place, |_| true)
     }
 
     /// The same, of one that was taken under this name.
     pub(super) fn take_as(&mut self, name: SocketId, place: Place) -> Option<Arrival> {
-        self.take_where(|it| it.is_at(place) && it.name() == name.0)
+        self.take_where(place, |it| it.name() == name.0)
     }
 
-    fn take_where(&mut self, is_it: impl FnMut(&Arrival) -> bool) -> Option<Arrival> {
-        let at = self.0.iter().position(is_it)?;
-        Some(self.0.remove(at))
+    fn take_where(&mut self, place: Place, is_it: impl Fn(&Arrival) -> bool) -> Option<Arrival> {
+        let all = self.0.get_mut(&place.arena)?;
+        let at = all.iter().position(|it| it.stream.number() == place.block && is_it(it))?;
+        let arrival = all.remove(at);
+        if all.is_empty() {
+            self.0.remove(&place.arena);
+        }
+        Some(arrival)
     }
 
-    /// Takes out what waited at a listener that is closed.
-    pub(super) fn take_of(&mut self, listener: SocketId) -> Vec<Arrival> {
+    /// Takes out what waited at a listener that is closed, whose connections are in this arena.
+    pub(super) fn take_of(&mut self, listener: SocketId, arena: u64) -> Vec<Arrival> {
         let is_its = |it: &Arrival| it.from.is_some_and(|(name, _)| name == listener);
-        self.0.extract_if(.., |it| is_its(it) && it.name() == 0).collect()
+        self.extract(Some(&[arena]), |it| is_its(it) && it.name() == 0)
+    }
+
+    /// Takes out what is so, of those in some arenas.
+    fn extract(&mut self, near: Near<'_>, mut is_it: impl FnMut(&mut Arrival) -> bool) -> Vec<Arrival> {
+        let mut taken = Vec::new();
+        let Some(arenas) = near else {
+            self.0.values_mut().for_each(|all| taken.extend(all.extract_if(.., &mut is_it)));
+            self.0.retain(|_, all| !all.is_empty());
+            return taken;
+        };
+        for arena in arenas {
+            let Some(all) = self.0.get_mut(arena) else { continue };
+            taken.extend(all.extract_if(.., &mut is_it));
+            if all.is_empty() {
+                self.0.remove(arena);
+            }
+        }
+        taken
     }
 
     /// A session has ended that had this arena.
     pub(super) fn suspect(&mut self, arena: u64) {
-        let of_arena = self.0.iter_mut().filter(|it| it.arena.arena().number() == arena);
-        of_arena.for_each(|it| it.suspected = Some(0));
+        self.0.get_mut(&arena).into_iter().flatten().for_each(|it| it.suspected = Some(0));
     }
 
     /// To be called every half a second while it is suspected that connections are nobody's, which [`Arrivals::has_suspects`]
     /// tells: takes those out that are. `is_all_read` knows of a listener whether its program has been told of all connections.
     pub(super) fn take_nobodys(&mut self, is_all_read: impl Fn(SocketId) -> bool) -> Vec<Arrival> {
-        let is_nobodys = |it: &mut Arrival| {
+        self.extract(None, |it| {
             let Some(looks) = &mut it.suspected else { return false };
             let is_queue_empty = it.from.is_none_or(|(listener, _)| is_all_read(listener));
             *looks = if is_queue_empty { *looks + 1 } else { 0 };
             *looks >= LOOKS
-        };
-        self.0.extract_if(.., is_nobodys).collect()
+        })
     }
 
     /// Where their words are.
     pub(super) fn arenas(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(|it| it.arena.place)
+        self.0.values().filter_map(|all| Some(all.first()?.arena.place))
     }
 
     pub(super) fn has_suspects(&self) -> bool {
-        self.0.iter().any(|it| it.suspected.is_some())
+        self.0.values().flatten().any(|it| it.suspected.is_some())
     }
 }

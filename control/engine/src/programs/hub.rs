@@ -9,18 +9,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Wake, Waker};
 
 use firelane_lane::DatagramKind;
+use firelane_shm::carry;
 use firelane_shm::control::{Answer, Family, Kind, Place, Request, SocketId};
-use firelane_shm::{carry, doorbell};
 use firelane_units::{FilterRule, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
-use super::arrivals::{Arrival, Arrivals};
+use super::arrivals::{Arrival, Arrivals, Near};
 use super::closer::{Closer, Foreign, close_end};
 use super::cookies::Cookies;
 use super::ending::Ending;
@@ -31,7 +30,6 @@ use super::numbers::socket as level;
 use super::offers::Offers;
 use super::pairs::{Pair, Room, name_of};
 use super::remains::Remains;
-use super::segment::Segment;
 use super::session::{Limits, Owner, Reply, Session};
 use super::shares::Who;
 use super::shown::{ExplainedSocket, ProgramSocket};
@@ -49,11 +47,15 @@ const BELL_KEY: u64 = u64::MAX;
 /// All sessions.
 #[derive(Debug)]
 pub struct Hub {
-    engine: Engine,
+    pub(super) engine: Engine,
     set: OwnedFd,
     bell: Arc<HubBell>,
     handing: Arc<Handing>,
-    sessions: BTreeMap<u32, Session>,
+    pub(super) sessions: BTreeMap<u32, Session>,
+    /// Which sessions have each socket.
+    holders: BTreeSet<(SocketId, u32)>,
+    /// Whose own each arena is.
+    owners: BTreeMap<u64, u32>,
     next_session: u32,
     sockets: BTreeMap<SocketId, Box<Socket>>,
     /// Connections that programs have been told of.
@@ -97,6 +99,8 @@ impl Hub {
             bell,
             handing,
             sessions: BTreeMap::new(),
+            holders: BTreeSet::new(),
+            owners: BTreeMap::new(),
             next_session: 0,
             sockets: BTreeMap::new(),
             arrivals: Arrivals::default(),
@@ -160,6 +164,7 @@ impl Hub {
             attached: BTreeMap::new(),
             bells,
         };
+        self.owners.insert(begun.arena.arena().number(), session);
         self.sessions.insert(session, begun);
         Ok((session, Reply { answer, fds }))
     }
@@ -309,46 +314,6 @@ impl Hub {
         Ok(answer?.into())
     }
 
-    /// Requests about who waits where, and who wakes him.
-    fn answer_waiter(&mut self, number: u32, request: Request, mut fds: Foreign) -> Result<Reply, Errno> {
-        let session = self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
-        match request {
-            Request::Waiter { arena } => {
-                let own = session.arena_of(arena).cloned();
-                let segment = if own.is_none() { Some(self.segment(number, arena)?) } else { None };
-                let wakes = fds.take(|it| doorbell::is_one(it)).ok_or(Errno::BADF)?;
-                let of_own = own.as_ref().map(|it| (&it.waiters, it.mapping()));
-                let of_segment = segment.as_ref().map(|it| (&it.waiters, it.arena().mapping()));
-                let (waiters, memory) = of_own.or(of_segment).ok_or(Errno::INVAL)?;
-                let slot = waiters.add(memory, number, wakes);
-                Ok(Answer::Slot { slot }.into())
-            }
-            Request::Share { place, waiter } => {
-                let arena = session.arena_of(place.arena).ok_or(Errno::INVAL)?;
-                let wakes = fds.take(|it| doorbell::is_one(it)).ok_or(Errno::BADF)?;
-                let block = arena.mapping().block(place.block).ok_or(Errno::INVAL)?;
-                let generation = block.generation.load(Ordering::Acquire);
-                let is_known = arena.waiters.share((place.block, generation), (number, waiter), wakes);
-                if is_known { Ok(Answer::Done.into()) } else { Err(Errno::NOSPC) }
-            }
-            Request::NoWaiter { arena, slot } => {
-                let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
-                let was = arena.waiters.remove(number, Some(slot));
-                if was { Ok(Answer::Done.into()) } else { Err(Errno::INVAL) }
-            }
-            Request::Segment { segment } => {
-                let segment = self.segment(number, segment)?;
-                let memfd = segment.arena().as_fd().try_clone_to_owned().map_err(super::socket::errno)?;
-                Ok(Reply { answer: Answer::Done, fds: vec![memfd] })
-            }
-            Request::Bell { segment, slot } => {
-                let bell = self.segment(number, segment)?.waiters.bell(slot).map_err(|_| Errno::NOENT)?;
-                Ok(Reply { answer: Answer::Done, fds: vec![bell] })
-            }
-            _ => Err(Errno::INVAL),
-        }
-    }
-
     fn socket(&mut self, session: u32, socket: SocketId) -> Result<&mut Socket, Errno> {
         self.settle_for(socket);
         let holds = self.sessions.get(&session).is_some_and(|it| it.sockets.contains(&socket));
@@ -356,14 +321,6 @@ impl Hub {
         // Its program has it by now.
         socket.is_ahead = false;
         Ok(socket)
-    }
-
-    /// A segment that the session may have: one of its sides is an arena of the session's.
-    fn segment(&self, session: u32, number: u64) -> Result<Arc<Segment>, Errno> {
-        let session = self.sessions.get(&session).ok_or(Errno::NETDOWN)?;
-        let segment = self.engine.0.fabric.programs.segments.numbered(number);
-        let is_asked = |it: &Arc<Segment>| it.is_asked_by(|side| session.arena_of(side).is_some());
-        segment.filter(is_asked).ok_or(Errno::INVAL)
     }
 
     fn make_sockets(
@@ -392,6 +349,7 @@ impl Hub {
             };
             let mut socket = session.fresh(ours, family);
             (socket.is_ahead, socket.role) = (count > 1, role);
+            self.holders.insert((name, number));
             session.sockets.insert(name);
             self.sockets.insert(name, Box::new(socket));
             sockets.push(name);
@@ -409,9 +367,10 @@ impl Hub {
         let fd = fds.take(|it| name_of(it).is_some_and(|name| self.sockets.contains_key(&name)));
         let name = fd.as_ref().and_then(name_of).ok_or(Errno::NOTSOCK)?;
         self.settle_for(name);
-        let socket = self.sockets.get(&name).ok_or(Errno::NOTSOCK)?;
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
+        let socket = self.sockets.get(&name).ok_or(Errno::NOTSOCK)?;
         session.sockets.insert(name);
+        self.holders.insert((name, number));
         // A listener's connections have their words in its arena.
         let arena = Arc::clone(&socket.arena);
         let memfd = arena.arena().as_fd().try_clone_to_owned().map_err(super::socket::errno)?;
@@ -426,6 +385,10 @@ impl Hub {
         self.end_left();
         self.settle();
         let Some(mut gone) = self.sessions.remove(&session) else { return };
+        self.owners.remove(&gone.arena.arena().number());
+        for &name in &gone.sockets {
+            self.holders.remove(&(name, session));
+        }
         gone.offers.withdraw(&gone.arena);
         self.lingering.forget(session);
         for arena in gone.attached.values().chain([&gone.arena]) {
@@ -509,15 +472,30 @@ impl Hub {
     /// Connections become those of the sockets under whose names programs say that they have taken them. A name is a program's
     /// word: it must be that of a new socket of a session that has the arena.
     fn settle(&mut self) {
+        self.settle_in(None);
+    }
+
+    /// The same of connections in some arenas. A request looks at those that its program may use, however many others there are.
+    fn settle_in(&mut self, near: Near<'_>) {
         // Who asks about a socket is not to find that it has no connection as yet; who is ending what has hung up goes on with that first.
-        if !self.settle_what_may_begin() && !self.engine.0.fabric.programs.hangups.is_ending() {
+        if !self.settle_what_may_begin(near) && !self.engine.0.fabric.programs.hangups.is_ending() {
             self.end_hung_up();
-            self.settle_what_may_begin();
+            self.settle_what_may_begin(near);
         }
     }
 
+    /// The arenas where a connection may lie that is to be this socket's: those of who has it.
+    fn near(&self, name: SocketId) -> Vec<u64> {
+        self.holders(name).filter_map(|it| self.sessions.get(&it)).flat_map(Session::arenas).collect()
+    }
+
+    /// The sessions that have a socket.
+    fn holders(&self, name: SocketId) -> impl Iterator<Item = u32> {
+        self.holders.range((name, 0)..=(name, u32::MAX)).map(|&(_, session)| session)
+    }
+
     /// The same, but for connections that wait for what has hung up. Whether there are none.
-    fn settle_what_may_begin(&mut self) -> bool {
+    fn settle_what_may_begin(&mut self, near: Near<'_>) -> bool {
         self.gather();
         let (fabric, bell, waits) = (&self.engine.0.fabric, &self.bell, Cell::new(false));
         // A listener that is closed is to be gone before somebody is connected who has asked after that.
@@ -529,18 +507,25 @@ impl Hub {
             }
             !holds
         };
-        for begun in self.sessions.values_mut().flat_map(|session| session.take_begun(fabric, &may_begin)) {
-            self.arrivals.add(begun);
+        let (sessions, arrivals) = (&mut self.sessions, &mut self.arrivals);
+        let mut take_begun = |session: &mut Session| {
+            session.take_begun(fabric, &may_begin).into_iter().for_each(|it| arrivals.add(it));
+        };
+        match near {
+            None => sessions.values_mut().for_each(take_begun),
+            Some(arenas) => arenas.iter().filter_map(|arena| self.owners.get(arena)).for_each(|owner| {
+                sessions.get_mut(owner).into_iter().for_each(&mut take_begun);
+            }),
         }
-        self.arrivals.take_nameless().into_iter().for_each(|it| self.end_arrival(it));
-        for arrival in self.arrivals.take_left() {
+        self.arrivals.take_nameless(near).into_iter().for_each(|it| self.end_arrival(it));
+        for arrival in self.arrivals.take_left(near) {
             self.end_arrival(arrival);
         }
-        for (name, arrival) in self.arrivals.take_named() {
+        for (name, arrival) in self.arrivals.take_named(near) {
             self.renew(name);
             let arena = arrival.arena.arena().number();
-            let may_have = |it: &Session| it.sockets.contains(&name) && it.arena_of(arena).is_some();
-            let is_had = self.sessions.values().any(may_have);
+            let has_arena = |it| self.sessions.get(&it).is_some_and(|it| it.arena_of(arena).is_some());
+            let is_had = self.holders(name).any(has_arena);
             match self.sockets.get_mut(&name) {
                 Some(socket) if is_had && socket.is_fresh() => socket.take(name, arrival),
                 // It is heard in a moment that what it was before is closed. Who begins a connection has said so before.
@@ -555,10 +540,13 @@ impl Hub {
     fn settle_for(&mut self, name: SocketId) {
         self.renew(name);
         self.gather();
-        let may_begin = |it: &Session| it.offers.are_there() && it.sockets.contains(&name);
-        let may_be_taken = self.arrivals.len() > 0 || self.sessions.values().any(may_begin);
-        if may_be_taken && self.sockets.get(&name).is_some_and(|it| it.is_fresh()) {
-            self.settle();
+        if !self.sockets.get(&name).is_some_and(|it| it.is_fresh()) {
+            return;
+        }
+        let near = self.near(name);
+        let owners = near.iter().filter_map(|arena| self.sessions.get(self.owners.get(arena)?));
+        if self.arrivals.are_in(&near) || owners.into_iter().any(|it| it.offers.are_there()) {
+            self.settle_in(Some(&near));
         }
     }
 
@@ -585,6 +573,7 @@ impl Hub {
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
         let family = arrival.from.map_or(Family::V4, |(_, family)| family);
         let mut socket = session.fresh(ours, family);
+        self.holders.insert((name, number));
         socket.take(name, arrival);
         session.sockets.insert(name);
         self.sockets.insert(name, Box::new(socket));
@@ -600,6 +589,7 @@ impl Hub {
     /// The last descriptor of a socket is gone.
     fn close(&mut self, name: SocketId) {
         self.settle_for(name);
+        let near = self.near(name);
         let Some(mut socket) = self.sockets.remove(&name) else { return };
         self.cookies.forget(name);
         socket.end_signals();
@@ -607,8 +597,9 @@ impl Hub {
             self.handing.remove(name);
         }
         let (limit, mut sessions) = (socket.options.lingers(), BTreeSet::new());
-        for (&number, session) in &mut self.sessions {
-            if session.sockets.remove(&name) && limit.is_some() {
+        for (_, number) in self.holders.extract_if((name, 0)..=(name, u32::MAX), |_| true) {
+            let session = self.sessions.get_mut(&number);
+            if session.is_some_and(|it| it.sockets.remove(&name)) && limit.is_some() {
                 sessions.insert(number);
             }
         }
@@ -618,13 +609,14 @@ impl Hub {
         let resets = socket.resets();
         close_end(&self.closer, socket.owner.user, socket.ours, &self.set);
         if matches!(socket.role, Role::Listening(_)) {
-            self.settle();
-            self.arrivals.take_of(name).into_iter().for_each(|it| self.end_arrival(it));
+            let arena = socket.arena.arena().number();
+            self.settle_in(Some(&[arena]));
+            self.arrivals.take_of(name, arena).into_iter().for_each(|it| self.end_arrival(it));
         }
         self.end_role(socket.role, socket.arena, resets);
-        if self.arrivals.len() > 0 {
+        if self.arrivals.are_in(&near) {
             // It may have had the name of more than one.
-            self.settle();
+            self.settle_in(Some(&near));
         }
     }
 
@@ -635,14 +627,16 @@ impl Hub {
         // Who has taken a connection and had no socket for it says so of one that is not there.
         self.renew(name);
         if self.sockets.get(&name).is_none_or(|it| it.is_fresh()) {
-            self.settle();
+            let near: Vec<u64> = self.sessions.get(&number).into_iter().flat_map(Session::arenas).collect();
+            self.settle_in(Some(&near));
             self.begin_closed(number, place);
         }
-        let has_it = |it: &Session| it.sockets.contains(&name);
-        let Some(session) = self.sessions.get(&number).filter(|it| has_it(it)) else { return };
+        let has_it = |it: &&Session| it.sockets.contains(&name);
+        let Some(session) = self.sessions.get(&number).filter(has_it) else { return };
+        let is_shared = self.holders(name).nth(1).is_some();
         let Some(socket) = self.sockets.get_mut(&name) else { return };
         let may_stay = matches!(socket.role, Role::Fresh(_) | Role::Stream(..));
-        if !may_stay || self.sessions.values().filter(|it| has_it(it)).count() > 1 {
+        if !may_stay || is_shared {
             return self.close(name);
         }
         if socket.stream_place() == place {
@@ -677,12 +671,12 @@ impl Hub {
         if !programs.leaving.take() {
             return;
         }
-        self.settle();
-        for nth in 0..self.arenas.len() {
+        let arenas = programs.take_leaving();
+        let near: Vec<u64> = arenas.iter().map(|it| it.arena().number()).collect();
+        self.settle_in(Some(&near));
+        for arena in arenas {
             let mut left = std::mem::take(&mut self.left);
-            let Some(arena) = self.arenas.get(nth) else { break };
             arena.take_left(&mut left);
-            let arena = Arc::clone(arena);
             let sockets = left.drain(..).filter_map(|block| arena.stream(block)?.socket());
             sockets.for_each(|name| self.renew(name));
             self.left = left;
@@ -693,8 +687,10 @@ impl Hub {
     /// others have the socket, it stays the closed stream that they see.
     fn renew(&mut self, name: SocketId) {
         let Some(socket) = self.sockets.get_mut(&name).filter(|it| it.is_left()) else { return };
-        let mut having = self.sessions.values().filter(|it| it.sockets.contains(&name));
-        if let (Some(session), None) = (having.next(), having.next()) {
+        let mut holders = self.holders.range((name, 0)..=(name, u32::MAX)).map(|(_, holder)| holder);
+        if let (Some(holder), None) = (holders.next(), holders.next())
+            && let Some(session) = self.sessions.get(holder)
+        {
             let resets = socket.resets();
             let (role, arena) = socket.begin_anew(session);
             self.cookies.forget(name);

@@ -5,6 +5,7 @@
 //! called. Owned by `mod.rs`; lanes' workers note and ask, the hub takes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use firelane_units::Instant;
@@ -14,11 +15,12 @@ const MANY: u64 = 64;
 /// How long the first of fewer waits at the most.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// How many there are, and since when.
+/// How many there are, since when, and in which arenas, by their places.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     count: AtomicU64,
     since: AtomicU64,
+    arenas: Mutex<Vec<u32>>,
 }
 
 impl Leaving {
@@ -32,6 +34,16 @@ impl Leaving {
             self.since.store(now.nanos(), Ordering::Relaxed);
         }
         before < MANY && before + more as u64 >= MANY
+    }
+
+    /// Some are in this arena, and before there were none.
+    pub(super) fn are_in(&self, arena: u32) {
+        self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(arena);
+    }
+
+    /// The hub takes the places of arenas, of which it has to look at no others.
+    pub(super) fn take_arenas(&self) -> Vec<u32> {
+        std::mem::take(&mut *self.arenas.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How long a worker may sleep before he is to ask again; no time is left if the hub is to be called. `None` if there are

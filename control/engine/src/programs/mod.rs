@@ -8,7 +8,7 @@
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `segment.rs`: what two programs share whose connections are fused; `spares.rs`: what is left of it when one has gone.
-//! - `waiters.rs`: whom to wake.
+//! - `waiters.rs`: whom to wake; `wakings.rs`: requests about that.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them; `waiting.rs`: where they wait for those.
 //! - `ending.rs`: what nobody has any more; `remains.rs`: what the dead have left to be sent.
@@ -61,6 +61,7 @@ mod spares;
 mod stream;
 mod waiters;
 mod waiting;
+mod wakings;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -384,15 +385,37 @@ impl Programs {
                 let later = |block| closings.put((Arc::clone(arena), block));
                 let taken = arena.take_kicks(lane, now, may_begin, later, &mut give);
                 was_busy |= taken.is_some();
-                closed += taken.unwrap_or(0);
+                let here = taken.unwrap_or(0);
+                self.note_left(arena, here > 0);
+                closed += here;
             }
             let due = closings.take_due(was_busy && !shares);
-            closed + due.filter(|(arena, block)| arena.close(lane, now, *block, &mut give)).count()
+            let mut close = |(arena, block): &(Arc<ProgramArena>, u32)| {
+                let is_closed = arena.close(lane, now, *block, &mut give);
+                self.note_left(arena, is_closed);
+                is_closed
+            };
+            closed + due.filter(|it| close(it)).count()
         };
         let closed = self.with_known(lane, take_all).unwrap_or(0);
         if self.leaving.note(now, closed) {
             self.call_idler();
         }
+    }
+
+    /// A worker has closed streams of an arena, or begun some, if that is so.
+    fn note_left(&self, arena: &ProgramArena, has_some: bool) {
+        if has_some && arena.has_new_left() {
+            self.leaving.are_in(arena.place);
+        }
+    }
+
+    /// The arenas with streams that lanes have closed, or begun, since this was last asked.
+    fn take_leaving(&self) -> Vec<Arc<ProgramArena>> {
+        let places = self.leaving.take_arenas();
+        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+        let known = places.into_iter().filter_map(|place| arenas.get(place as usize)?.clone());
+        known.inspect(|arena| arena.left_are_known()).collect()
     }
 
     /// A worker that is about to sleep: how long it may until it is to ask again, because of streams that nobody has any more.

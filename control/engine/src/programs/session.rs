@@ -145,6 +145,11 @@ impl Session {
         Arc::new(Options::with_filter(self.filter.clone()))
     }
 
+    /// The numbers of all arenas that it may use.
+    pub(super) fn arenas(&self) -> impl Iterator<Item = u64> {
+        [self.arena.arena().number()].into_iter().chain(self.attached.keys().copied())
+    }
+
     /// An arena that it may use, by its number.
     pub(super) fn arena_of(&self, number: u64) -> Option<&Arc<ProgramArena>> {
         if self.arena.arena().number() == number { Some(&self.arena) } else { self.attached.get(&number) }
