@@ -12,7 +12,7 @@ use firelane_units::LinkId;
 /// V10: groups of one netstack.
 pub const GROUPS_MAX: usize = 512;
 /// V10: members of one group.
-const MEMBERS_MAX: usize = 1024;
+pub const MEMBERS_MAX: usize = 1024;
 /// Sources that one filter names (Linux: `igmp_max_msf` is 10).
 pub(crate) const SOURCES_MAX: usize = 64;
 

@@ -86,7 +86,7 @@ pub use event::{
     Configured, ErrorKind, IpEvent, LinkParameters, QuotedText, RouterFlags, Said, TransportError,
 };
 pub use foresight::{FORESEEN_MAX, GoingOnward, NewFlow};
-pub use groups::{FilterMode, GROUPS_MAX, JoinError, Member, Membership, SourceFilter};
+pub use groups::{FilterMode, GROUPS_MAX, JoinError, MEMBERS_MAX, Member, Membership, SourceFilter};
 pub use iid::IidKind;
 pub use input::{Delivered, Input};
 pub use neighbour::{Neighbour, NeighbourState};

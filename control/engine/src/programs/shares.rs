@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use firelane_ip::GROUPS_MAX;
+use firelane_ip::{GROUPS_MAX, MEMBERS_MAX};
 use firelane_units::NetstackId;
 
 use super::session::Owner;
@@ -93,10 +93,10 @@ fn give<N: Ord, K: Ord>(all: &mut BTreeMap<N, Has<K>>, whose: &N, place: &K) {
     }
 }
 
-/// Of a netstack's groups, and of the members of one group (1024), a program has at most a half and a user three quarters.
+/// Of a netstack's groups, and of the members of one group, a program has at most a half and a user three quarters.
 const OF_GROUPS: Bounds = Bounds {
-    program: Most { places: GROUPS_MAX / 2, uses: 512 },
-    user: Most { places: GROUPS_MAX / 4 * 3, uses: 768 },
+    program: Most { places: GROUPS_MAX / 2, uses: MEMBERS_MAX / 2 },
+    user: Most { places: GROUPS_MAX / 4 * 3, uses: MEMBERS_MAX / 4 * 3 },
 };
 
 /// A link, and a group there.
