@@ -99,6 +99,11 @@ impl Node {
     pub(crate) fn side_mut(&mut self, direction: Direction) -> &mut Side {
         &mut self.sides[direction.index()]
     }
+
+    /// Whether it has a limit of its own, which is one in both directions.
+    pub(crate) fn is_limiting(&self) -> bool {
+        self.side(Direction::Out).gate.is_some()
+    }
 }
 
 /// The links of flows that wait in one direction.

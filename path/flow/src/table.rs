@@ -97,6 +97,8 @@ pub enum FlowError {
 #[derive(Default)]
 pub struct FlowTable {
     pub(crate) nodes: Nodes,
+    /// How many flows have a limit of their own.
+    limits: usize,
     /// When which gate is worth looking at.
     pub(crate) alarms: BinaryHeap<Alarm>,
     /// Flows that hold frames but wait at no gate, because the gate was taken away.
@@ -363,8 +365,9 @@ impl FlowTable {
     }
 
     /// Whether any flow has a limit.
-    pub fn has_limits(&self) -> bool {
-        self.nodes.iter().any(|(_, node)| node.sides.iter().any(|side| side.gate.is_some()))
+    #[inline]
+    pub const fn has_limits(&self) -> bool {
+        self.limits > 0
     }
 
     /// The flow, of this one and those that it is part of, that has the tightest limit, and that limit.
@@ -428,6 +431,7 @@ impl FlowTable {
                 return Err(FlowError::TooDeep);
             }
         }
+        self.limits += usize::from(config.maxbw.is_some());
         let sides = Direction::ALL.map(|_| Side::new(config.maxbw, now));
         self.nodes.put(flow, Node { parent: config.parent, children: 0, priority: config.priority, sides });
         Ok(())
@@ -441,6 +445,7 @@ impl FlowTable {
         Direction::ALL.into_iter().for_each(|direction| self.nodes.leave(flow, direction));
         self.loose.retain(|&(loose, _)| loose != flow);
         let mut node = self.nodes.take(flow).ok_or(FlowError::Unknown)?;
+        self.limits -= usize::from(node.is_limiting());
         for direction in Direction::ALL {
             while let Some(frame) = node.side_mut(direction).hold.pop() {
                 self.held -= 1;
@@ -452,7 +457,8 @@ impl FlowTable {
 
     /// Changes a flow's limit while traffic runs.
     pub fn set_maxbw(&mut self, now: Instant, flow: FlowId, maxbw: Option<BitRate>) -> Result<(), FlowError> {
-        self.nodes.get(flow).ok_or(FlowError::Unknown)?;
+        let was_limiting = self.nodes.get(flow).ok_or(FlowError::Unknown)?.is_limiting();
+        self.limits = self.limits - usize::from(was_limiting) + usize::from(maxbw.is_some());
         for direction in Direction::ALL {
             let gate = &mut self.nodes.at_mut(flow).side_mut(direction).gate;
             match (gate, maxbw) {

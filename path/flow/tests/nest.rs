@@ -58,6 +58,31 @@ proptest! {
             }
         }
     }
+
+    /// Whatever limits come and go, with their flows or without: whoever asks whether there are any is told what the flows say one by one.
+    #[test]
+    fn whether_there_are_limits_is_known(
+        steps in prop::collection::vec((0u32..7, prop::option::of(prop::option::of(1u64..400))), 1..60),
+    ) {
+        let mut world = World::new();
+        for (flow, step) in steps {
+            let (id, mbps) = (FlowId(flow), step.map(|mbps| mbps.map(BitRate::from_mbps)));
+            match mbps {
+                // Refused where it is not there, or others are part of it.
+                None => drop(world.flows.remove(id, |_, _| {})),
+                Some(maxbw) if world.flows.config(id).is_some() => {
+                    world.flows.set_maxbw(world.now, id, maxbw).unwrap();
+                }
+                Some(maxbw) => {
+                    let parent = TREE[flow as usize].1.map(FlowId);
+                    let config = FlowConfig { parent, maxbw, priority: Priority::Medium };
+                    drop(world.flows.insert(world.now, id, config));
+                }
+            }
+            let limits = (0..7).filter_map(|id| world.flows.config(FlowId(id))?.maxbw).count();
+            prop_assert_eq!(world.flows.has_limits(), limits > 0);
+        }
+    }
 }
 
 /// No window holds more than the limit, the slack and the frame that ends it; for all traffic below `top`.

@@ -122,6 +122,9 @@ impl Stacks {
 impl Stacks {
     /// Whether a limit has a say on what goes from a connection to its peer.
     pub(super) fn is_limited<D>(&self, links: &Links<D>, id: ConnId) -> bool {
+        if !links.flows.has_limits() {
+            return false;
+        }
         let Some(conn) = self.conns.slab.get(id) else { return false };
         let Some(tuple) = conn.tuple() else { return false };
         let ways = self.limits_between(links, conn.ends(), &tuple);

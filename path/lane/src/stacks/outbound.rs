@@ -203,9 +203,9 @@ impl<D> Inside<'_, D> {
 
     /// How much one segment may carry now, or why none may leave; and whether a limit said so.
     fn limits(&mut self, id: ConnId, links: &Links<D>) -> Result<(TransmitLimits, bool), Pause> {
-        let flows = self.flows_of(id, links);
         let mut most = SEGMENT_MAX;
         let mut is_limited = false;
+        let flows = if links.flows.has_limits() { self.flows_of(id, links) } else { Limits::default() };
         match links.credit(self.common, flows) {
             Credit::Unlimited => {}
             Credit::Bytes(bytes) => {
