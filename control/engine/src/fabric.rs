@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
+use firelane_frame::Terms;
 use firelane_lane::{
     Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Looked, Mode, MovingQueue, Notice,
     Outlet, Question, Refused, Secrets, SocketCommand, Squeue, StreamInfo, Wake,
@@ -406,9 +407,9 @@ impl Outlet<Queue> for FabricOutlet {
         self.lists.drain(..).for_each(|list| list.call());
     }
 
-    fn join(&mut self, ends: [SocketToken; 2], unread_min: u32) {
+    fn join(&mut self, ends: [SocketToken; 2], terms: Terms) {
         if let Some(fabric) = self.fabric.upgrade() {
-            fabric.programs.join(fabric.now(), ends, unread_min);
+            fabric.programs.join(fabric.now(), ends, terms);
         }
     }
 

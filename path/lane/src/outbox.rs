@@ -7,7 +7,7 @@ use core::mem;
 use std::sync::Arc;
 
 use firelane_filter::Verdict;
-use firelane_frame::{Chain, Frame};
+use firelane_frame::{Chain, Frame, Terms};
 use firelane_ip::{Configured, Resolvers, RouterFlags};
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{Bytes, ConnId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
@@ -34,8 +34,9 @@ pub trait Outlet<D> {
     /// Something that an operator may want to know.
     fn notice(&mut self, lane: LaneId, notice: Notice);
 
-    /// The programs of two connections may carry their text past the lane. Whoever serves no programs need not listen.
-    fn join(&mut self, _ends: [SocketToken; 2], _unread_min: u32) {}
+    /// The programs of two connections may carry their text past the lane, on these terms of each. Whoever serves no programs need not
+    /// listen.
+    fn join(&mut self, _ends: [SocketToken; 2], _terms: Terms) {}
 
     /// From now on the program of this connection, and its peer's, may not.
     fn part(&mut self, _token: SocketToken) {}
@@ -84,7 +85,7 @@ pub enum Notice {
 /// What is to become of connections whose two ends are programs'.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Join {
-    Joined { ends: [SocketToken; 2], unread_min: u32 },
+    Joined([SocketToken; 2], Terms),
     Parted(SocketToken),
     Limited(SocketToken, bool),
     Lent(SocketToken, Bytes),
@@ -196,7 +197,7 @@ impl<D> Outbox<D> {
         }
         for join in self.joins.drain(..) {
             match join {
-                Join::Joined { ends, unread_min } => outlet.join(ends, unread_min),
+                Join::Joined(ends, terms) => outlet.join(ends, terms),
                 Join::Parted(token) => outlet.part(token),
                 Join::Limited(token, is_limited) => outlet.limit(token, is_limited),
                 Join::Lent(token, bytes) => outlet.lend(token, bytes),

@@ -68,6 +68,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Waker;
 use std::time::Duration;
 
+use firelane_frame::Terms;
 use firelane_lane::Fault;
 use firelane_shm::Spin;
 use firelane_shm::layout::Inbox;
@@ -156,6 +157,9 @@ impl Place {
         (token.0 & TOKEN != 0).then_some(place)
     }
 }
+
+/// A program's stream, and its arena.
+type End = (Arc<Stream>, Arc<ProgramArena>);
 
 impl Programs {
     /// For lanes with these bells.
@@ -259,22 +263,32 @@ impl Programs {
     }
 
     /// A program's stream, and its arena.
-    fn stream(&self, token: SocketToken) -> Option<(Arc<Stream>, Arc<ProgramArena>)> {
+    fn stream(&self, token: SocketToken) -> Option<End> {
         let Place { arena, block } = Place::of_token(token)?;
         let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
         let arena = arenas.get(arena as usize)?.clone()?;
         Some((arena.stream(block)?, arena))
     }
 
-    /// A lane lets two programs fuse a connection, with at most `unread_min` writes unread each way unless that is zero. What
-    /// takes system calls is left to who has time.
-    pub(crate) fn join(&self, now: Instant, [one, two]: [SocketToken; 2], unread_min: u32) {
-        let Some([one_end, two_end]) = self.stream(one).zip(self.stream(two)).map(<[_; 2]>::from) else {
-            return;
-        };
-        let is_swapped = one_end.1.place > two_end.1.place;
-        let ends = if is_swapped { [&two_end, &one_end] } else { [&one_end, &two_end] };
-        if let Some(joined) = one_end.0.joined() {
+    /// A lane lets two programs fuse a connection on these terms. What takes system calls is left to who has time.
+    pub(crate) fn join(&self, now: Instant, tokens: [SocketToken; 2], terms: Terms) {
+        let Some(ends) = self.pair(tokens) else { return };
+        // Before they may write past the lane.
+        for ((stream, arena), is_limited) in ends.iter().zip(terms.limited) {
+            stream.limit(arena, is_limited);
+        }
+        self.join_ends(now, tokens, &ends, terms.most_writes);
+    }
+
+    fn pair(&self, [one, two]: [SocketToken; 2]) -> Option<[End; 2]> {
+        Some([self.stream(one)?, self.stream(two)?])
+    }
+
+    /// They share what their programs' segment has room for, if there is one, else who has time makes it. At most `unread_min` writes
+    /// are unread each way unless that is zero.
+    fn join_ends(&self, now: Instant, tokens: [SocketToken; 2], [one, two]: &[End; 2], unread_min: u32) {
+        let ends = if one.1.place > two.1.place { [two, one] } else { [one, two] };
+        if let Some(joined) = one.0.joined() {
             joined.limit_writes(unread_min);
             return joined.offer();
         }
@@ -289,7 +303,7 @@ impl Programs {
                 }
             }
             None => {
-                if self.segments.want(Wanted { ends: [one, two], unread_min }) {
+                if self.segments.want(Wanted { ends: tokens, unread_min }) {
                     self.call_idler();
                 }
             }
@@ -321,14 +335,15 @@ impl Programs {
 
     /// Makes the segments that connections wait for, and joins those. Called by who has time.
     fn make_segments(&self, now: Instant) {
-        for Wanted { ends: [one, two], unread_min } in self.segments.take_wanted() {
-            let Some(((_, first), (_, second))) = self.stream(one).zip(self.stream(two)) else { continue };
-            let ends = if first.place > second.place { [&*second, &*first] } else { [&*first, &*second] };
+        for Wanted { ends: tokens, unread_min } in self.segments.take_wanted() {
+            let Some(pair) = self.pair(tokens) else { continue };
+            let [first, second] = [&*pair[0].1, &*pair[1].1];
+            let ends = if first.place > second.place { [second, first] } else { [first, second] };
             let is_there = self.segments.of(ends.map(|arena| arena.place)).is_some();
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             // Without memory or descriptors the connection stays with TCP.
             if is_there || self.segments.make(number, ends).is_ok() {
-                self.join(now, [one, two], unread_min);
+                self.join_ends(now, tokens, &pair, unread_min);
             }
         }
     }

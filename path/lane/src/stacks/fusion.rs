@@ -163,13 +163,11 @@ impl Conns {
         if !are_known || !are_there {
             return;
         }
-        for ((conn, is_limited), token) in [one, two].into_iter().zip(terms.limited).zip(tokens) {
+        for (conn, is_limited) in [one, two].into_iter().zip(terms.limited) {
             conn.fusion = Fusion::Beside;
             conn.allowance = if is_limited { Allowance::Limited } else { Allowance::Free };
-            // Before they may write past the lane.
-            common.outbox.joins.push(Join::Limited(token, is_limited));
         }
-        common.outbox.joins.push(Join::Joined { ends: tokens, unread_min: terms.most_writes });
+        common.outbox.joins.push(Join::Joined(tokens, terms));
         common.counters.fused += 1;
     }
 
