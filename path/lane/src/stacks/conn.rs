@@ -603,6 +603,15 @@ impl Conns {
         }
     }
 
+    /// A connection has sent what it was made dirty for.
+    pub(super) fn clean(&mut self, id: ConnId, now: Instant) {
+        if let Some(conn) = self.slab.get_mut(id)
+            && conn.is_quiet(now)
+        {
+            conn.is_dirty = false;
+        }
+    }
+
     /// A connection may have something to send, in the next turn.
     pub(crate) fn postpone(&mut self, id: ConnId) {
         if let Some(conn) = self.slab.get_mut(id)

@@ -9,10 +9,10 @@
 
 use core::net::SocketAddr;
 
-use firelane_ip::LOOPBACK;
+use firelane_ip::{Egress, LOOPBACK};
 use firelane_socket::Names;
-use firelane_tcp::{AtListener, Birth, HalfOpen, Opening, SegmentIn, SegmentOut, TransmitLimits};
-use firelane_units::{Bytes, ConnId, Family, SocketId};
+use firelane_tcp::{AtListener, Birth, HalfOpen, Opening, SegmentIn, SegmentOut};
+use firelane_units::{ConnId, Family, SocketId};
 
 use super::Stacks;
 use super::inbound::{Inside, TABLED};
@@ -20,9 +20,6 @@ use super::open::room_of;
 use crate::links::Links;
 use crate::probes;
 use crate::steps::StepLists;
-
-/// A segment that is to carry nothing.
-const NO_TEXT: TransmitLimits = TransmitLimits { max_segment_payload: Bytes::ZERO };
 
 impl Stacks {
     /// Whether connections have got segments so since this was last asked: they may have answers.
@@ -97,8 +94,9 @@ impl<D> Inside<'_, D> {
     /// A SYN comes to a listener of this lane, and the whole handshake is over, as it would be in three packets. Whether it is: if not,
     /// somebody would ask or refuse a packet, or nobody listens.
     fn meet_listener(&mut self, client: ConnId, out: &SegmentOut, syn: &SegmentIn<'_>, ends: Names) -> bool {
-        let Some(opening) = self.opening_of_direct(syn, ends) else { return false };
-        let (socket, birth, room) = opening;
+        let Some((socket, egress, birth, room)) = self.opening_of_direct(client, syn, ends) else {
+            return false;
+        };
         let Names { local, remote } = ends;
         let (now, tuple) = (self.common.now, firelane_tcp::Tuple::new(local, remote));
         let config = &self.shard.config.tcp;
@@ -109,7 +107,7 @@ impl<D> Inside<'_, D> {
         self.shard.tcp_counters.on_received_direct();
         self.shard.tcp_counters.on_sent(&answer);
         self.take_direct(client, &syn_ack);
-        if !self.complete(client, &entry, ends) {
+        if !self.complete(client, &entry, ends, egress) {
             self.shard.half_open.enter(now, tuple, entry);
             self.conns.touch(client);
         }
@@ -118,17 +116,15 @@ impl<D> Inside<'_, D> {
 
     /// The acknowledgment of a client that has got its SYN-ACK makes the connection of its listener. Whether it has: text beside it
     /// needs a packet, and an arena may be full.
-    fn complete(&mut self, client: ConnId, entry: &HalfOpen, Names { local, remote }: Names) -> bool {
+    fn complete(&mut self, client: ConnId, entry: &HalfOpen, ends: Names, route: Egress) -> bool {
         let Some(conn) = self.conns.slab.get_mut(client) else { return false };
-        let (tcp, mut rings) = conn.parts();
-        if tcp.unsent(&rings) > 0 {
-            return false;
-        }
-        let Some(out) = tcp.poll_transmit(self.common.now, &mut rings, &NO_TEXT) else { return false };
+        let (tcp, rings) = conn.parts();
+        let Some(out) = tcp.poll_ack(self.common.now, &rings) else { return false };
         let Some(ack) = out.without_packet() else { return false };
         self.note_sent_direct(client, &out);
         self.shard.tcp_counters.on_received_direct();
-        let dropped = self.promote(entry, &ack, local, remote).err();
+        self.conns.clean(client, self.common.now);
+        let dropped = self.promote_by(entry, &ack, ends, Some(route)).err();
         dropped.into_iter().for_each(|reason| self.shard.drops.count(reason));
         dropped.is_none()
     }
@@ -138,15 +134,28 @@ impl<D> Inside<'_, D> {
         self.shard.tcp_counters.on_sent(out);
     }
 
-    /// The listener that takes a SYN as it is, and what its connection would be born with.
-    fn opening_of_direct(&mut self, syn: &SegmentIn<'_>, ends: Names) -> Option<(SocketId, Birth, u32)> {
+    /// The listener that takes a SYN as it is, the way of its connection, and what that would be born with.
+    fn opening_of_direct(
+        &mut self,
+        client: ConnId,
+        syn: &SegmentIn<'_>,
+        ends: Names,
+    ) -> Option<(SocketId, Egress, Birth, u32)> {
         let Names { local, remote } = ends;
         let socket = self.listener_of_direct(syn, local, remote)?;
         let listening = self.shard.listening.get(socket.index())?;
         let (room, link, mss_limit) =
             (room_of(listening), listening.options.link, listening.options.mss_limit);
-        let egress = self.shard.ip.core.egress_for(self.common.now, link, Some(local.ip()), remote.ip());
-        Some((socket, self.birth(&egress.ok()?, &ends, None, mss_limit), room))
+        // Who speaks with himself goes one way there and back, which `names_of_direct` has found current.
+        let clients = self.conns.slab.get(client)?.route().copied();
+        let serves = |way: &Egress| (way.src, way.dst, way.bound) == (local.ip(), remote.ip(), link);
+        let egress = match clients.filter(serves) {
+            Some(egress) => egress,
+            None => {
+                self.shard.ip.core.egress_for(self.common.now, link, Some(local.ip()), remote.ip()).ok()?
+            }
+        };
+        Some((socket, egress, self.birth(&egress, &ends, None, mss_limit), room))
     }
 
     /// The listener that takes a SYN as it is.

@@ -34,7 +34,12 @@ impl<D> Inside<'_, D> {
             && conn.listener().is_some()
             && (conn.is_local() || self.conns.crosses)
         {
-            self.conns.wish(id);
+            // A program's listener is told of it first (`join_accepted`): until then nobody answers for it.
+            let is_told_first = self.common.outbox.accepted.last().is_some_and(|&(_, told)| told == id);
+            match is_told_first && conn.stream.is_far() {
+                true => conn.fusion = conn.fusion.wished(),
+                false => self.conns.wish(id),
+            }
         }
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         if events.contains(Events::PEER_CLOSED) {

@@ -184,9 +184,24 @@ impl<D> Inside<'_, D> {
         let Some(listening) = self.shard.listening.get(half_open.listener().index()) else {
             return Err(DropReason::NoConnection);
         };
-        let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
         let (now, link) = (self.common.now, listening.options.link);
         let route = self.shard.ip.core.egress_for(now, link, Some(local.ip()), remote.ip()).ok();
+        self.promote_by(half_open, seg, Names { local, remote }, route)
+    }
+
+    /// The same by a way that was found just now.
+    pub(super) fn promote_by(
+        &mut self,
+        half_open: &HalfOpen,
+        seg: &SegmentIn<'_>,
+        names: Names,
+        route: Option<Egress>,
+    ) -> Result<(), DropReason> {
+        let Some(listening) = self.shard.listening.get(half_open.listener().index()) else {
+            return Err(DropReason::NoConnection);
+        };
+        let Names { local, remote } = names;
+        let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
         let made = listening.slot.stream(listening.rings, self.common.id, self.shard.config.id);
         // The program's arena is full, as its backlog may be.
         let (end, stream) = made.ok_or(DropReason::ListenFull)?;
@@ -199,7 +214,7 @@ impl<D> Inside<'_, D> {
         conn.came_by(half_open.listener(), end);
         conn.obey(&listening.options, remote);
         self.shard.tcp_counters.passive_opens += 1;
-        let id = self.enter(conn, &tuple, Names { local, remote });
+        let id = self.enter(conn, &tuple, names);
         let (tcp, mut rings) = self.conns.slab.get_mut(id).expect(TABLED).parts();
         let told = tcp.on_segment(self.common.now, seg, &mut rings);
         let dropped = told.dropped;
