@@ -7,7 +7,7 @@
 //! A stream is one allocation: what both sides see beside the rings ([`StreamShared`]) lies in the margin between
 //! the rings' sides.
 
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::Ordering;
 
 use std::sync::Arc;
@@ -158,14 +158,20 @@ impl<'a> StreamShared<'a> {
     pub fn names(self) -> Option<Names> {
         self.conn()?;
         let [.., local_port, remote_port] = self.place();
-        let address = |at: usize| {
-            let [high, low] = [at, at + 1].map(|n| u128::from(self.0[n].load(Ordering::Relaxed)));
-            IpAddr::from(Ipv6Addr::from_bits(high << 64 | low)).to_canonical()
-        };
-        let [local, remote] = word::ADDRESSES.map(address);
+        let [local, remote] =
+            word::ADDRESSES.map(|at| address([at, at + 1].map(|n| self.0[n].load(Ordering::Relaxed))));
         let (local, remote) = (SocketAddr::new(local, local_port), SocketAddr::new(remote, remote_port));
         Some(Names { local, remote })
     }
+}
+
+/// The address with this high and low half; IPv4 is mapped (RFC 4291 §2.5.5.2).
+#[inline]
+fn address([high, low]: [u64; 2]) -> IpAddr {
+    if high == 0 && low >> 32 == 0xffff {
+        return Ipv4Addr::from_bits(low as u32).into();
+    }
+    Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into()
 }
 
 /// What both sides see, for who keeps it beside the halves.

@@ -283,6 +283,10 @@ impl RingReader {
     pub(super) fn far_tail(&self) -> u64 {
         let far = self.block.other();
         let (tail, seen) = (far.words().one.tail.load(Ordering::Acquire), self.tail_seen.get());
+        if tail == seen && seen >= self.cursor() {
+            // Nothing new, and what was said before was believed.
+            return tail;
+        }
         let most = self.cursor() + self.ring().attached_bytes() as u64;
         if (seen.max(self.cursor())..=most).contains(&tail) {
             return tail;
