@@ -61,6 +61,9 @@ type Place = Lock<Option<Set>>;
 const GROUP: usize = 64;
 /// Which of them are in use, a bit each.
 static USED: [AtomicU64; SETS_MAX / GROUP] = [const { AtomicU64::new(0) }; SETS_MAX / GROUP];
+/// In which groups there ever was one, a bit each: each new connection asks all sets.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+const _: () = assert!(SETS_MAX / GROUP <= u64::BITS as usize);
 
 /// What a set keeps beside the kernel's descriptor.
 struct Set {
@@ -82,6 +85,7 @@ pub(crate) fn created(fd: c_int) -> c_int {
         for number in (0..SETS_MAX).filter(|number| !is_full(number)) {
             let (word, bit) = (&USED[number / GROUP], 1 << (number % GROUP));
             if word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+                BEGUN.fetch_or(1 << (number / GROUP), Ordering::AcqRel);
                 let new = Set::new(fd);
                 let group =
                     SETS[number / GROUP].get_or_init(|| (0..GROUP).map(|_| Lock::new(None)).collect());
@@ -117,14 +121,19 @@ fn place(number: usize) -> Option<&'static Place> {
     SETS.get(number / GROUP)?.get()?.get(number % GROUP)
 }
 
+/// Which bits of a word are set.
+fn bits(word: u64) -> impl Iterator<Item = usize> {
+    let left = |&word: &u64| Some(word & (word - 1)).filter(|&left| left != 0);
+    std::iter::successors(Some(word).filter(|&word| word != 0), left)
+        .map(|word| word.trailing_zeros() as usize)
+}
+
 /// Does something with every set.
 fn each(mut with: impl FnMut(&mut Set)) {
-    for (nth, used) in USED.iter().enumerate() {
-        let mut used = used.load(Ordering::Relaxed);
-        while used != 0 {
-            let mut set = place(GROUP * nth + used.trailing_zeros() as usize).and_then(Lock::enter);
+    for group in bits(BEGUN.load(Ordering::Relaxed)) {
+        for nth in bits(USED[group].load(Ordering::Relaxed)) {
+            let mut set = place(GROUP * group + nth).and_then(Lock::enter);
             set.iter_mut().filter_map(|set| set.as_mut()).for_each(&mut with);
-            used &= used - 1;
         }
     }
 }
