@@ -464,7 +464,7 @@ for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
     one.setsockopt(0, 2, 9)
     print(socket.socket(type=kind).getsockopt(0, 2), one.getsockopt(0, 2), one.getsockopt(41, 16))";
     let told = stage.ask(On::Firelane, &["/usr/bin/python3", "-c", told]);
-    assert_eq!(told, "newreno newreno newreno newreno\nnewreno bbr dctcp\n77 9 33\n77 9 33\n");
+    assert_eq!(told, "reno reno reno reno\nreno bbr dctcp\n77 9 33\n77 9 33\n");
 }
 
 #[test]

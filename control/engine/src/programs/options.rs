@@ -154,7 +154,7 @@ impl Options {
             (tcp::LEVEL, tcp::CONGESTION) if value.is_empty() => Err(Errno::INVAL),
             (tcp::LEVEL, tcp::CONGESTION) => {
                 let word = value.split(|&byte| byte == 0).next().unwrap_or_default();
-                let algorithm = std::str::from_utf8(word).ok().and_then(Algorithm::from_word);
+                let algorithm = std::str::from_utf8(word).ok().and_then(algorithm_of);
                 self.congestion = Some(algorithm.ok_or(Errno::NOENT)?);
                 Ok(self.congestion.map(StreamOption::Congestion))
             }
@@ -323,7 +323,7 @@ impl Options {
             (socket::LEVEL, socket::MAX_PACING_RATE) => pacing_shown(self.pacing, len),
             (socket::LEVEL, socket::LINGER) => self.linger.shown(),
             (tcp::LEVEL, tcp::CONGESTION) => {
-                let mut word = self.congestion_of(about).word().as_bytes().to_vec();
+                let mut word = linux_word(self.congestion_of(about)).as_bytes().to_vec();
                 word.resize(16, 0);
                 word
             }
@@ -590,6 +590,19 @@ fn of_header(option: HeaderOption) -> StreamOption {
         HeaderOption::Class(family, class) => StreamOption::Dscp(family, class >> 2),
         HeaderOption::LeastHops(family, least) => StreamOption::LeastHops(family, least),
     }
+}
+
+/// What Linux calls NewReno.
+const RENO: &str = "reno";
+
+/// The congestion control that a program names.
+fn algorithm_of(word: &str) -> Option<Algorithm> {
+    if word == RENO { Some(Algorithm::NewReno) } else { Algorithm::from_word(word) }
+}
+
+/// What a program is told of it.
+const fn linux_word(algorithm: Algorithm) -> &'static str {
+    if let Algorithm::NewReno = algorithm { RENO } else { algorithm.word() }
 }
 
 #[cfg(test)]

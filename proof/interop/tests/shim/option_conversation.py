@@ -489,7 +489,7 @@ DATAGRAMS = {"fresh": Talk.fresh, "bound": Talk.bound, "has peer": Talk.has_peer
 PAIR = [struct.pack("ii", *it) for it in ((0, 0), (1, 0), (1, 5), (1, -1), (0, 9), (1, 0x7fffffff), (-1, 3))] + [struct.pack("iii", 1, 2, 3)]
 TIMES = [struct.pack("qq", *it) for it in ((0, 0), (1, 0), (0, 1), (0, 20_000), (5, 999_999), (0, 1_000_000), (0, -1), (-1, 0), (1 << 62, 0), (100_000_000, 0))] + [
     struct.pack("qqq", 3, 4, 5), struct.pack("ii", 1, 0)]
-WORDS = [b"cubic", b"cubic\0", b"bbr", b"nosuch", b"", b"\0", b"a word that is longer than any"]
+WORDS = [b"cubic", b"cubic\0", b"reno", b"reno\0", b"bbr", b"nosuch", b"", b"\0", b"a word that is longer than any"]
 DEVICES = [b"lo", b"lo\0", b"nosuch", b"", b"\0", b"a name that is longer than any", b"lo\0\0\0\0"]
 LINKS = [integer(it) for it in (0, 1, 99, -1)] + [struct.pack("!i", it) for it in (1, 99)]
 V4_GROUP, V6_GROUP = socket.inet_aton("239.7.7.9"), socket.inet_pton(V6, "ff12::79")
