@@ -591,6 +591,13 @@ pub(crate) fn parts(
     pieces.into_iter().filter(|(_, (from, to))| from < to)
 }
 
+/// Where the storage for `len` bytes at `cursor` is, if it is one piece.
+#[inline]
+fn whole(storage: u64, size: usize, cursor: u64, len: usize) -> Option<u64> {
+    let offset = cursor as usize & (size - 1);
+    (len <= size - offset).then(|| storage.wrapping_add(offset as u64))
+}
+
 /// Copies `len` bytes of `pieces`, behind the first `skip`, into a ring at `cursor`. Whether all of it is storage.
 #[inline]
 pub(crate) fn copy_in<M: Storage>(
@@ -601,6 +608,11 @@ pub(crate) fn copy_in<M: Storage>(
     pieces: &[IoSlice<'_>],
     skip: usize,
 ) -> bool {
+    if let ([piece], Some(at)) = (pieces, whole(storage, size, cursor, len))
+        && let Some(bytes) = piece.get(skip..skip + len)
+    {
+        return memory.copy_in(at, bytes);
+    }
     let (mut skip, mut done) = (skip, 0);
     for piece in pieces {
         let begin = skip.min(piece.len());
@@ -626,6 +638,11 @@ pub(crate) fn copy_out<M: Storage>(
     pieces: &mut [IoSliceMut<'_>],
     skip: usize,
 ) -> bool {
+    if let ([piece], Some(at)) = (&mut *pieces, whole(storage, size, cursor, len))
+        && let Some(room) = piece.get_mut(skip..skip + len)
+    {
+        return memory.copy_out(at, room);
+    }
     let (mut skip, mut done) = (skip, 0);
     for piece in pieces {
         let begin = skip.min(piece.len());

@@ -86,6 +86,12 @@ impl<'a> Source<'a> {
         })
     }
 
+    /// What is left from byte `from` on, if it is one piece, as most are.
+    #[inline]
+    pub(crate) fn lone(&self, from: usize) -> Option<&'a [u8]> {
+        if self.pieces.len() == 1 { self.from(from).next() } else { None }
+    }
+
     fn ranges(&self, from: usize) -> impl Iterator<Item = (*mut u8, usize)> + use<'a> {
         ranges(self.pieces, from, if self.is_faulty { 0 } else { self.len })
     }
@@ -148,6 +154,12 @@ impl<'a> Sink<'a> {
             // SAFETY: `new`'s promise, for pieces that are not faulty; the range lies within a piece, and each is given out once.
             unsafe { slice::from_raw_parts_mut(base, len) }
         })
+    }
+
+    /// What is left from byte `from` on, if it is one piece, as most are.
+    #[inline]
+    pub(crate) fn lone(&mut self, from: usize) -> Option<&mut [u8]> {
+        if self.pieces.len() == 1 { self.from(from).next() } else { None }
     }
 }
 
@@ -217,7 +229,18 @@ mod tests {
         let source = unsafe { Source::new(&all) }.unwrap();
         for from in 0..=9 {
             assert_eq!(source.from(from).collect::<Vec<_>>().concat(), b"abcdefgh"[from.min(8)..]);
+            assert_eq!(source.lone(from), None);
         }
+    }
+
+    #[test]
+    fn what_is_left_of_one_piece_is_one() {
+        let all = [piece(b"abc")];
+        // SAFETY: the piece is a constant.
+        let source = unsafe { Source::new(&all) }.unwrap();
+        let left = |from| source.from(from).next();
+        assert!((0..=4).all(|from| source.lone(from) == left(from)));
+        assert_eq!([source.lone(0), source.lone(2), source.lone(3)], [Some(&b"abc"[..]), Some(b"c"), None]);
     }
 
     #[test]

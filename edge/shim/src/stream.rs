@@ -69,7 +69,10 @@ impl Stream {
     /// It may have been fused since the last look.
     #[inline]
     fn follow(&self) {
-        self.end.set(fused::followed(self.fd, self.arena, self.end()));
+        let end = self.end();
+        if end.lacks().is_some() {
+            self.end.set(fused::followed(self.fd, self.arena, end));
+        }
     }
 
     /// What `poll` says of it. Who asks and finds no room may wait for some, so the ring is made to have it.
@@ -336,6 +339,9 @@ impl Stream {
             let len = (sink.len() - done).min(nowhere.len());
             return read(&mut [IoSliceMut::new(&mut nowhere[..len])]);
         }
+        if let Some(piece) = sink.lone(done) {
+            return read(&mut [IoSliceMut::new(piece)]);
+        }
         let mut batch = [const { None }; BATCH];
         let mut count = 0;
         for (place, piece) in batch.iter_mut().zip(sink.from(done)) {
@@ -493,8 +499,14 @@ impl Stream {
 
     fn write_once(&self, source: Source<'_>, done: usize) -> Result<usize, Stop> {
         self.follow();
-        let (pieces, count) = batch(source, done);
-        self.end().write(&pieces[..count]).map_err(|error| self.stop_writing(error))
+        let written = match source.lone(done) {
+            Some(piece) => self.end().write(&[IoSlice::new(piece)]),
+            None => {
+                let (pieces, count) = batch(source, done);
+                self.end().write(&pieces[..count])
+            }
+        };
+        written.map_err(|error| self.stop_writing(error))
     }
 
     /// The same, and it ends with an urgent byte. Room is waited for in the ring that the lane reads.

@@ -69,14 +69,16 @@ proptest! {
             let (id, mbps) = (FlowId(flow), step.map(|mbps| mbps.map(BitRate::from_mbps)));
             match mbps {
                 // Refused where it is not there, or others are part of it.
-                None => drop(world.flows.remove(id, |_, _| {})),
+                None => {
+                    let _ = world.flows.remove(id, |_, _| {});
+                }
                 Some(maxbw) if world.flows.config(id).is_some() => {
                     world.flows.set_maxbw(world.now, id, maxbw).unwrap();
                 }
                 Some(maxbw) => {
                     let parent = TREE[flow as usize].1.map(FlowId);
                     let config = FlowConfig { parent, maxbw, priority: Priority::Medium };
-                    drop(world.flows.insert(world.now, id, config));
+                    let _ = world.flows.insert(world.now, id, config);
                 }
             }
             let limits = (0..7).filter_map(|id| world.flows.config(FlowId(id))?.maxbw).count();

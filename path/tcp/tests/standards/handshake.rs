@@ -3,7 +3,7 @@
 use firelane_tcp::{CloseReason, Events, State, TcpConfig};
 use firelane_wire::TcpOptions;
 
-use crate::common::lab::{ACK, FIN, Lab, Peer, RST, SYN, plain, reply, secs};
+use crate::common::lab::{ACK, FIN, Lab, Peer, RST, SYN, line, plain, reply, secs};
 
 #[test]
 fn a_syn_offers_everything_in_one_go() {
@@ -57,6 +57,31 @@ fn a_syn_ack_is_acknowledged_at_once_and_may_carry_text() {
     let out = lab.get(Peer::new(SYN.with(ACK), 0).acks(1).text(5));
     assert_eq!(out.events, Events::CONNECTED | Events::WRITABLE | Events::READABLE);
     assert_eq!(lab.sent(), [". 1:1(0) ack 6 win 9995"]);
+}
+
+/// Who asks for the acknowledgment alone gets the one that would have left, once; beside text, or a FIN, it is no acknowledgment alone.
+#[test]
+fn an_acknowledgment_alone_is_the_one_that_would_have_left() {
+    for (text, closes) in [(0, false), (5, false), (0, true)] {
+        let [mut one, mut two] = [(); 2].map(|()| {
+            let mut lab = Lab::opening(plain());
+            lab.sent();
+            lab.get(Peer::new(SYN.with(ACK), 0).acks(1).win(10_000));
+            lab.write(text);
+            if closes {
+                lab.shutdown();
+            }
+            lab
+        });
+        let alone = one.rings(|tcp, now, rings| tcp.poll_ack(now, rings)).map(|out| line(&out));
+        let would_have_left = two.sent();
+        if text > 0 || closes {
+            assert_eq!((alone, one.sent()), (None, would_have_left));
+        } else {
+            assert_eq!((alone.into_iter().collect::<Vec<_>>(), one.sent()), (would_have_left, vec![]));
+        }
+        assert_eq!((one.state(), one.sent()), (two.state(), two.sent()));
+    }
 }
 
 /// RFC 6298 §5 and RFC 9293 MUST-23: at least three minutes.
