@@ -31,10 +31,10 @@ impl<D: Driver, O: Outlet<D>> Inside<LaneMessage<D>> for Host<D, O> {
     }
 
     fn turn(&mut self, now: Instant, idle: Idle) -> Sleep {
-        let round = self.lane.go_round(now, idle);
+        let turned = self.lane.go_through(now, idle);
         // Others go on with what is for them while this one looks how long it may sleep.
         let is_left = self.lane.empty_outbox(&mut self.outlet);
-        let mut sleep = self.lane.end_turn(round, idle);
+        let mut sleep = self.lane.end_turn(turned, idle);
         sleep.work_left |= is_left;
         sleep
     }

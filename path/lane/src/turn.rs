@@ -22,22 +22,31 @@ const ROUNDS_MAX: usize = 64;
 /// at 10 Gb/s empties in 300 µs.
 pub(crate) const TX_RETRY: Duration = Duration::from_micros(100);
 
-/// What a round has fetched, and whether there is more to do.
-pub(crate) struct Round {
-    fetched: Fetched,
+/// A turn of which only the end is left: until when the worker may sleep.
+pub(crate) struct Turned {
+    work_left: bool,
+    pause: Option<Instant>,
+    /// There is more to pass on or to send.
     more: bool,
 }
 
 impl<D: Driver> Lane<D> {
     /// The worker's turn. The squeue's waiting items ran before.
     pub fn turn(&mut self, now: Instant, idle: Idle) -> Sleep {
-        let round = self.go_round(now, idle);
-        self.end_turn(round, idle)
+        let turned = self.go_through(now, idle);
+        self.end_turn(turned, idle)
     }
 
-    /// The end of a turn: whether there is more to do, and until when the worker may sleep.
-    pub(crate) fn end_turn(&mut self, Round { fetched, more }: Round, idle: Idle) -> Sleep {
+    /// All of a turn that others wait for.
+    pub(crate) fn go_through(&mut self, now: Instant, idle: Idle) -> Turned {
+        let (fetched, more) = self.go_round(now, idle);
         let (work_left, pause) = self.rest(fetched, more, idle);
+        Turned { work_left, pause, more }
+    }
+
+    /// The end of a turn.
+    pub(crate) fn end_turn(&mut self, turned: Turned, idle: Idle) -> Sleep {
+        let Turned { work_left, pause, more } = turned;
         // Who comes again at once need not know what is due later.
         let comes_again = work_left || idle == Idle::StaysAwake;
         self.pause = pause;
@@ -53,7 +62,7 @@ impl<D: Driver> Lane<D> {
         if !self.policy.is_loaded() {
             return Looked::NoPause;
         }
-        let Round { fetched, more } = self.go_round(now, Idle::Sleeps);
+        let (fetched, more) = self.go_round(now, Idle::Sleeps);
         let has_more = more || fetched.before_more > 0 || self.common.backlogs.of(self.common.id) > 0;
         let may_pause = !has_more && self.links.may_pause();
         let Some(pause) = self.policy.looked(now, fetched, may_pause) else {
@@ -65,8 +74,8 @@ impl<D: Driver> Lane<D> {
         Looked::Until(self.sleeps_until.unwrap_or(pause))
     }
 
-    /// Lets time work, fetches, passes through and sends.
-    pub(crate) fn go_round(&mut self, now: Instant, idle: Idle) -> Round {
+    /// Lets time work, fetches, passes through and sends. What was fetched, and whether there is more to do.
+    fn go_round(&mut self, now: Instant, idle: Idle) -> (Fetched, bool) {
         self.common.now = now;
         self.common.counters.turns += 1;
         self.stacks.take_kicks(&mut self.common);
@@ -83,7 +92,7 @@ impl<D: Driver> Lane<D> {
         self.links.answer_flood(&mut self.common);
         let more = self.pass_on() | self.flush() | self.stacks.has_patient();
         fetched.load.is_awaited = self.stacks.are_held_up();
-        Round { fetched, more }
+        (fetched, more)
     }
 
     /// Finishes what an item began: what is to be sent is sent. Answers whether the worker must be woken: there is
