@@ -208,16 +208,6 @@ impl Connection {
         self.poll_any(now, rings, limits)
     }
 
-    /// The ACK that is due, of a connection that owes nothing else; [`Connection::poll_transmit`] would find the same, but looks for text.
-    pub fn poll_ack(&mut self, now: Instant, rings: &Rings<'_>) -> Option<SegmentOut> {
-        if !(self.state == State::Established && self.flight.is_empty() && self.owes_no_more(rings)) {
-            return None;
-        }
-        let out = self.poll_bare(now, rings)?;
-        self.counts.on_sent(&out);
-        Some(out)
-    }
-
     /// The same, whatever it is that leaves next.
     pub(crate) fn poll_any(
         &mut self,
@@ -232,6 +222,16 @@ impl Connection {
         if out.is_repeated {
             self.troubles().on_repeated(&out);
         }
+        Some(out)
+    }
+
+    /// The ACK that is due, of a connection that owes nothing else; [`Connection::poll_transmit`] would find the same, but looks for text.
+    pub fn poll_ack(&mut self, now: Instant, rings: &Rings<'_>) -> Option<SegmentOut> {
+        if !(self.state == State::Established && self.flight.is_empty() && self.owes_no_more(rings)) {
+            return None;
+        }
+        let out = self.poll_bare(now, rings)?;
+        self.counts.on_sent(&out);
         Some(out)
     }
 
