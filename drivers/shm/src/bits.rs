@@ -82,6 +82,16 @@ impl Bits {
     }
 }
 
+/// Which bits of a word are set, from the lowest on.
+#[inline]
+pub fn set_bits(mut word: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let bit = (word != 0).then(|| word.trailing_zeros())?;
+        word &= word - 1;
+        Some(bit)
+    })
+}
+
 /// Sets a bit above unless it is set (R1).
 #[inline]
 fn add(word: &AtomicU64, bit: u64) {

@@ -29,6 +29,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
+use crate::bits::set_bits;
 use crate::layout::{Inbox, SLOTS, order_for_models};
 use crate::stream::{Storage, copy_in, copy_out};
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -374,10 +375,7 @@ impl<'a> Beside<'a> {
         self.wake_threads();
         let theirs = self.theirs();
         let mut is_deaf = false;
-        let mut wanted = theirs.waiters.load(Ordering::SeqCst);
-        while wanted != 0 {
-            let slot = wanted.trailing_zeros();
-            wanted &= wanted - 1;
+        for slot in set_bits(theirs.waiters.load(Ordering::SeqCst)) {
             let Some(inbox) = self.memory.slot(slot) else { continue };
             match inbox.tell_napper(theirs.block.load(Ordering::Relaxed)) {
                 Some(nap) if ring(slot) => inbox.was_rung(nap),

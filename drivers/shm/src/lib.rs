@@ -42,7 +42,7 @@ mod wait;
 
 pub use accept_queue::{AcceptQueue, Feeder};
 pub use arena::{Arena, ArenaError, AttachError};
-pub use bits::Bits;
+pub use bits::{Bits, set_bits};
 pub use codec::Malformed;
 pub use datagram::Record;
 pub use fault::{Fault, Origin};

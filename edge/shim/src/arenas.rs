@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-use firelane_shm::{AttachError, Layout, Mapping};
+use firelane_shm::{AttachError, Layout, Mapping, set_bits};
 use rustix::io::Errno;
 
 use crate::{room, session};
@@ -65,12 +65,8 @@ pub(crate) fn programs() -> impl Iterator<Item = u16> {
 }
 
 /// The places of which a word has the bits.
-pub(crate) fn places(mut bits: u64) -> impl Iterator<Item = u16> {
-    core::iter::from_fn(move || {
-        let place = (bits != 0).then(|| bits.trailing_zeros() as u16)?;
-        bits &= bits - 1;
-        Some(place)
-    })
+pub(crate) fn places(bits: u64) -> impl Iterator<Item = u16> {
+    set_bits(bits).map(|place| place as u16)
 }
 
 /// The place of the arena with this number.

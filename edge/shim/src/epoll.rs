@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::OnceLock;
 
+use firelane_shm::set_bits;
 use libc::{epoll_event, pollfd, sigset_t};
 use rustix::io::Errno;
 
@@ -121,18 +122,11 @@ fn place(number: usize) -> Option<&'static Place> {
     SETS.get(number / GROUP)?.get()?.get(number % GROUP)
 }
 
-/// Which bits of a word are set.
-fn bits(word: u64) -> impl Iterator<Item = usize> {
-    let left = |&word: &u64| Some(word & (word - 1)).filter(|&left| left != 0);
-    std::iter::successors(Some(word).filter(|&word| word != 0), left)
-        .map(|word| word.trailing_zeros() as usize)
-}
-
 /// Does something with every set.
 fn each(mut with: impl FnMut(&mut Set)) {
-    for group in bits(BEGUN.load(Ordering::Relaxed)) {
-        for nth in bits(USED[group].load(Ordering::Relaxed)) {
-            let mut set = place(GROUP * group + nth).and_then(Lock::enter);
+    for group in set_bits(BEGUN.load(Ordering::Relaxed)).map(|group| group as usize) {
+        for nth in set_bits(USED[group].load(Ordering::Relaxed)) {
+            let mut set = place(GROUP * group + nth as usize).and_then(Lock::enter);
             set.iter_mut().filter_map(|set| set.as_mut()).for_each(&mut with);
         }
     }

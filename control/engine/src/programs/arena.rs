@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use firelane_frame::{ArenaPair, RingArena};
 use firelane_shm::layout::Inbox;
-use firelane_shm::{Arena, Block, Layout, Mapping};
+use firelane_shm::{Arena, Block, Layout, Mapping, set_bits};
 use firelane_units::{Instant, LaneId};
 
 use super::WORDS_PER_TURN;
@@ -195,12 +195,10 @@ impl ProgramArena {
         let mut closed = None;
         let inbox = self.inbox(lane)?;
         for _ in 0..WORDS_PER_TURN {
-            let Some((first, mut bits)) = inbox.news.take_word() else { return closed };
+            let Some((first, bits)) = inbox.news.take_word() else { return closed };
             let closed = closed.get_or_insert(0);
             let streams = self.streams();
-            while bits != 0 {
-                let number = first + bits.trailing_zeros();
-                bits &= bits - 1;
+            for number in set_bits(bits).map(|bit| first + bit) {
                 // Programs may name blocks that nobody has, and streams of other lanes.
                 let stream = streams.get(number as usize).and_then(Option::as_ref);
                 if let Some(stream) = stream.filter(|stream| stream.lane() == lane)

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock};
 
 use firelane_shm::layout::SLOT_SHARED;
-use firelane_shm::{Mapping, doorbell};
+use firelane_shm::{Mapping, doorbell, set_bits};
 
 /// Streams by which those are known that share the last slot; and how many of them are rung for whatever happens.
 const SHARED_MAX: usize = 1024;
@@ -87,10 +87,7 @@ impl Waiters {
 
     /// Tells those whose bits are in `wanted` that `block` has news.
     pub(super) fn tell(&self, memory: &Mapping, wanted: u64, block: u32) {
-        let mut wanted = wanted;
-        while wanted != 0 {
-            let slot = wanted.trailing_zeros();
-            wanted &= wanted - 1;
+        for slot in set_bits(wanted) {
             if slot == SLOT_SHARED {
                 self.wake_sharers(memory, block);
             } else if memory.slot(slot).is_some_and(|inbox| inbox.call(block)) {
