@@ -124,7 +124,7 @@ impl<D> Inside<'_, D> {
         self.note_sent_direct(client, &out);
         self.shard.tcp_counters.on_received_direct();
         self.conns.clean(client, self.common.now);
-        let dropped = self.promote_by(entry, &ack, ends, Some(route)).err();
+        let dropped = self.promote(entry, &ack, ends, Some(route)).err();
         dropped.into_iter().for_each(|reason| self.shard.drops.count(reason));
         dropped.is_none()
     }

@@ -9,6 +9,7 @@ use core::ops::Range;
 use firelane_classify::{Fragment, Headers, Sought, Tuple};
 use firelane_frame::Frame;
 use firelane_ip::{Delivered, LOOPBACK};
+use firelane_socket::Names;
 use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
 use firelane_units::{ConnId, Direction, DropReason, Family, LaneId, LinkId};
 use firelane_wire::{Ecn, IpProtocol, TcpFlags, TcpView};
@@ -376,7 +377,9 @@ impl<D> Inside<'_, D> {
             SynAnswer::Drop(reason) => return Err(reason),
             SynAnswer::Waits => return Ok(()),
             SynAnswer::Reply(reply) => return self.answer(local, remote, &reply),
-            SynAnswer::Promote(half_open) => return self.promote(&half_open, seg, local, remote),
+            SynAnswer::Promote(half_open) => {
+                return self.promote(&half_open, seg, Names { local, remote }, None);
+            }
         }
         let is_own = link == LOOPBACK;
         // Of connections with ourselves there are no records.
@@ -405,7 +408,7 @@ impl<D> Inside<'_, D> {
         let read =
             if is_heard { self.read_cookie(seg, local, remote) } else { Err(DropReason::NoConnection) };
         let refused = match read {
-            Ok(half_open) => return self.promote(&half_open, seg, local, remote),
+            Ok(half_open) => return self.promote(&half_open, seg, Names { local, remote }, None),
             Err(DropReason::ListenFull) => return Err(DropReason::ListenFull),
             Err(reason) => reason,
         };

@@ -173,35 +173,23 @@ impl<D> Inside<'_, D> {
         if has_room { Ok(half_open) } else { Err(DropReason::ListenFull) }
     }
 
-    /// A half-open connection's handshake completes with `seg`: it gets its rings and its place.
+    /// A half-open connection's handshake completes with `seg`: it gets its rings and its place. Its way is looked up, unless it
+    /// was `found` just now.
     pub(crate) fn promote(
         &mut self,
         half_open: &HalfOpen,
         seg: &SegmentIn<'_>,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<(), DropReason> {
-        let Some(listening) = self.shard.listening.get(half_open.listener().index()) else {
-            return Err(DropReason::NoConnection);
-        };
-        let (now, link) = (self.common.now, listening.options.link);
-        let route = self.shard.ip.core.egress_for(now, link, Some(local.ip()), remote.ip()).ok();
-        self.promote_by(half_open, seg, Names { local, remote }, route)
-    }
-
-    /// The same by a way that was found just now.
-    pub(super) fn promote_by(
-        &mut self,
-        half_open: &HalfOpen,
-        seg: &SegmentIn<'_>,
         names: Names,
-        route: Option<Egress>,
+        found: Option<Egress>,
     ) -> Result<(), DropReason> {
         let Some(listening) = self.shard.listening.get(half_open.listener().index()) else {
             return Err(DropReason::NoConnection);
         };
         let Names { local, remote } = names;
         let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
+        let (now, link) = (self.common.now, listening.options.link);
+        let look = || self.shard.ip.core.egress_for(now, link, Some(local.ip()), remote.ip()).ok();
+        let route = found.or_else(look);
         let made = listening.slot.stream(listening.rings, self.common.id, self.shard.config.id);
         // The program's arena is full, as its backlog may be.
         let (end, stream) = made.ok_or(DropReason::ListenFull)?;
