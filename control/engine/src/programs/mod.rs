@@ -161,6 +161,11 @@ impl Place {
 /// A program's stream, and its arena.
 type End = (Arc<Stream>, Arc<ProgramArena>);
 
+/// The ends of a connection in the order in which their segment names them.
+fn in_order([one, two]: &[End; 2]) -> [&End; 2] {
+    if one.1.place > two.1.place { [two, one] } else { [one, two] }
+}
+
 impl Programs {
     /// For lanes with these bells.
     pub(crate) fn new<'a>(bells: impl Iterator<Item = &'a Arc<Bell>>) -> Self {
@@ -277,7 +282,7 @@ impl Programs {
         for ((stream, arena), is_limited) in ends.iter().zip(terms.limited) {
             stream.limit(arena, is_limited);
         }
-        self.join_ends(now, tokens, &ends, terms.most_writes);
+        self.join_ends(now, tokens, in_order(&ends), terms.most_writes);
     }
 
     fn pair(&self, [one, two]: [SocketToken; 2]) -> Option<[End; 2]> {
@@ -286,9 +291,8 @@ impl Programs {
 
     /// They share what their programs' segment has room for, if there is one, else who has time makes it. At most `unread_min` writes
     /// are unread each way unless that is zero.
-    fn join_ends(&self, now: Instant, tokens: [SocketToken; 2], [one, two]: &[End; 2], unread_min: u32) {
-        let ends = if one.1.place > two.1.place { [two, one] } else { [one, two] };
-        if let Some(joined) = one.0.joined() {
+    fn join_ends(&self, now: Instant, tokens: [SocketToken; 2], ends: [&End; 2], unread_min: u32) {
+        if let Some(joined) = ends[0].0.joined() {
             joined.limit_writes(unread_min);
             return joined.offer();
         }
@@ -337,13 +341,13 @@ impl Programs {
     fn make_segments(&self, now: Instant) {
         for Wanted { ends: tokens, unread_min } in self.segments.take_wanted() {
             let Some(pair) = self.pair(tokens) else { continue };
-            let [first, second] = [&*pair[0].1, &*pair[1].1];
-            let ends = if first.place > second.place { [second, first] } else { [first, second] };
-            let is_there = self.segments.of(ends.map(|arena| arena.place)).is_some();
+            let ends = in_order(&pair);
+            let arenas = ends.map(|(_, arena)| &**arena);
+            let is_there = self.segments.of(arenas.map(|arena| arena.place)).is_some();
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             // Without memory or descriptors the connection stays with TCP.
-            if is_there || self.segments.make(number, ends).is_ok() {
-                self.join_ends(now, tokens, &pair, unread_min);
+            if is_there || self.segments.make(number, arenas).is_ok() {
+                self.join_ends(now, tokens, ends, unread_min);
             }
         }
     }
