@@ -304,3 +304,9 @@ fn limits_hold_between_two_programs_and_follow_their_changes() {
         serve_in_a_flow(&stage, "limited.py");
     }
 }
+
+#[test]
+fn what_was_written_before_the_reader_looked_leaves_no_more_credit_than_the_limit_allows() {
+    let sandbox = Sandbox::new();
+    serve_in_a_flow(&Stage::new(&sandbox, 1), "limited_behind.py");
+}

@@ -422,6 +422,11 @@ impl Conn {
         self.leaving == Leaving::No && self.has_sent_all(now)
     }
 
+    /// Whether TCP is at rest.
+    pub(super) fn rests(&self) -> bool {
+        self.tcp.is_at_rest()
+    }
+
     /// Whether it has nothing to send as it is now.
     #[inline]
     pub(crate) fn has_sent_all(&mut self, now: Instant) -> bool {

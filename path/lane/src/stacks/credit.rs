@@ -2,7 +2,9 @@
 //!
 //! Each end of a fused connection is a writer. If a limit stands on the way from its VNIC to its peer's, it writes only what it
 //! has credit for. A writer without credit kicks its lane, which sends an errand (`lending.rs`) and passes on what comes back:
-//! into the rings that it has lent, or for two programs to whoever serves them. One errand is under way at a time.
+//! into the rings that it has lent, or for two programs to whoever serves them. One errand is under way at a time. What a
+//! program wrote before it could write past the lane goes in segments, which the same limit holds up: until these have left nothing is
+//! lent to what follows them.
 
 use firelane_socket::{ConnRef, Ready};
 use firelane_units::{Bytes, ConnId};
@@ -17,6 +19,8 @@ use crate::outbox::Join;
 
 /// The most that is asked for at once. No limit below 10 Gb/s lends more.
 const LOAN_MAX: Bytes = Bytes(1 << 20);
+/// What is asked for when segments have left, in front of which the program has said how much it lacks: it says so again with that.
+const LOAN_BEHIND: Bytes = Bytes(1 << 10);
 
 /// What limits have to do with what a fused connection writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,6 +30,8 @@ pub(crate) enum Allowance {
     Free,
     /// It needs credit.
     Limited,
+    /// It needs credit, and asks for some as soon as what was written before has left in segments.
+    Behind,
     /// It needs credit, and has asked for some.
     Asked,
 }
@@ -43,6 +49,24 @@ impl Conn {
         (lacks > 0 && self.allowance == Allowance::Limited)
             .then(|| loan_for(lacks, self.stream.send.cursor()))
     }
+
+    /// Whether there is text that TCP has yet to send for the first time. Who rests has none, and goes on resting.
+    fn has_unsent_text(&mut self) -> bool {
+        if self.rests() {
+            return false;
+        }
+        let (tcp, rings) = self.parts();
+        tcp.unsent(&rings) > 0
+    }
+
+    /// Whether it is to ask only when its segments have left.
+    fn waits_behind_segments(&mut self) -> bool {
+        let waits = self.allowance == Allowance::Limited && self.has_unsent_text();
+        if waits {
+            self.allowance = Allowance::Behind;
+        }
+        waits
+    }
 }
 
 impl Conns {
@@ -55,8 +79,19 @@ impl Conns {
 
     /// The program of a connection lacks so much credit, and has carried so much.
     pub(super) fn borrow(&mut self, conn: ConnRef, [lacks, carried]: [Bytes; 2]) {
-        if let Some(id) = self.slab.resolve(conn) {
+        let Some(id) = self.slab.resolve(conn) else { return };
+        if !self.slab.get_mut(id).is_some_and(Conn::waits_behind_segments) {
             self.ask(id, loan_for(lacks.0, carried.0));
+        }
+    }
+
+    /// A connection has sent what it had to send: whoever waited for that asks now.
+    #[inline]
+    pub(super) fn ask_behind_segments(&mut self, id: ConnId) {
+        let Some(conn) = self.slab.get_mut(id) else { return };
+        if conn.allowance == Allowance::Behind && !conn.has_unsent_text() {
+            conn.allowance = Allowance::Limited;
+            self.ask(id, LOAN_BEHIND);
         }
     }
 

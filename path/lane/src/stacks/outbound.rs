@@ -84,6 +84,7 @@ impl Stacks {
                 Pause::Again => inside.conns.touch(id),
                 Pause::Empty => {
                     inside.tune_sender(id);
+                    inside.conns.ask_behind_segments(id);
                     inside.come_to_rest(id);
                 }
                 Pause::Waits => {}
