@@ -16,8 +16,8 @@ pub(crate) const SLACK: Duration = Duration::from_micros(500);
 /// How much time is made up for if somebody waited for the limit all the while and only the lane was late: a
 /// tick of the original. A machine that gives the lane no CPU for longer makes the flow lose the rest.
 pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
-/// How long after frames have passed the next ones are gathered, to be released together: at most 10,000 wake-ups per second,
-/// whatever the rate and the size of the frames. A frame that takes the line for longer delays nobody. What is not used meanwhile
+/// How long after frames have passed the next ones are gathered by who sleeps, to be released together: at most 10,000 wake-ups per
+/// second, whatever the rate and the size of the frames. A frame that takes the line for longer delays nobody. What is not used meanwhile
 /// stays within the slack, with two nested limits and a lane that is 100 us late.
 pub(crate) const GATHER: Duration = Duration::from_micros(100);
 /// How much of the line one frame may take at most, if it can be cut.

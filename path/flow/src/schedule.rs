@@ -1,9 +1,9 @@
 //! The release of held frames: which flow is next when a limit has room again.
 //!
-//! Each gate has its own queues of waiting flows and one alarm. When the alarm is due, the gate serves who is owed of a
-//! guarantee, then the highest rank first and, inside a rank, deficit round robin: each flow gets the same bytes per round whatever the
-//! size of its frames (Shreedhar and Varghese, 1995). A flow that another gate holds back moves to that gate's
-//! queue. Every step serves, rotates or moves a flow, and a flow moves down only to a gate that has no room at
+//! Each gate has its own queues of waiting flows and one alarm. When the alarm is due, for who is awake as soon as a frame may pass,
+//! the gate serves who is owed of a guarantee, then the highest rank first and, inside a rank, deficit round robin: each flow gets
+//! the same bytes per round whatever the size of its frames (Shreedhar and Varghese, 1995). A flow that another gate holds back
+//! moves to that gate's queue. Every step serves, rotates or moves a flow, and a flow moves down only to a gate that has no room at
 //! this instant, so a release ends.
 
 use core::cmp::Reverse;
@@ -56,12 +56,24 @@ impl FlowTable {
         self.next_release()
     }
 
-    /// When [`release`](Self::release) has something to do.
+    /// When [`release`](Self::release) has something to do for who is awake.
+    #[inline]
     pub fn next_release(&self) -> Option<Instant> {
         if !self.loose.is_empty() {
             return Some(Instant::ZERO);
         }
         self.alarms.peek().map(|&Alarm(Reverse((at, ..)))| at)
+    }
+
+    /// When it is worth waking up for [`release`](Self::release): a little later, when more than a frame may pass.
+    pub fn wake_for_release(&self) -> Option<Instant> {
+        let &Alarm(Reverse((at, gate, direction))) = match self.loose.is_empty() {
+            true => self.alarms.peek()?,
+            false => return Some(Instant::ZERO),
+        };
+        let gate = self.nodes.get(gate).and_then(|node| node.side(direction).gate.as_deref());
+        let limiter = gate.map(|gate| &gate.limiter).filter(|limiter| !limiter.is_closed());
+        Some(limiter.map_or(at, |limiter| at.max(limiter.wake_at())))
     }
 
     /// The gate, if this is its alarm and not one that a change of the limit has made void.
@@ -86,7 +98,7 @@ impl FlowTable {
             return;
         }
         // A gate that was shut has frames to drop, which needs no waiting.
-        let at = if gate.limiter.is_closed() { Instant::ZERO } else { gate.limiter.wake_at() };
+        let at = if gate.limiter.is_closed() { Instant::ZERO } else { gate.limiter.ready_at() };
         gate.limiter.note_waiting();
         gate.armed = Some(at);
         self.alarms.push(Alarm(Reverse((at, flow, direction))));

@@ -231,6 +231,30 @@ fn both_directions_have_the_limit_each() {
 }
 
 #[test]
+fn who_is_awake_releases_each_frame_in_time_and_who_sleeps_wakes_for_several() {
+    let mut world = World::new();
+    let flow = world.add(1, None, Some(BitRate::from_mbps(1000)), Priority::Medium);
+    (0..4).for_each(|_| world.send(flow, OUT, 1250));
+    let begin = world.now;
+    // A frame takes the line for ten microseconds.
+    assert_eq!(world.flows.next_release(), Some(begin + Duration::from_micros(10)));
+    let wakes = world.flows.wake_for_release().unwrap();
+    assert_eq!(wakes, begin + Duration::from_micros(100), "some are gathered");
+    world.now += Duration::from_micros(10);
+    world.release();
+    assert_eq!(world.passed.len(), 2);
+    assert_eq!(world.flows.wake_for_release(), Some(world.now + Duration::from_micros(100)));
+    world.now = wakes;
+    world.release();
+    assert_eq!((world.passed.len(), world.flows.wake_for_release()), (4, None));
+    // Nobody waits for what a shut limit drops.
+    world.flows.set_maxbw(world.now, flow, Some(BitRate::from_bps(1))).unwrap();
+    (0..3).for_each(|_| world.send(flow, OUT, 1250));
+    world.flows.set_maxbw(world.now, flow, Some(BitRate::ZERO)).unwrap();
+    assert!(world.flows.wake_for_release().is_some_and(|at| at <= world.now));
+}
+
+#[test]
 fn a_limit_changes_while_frames_are_held() {
     let mut world = World::new();
     let flow = world.add(1, None, Some(BitRate::from_bps(1)), Priority::Medium);

@@ -215,7 +215,7 @@ impl<D: Driver> Lane<D> {
             Some(_) => self.stacks.next_limit(),
             None => self.stacks.next_deadline(),
         };
-        [self.links.flows.next_release(), loan, self.links.next_event(), self.pause, stacks, retry, sweep]
+        [self.links.flows.wake_for_release(), loan, self.links.next_event(), self.pause, stacks, retry, sweep]
             .into_iter()
             .flatten()
             .min()

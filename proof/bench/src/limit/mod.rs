@@ -27,7 +27,10 @@ const EXACT: f64 = 0.01;
 const TENANT_HOST: &str = "10.2.0.2";
 const NETSTACK_SERVER: &str = "10.2.0.10:7000";
 const LOOPBACKS: &[&str] = &["-n client link set lo up", "-n server link set lo up"];
+/// The lane has the server's CPU for its home: a source without pause has the client's.
 const CONFIG: &str = r#"
+[daemon]
+cpus = "1"
 [etherstub.s1]
 mtu = 1500
 [vnic.web0]
