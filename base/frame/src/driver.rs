@@ -76,6 +76,12 @@ pub trait Driver {
     /// full, the rest stays in the chain.
     fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters);
 
+    /// Begins to fetch the memory that [`Driver::transmit`] will use, because its turn is near. Asked twice for a turn: with
+    /// `has_begun` what the first time has fetched can be asked.
+    fn look_ahead(&self, has_begun: bool) {
+        let _ = has_begun;
+    }
+
     /// Asks for a wake-up when frames arrive, or takes the wish back. Returns whether frames are waiting
     /// already: then no wake-up comes and the lane must not sleep.
     fn notify(&mut self, on: bool) -> bool;

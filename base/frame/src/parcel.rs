@@ -75,6 +75,16 @@ impl ParcelProducer {
         count
     }
 
+    /// Begins to fetch what [`ParcelProducer::push_chain`] needs, in two steps, of which the second (`has_begun`) asks for what the
+    /// first has fetched.
+    #[inline]
+    pub fn look_ahead(&self, has_begun: bool) {
+        match has_begun {
+            false => self.0.foresee_words(),
+            true => self.0.foresee_slots(),
+        }
+    }
+
     /// As [`Producer::take_wake_wish`].
     pub fn take_wake_wish(&self) -> bool {
         self.0.take_wake_wish()

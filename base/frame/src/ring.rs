@@ -119,6 +119,8 @@ pub fn spsc_ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 /// How many slots ahead the lines are fetched: a line takes as long to come from another CPU as a few items take to
 /// be copied.
 const FORESIGHT: usize = 6;
+/// The same where many rings get few items each.
+const FORESIGHT_APART: usize = 2;
 
 impl<T> Producer<T> {
     /// How many items the ring holds at most.
@@ -180,6 +182,22 @@ impl<T> Producer<T> {
             slots.at(*tail).with_mut(|slot| write(unsafe { &mut *slot }));
             *tail = tail.wrapping_add(1);
         }
+    }
+
+    /// Begins to fetch the words that a push needs. A hint.
+    #[inline]
+    pub(crate) fn foresee_words(&self) {
+        let Shared { tail, wishes, slots, .. } = &*self.shared;
+        fetch(tail, Use::Write);
+        fetch(wishes, Use::Read);
+        fetch(slots, Use::Read);
+    }
+
+    /// Begins to fetch the slots of a short push, whose words are there. A hint.
+    #[inline]
+    pub(crate) fn foresee_slots(&self) {
+        let slots = Slots::of(&self.shared);
+        (0..FORESIGHT_APART).for_each(|ahead| slots.foresee(self.tail.wrapping_add(ahead), Use::Write));
     }
 
     pub(crate) fn publish(&self) {

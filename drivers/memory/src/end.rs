@@ -255,6 +255,13 @@ impl Driver for End {
         }
     }
 
+    #[inline]
+    fn look_ahead(&self, has_begun: bool) {
+        if let Way::Rings { outward, .. } = &self.way {
+            outward.look_ahead(has_begun);
+        }
+    }
+
     fn notify(&mut self, on: bool) -> bool {
         match &mut self.way {
             Way::Rings { inward, .. } => inward.wish_wake(on),

@@ -18,6 +18,9 @@ use crate::ports::{Queue, Stay};
 /// are still in the cache when they leave.
 pub(crate) const FETCH_FRAMES: usize = 64;
 
+/// How many queues before its turn the memory of one is fetched, where many send: as much as a CPU fetches at once.
+const NEAR: usize = 4;
+
 /// How a round of fetching goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct How {
@@ -178,27 +181,47 @@ impl<D: Driver> Links<D> {
     /// Sends what waits for the devices. Answers whether some device is full and frames wait on.
     pub(crate) fn flush(&mut self, common: &mut Common<D>) -> bool {
         let mut full = false;
-        for queue in self.queues.iter_mut() {
-            if queue.tx.is_empty() {
-                continue;
+        let mut sending = mem::take(&mut self.sending);
+        sending.extend(self.queues.entries().filter(|(_, queue)| !queue.tx.is_empty()).map(|(at, _)| at));
+        let is_many = sending.len() > NEAR;
+        for (nth, &at) in sending.iter().enumerate() {
+            if is_many {
+                self.look_ahead(sending.get(nth + 2 * NEAR), false);
+                self.look_ahead(sending.get(nth + NEAR), true);
             }
-            if queue.prepared < queue.tx.len() {
-                let before = queue.tx.len() as u64;
-                let dropped = common.counters.drops.total();
-                let Common { pools, counters, .. } = &mut *common;
-                offload::prepare(&mut queue.tx, &queue.capabilities, pools, &mut counters.drops);
-                let dropped = common.counters.drops.total() - dropped;
-                common.counters.copied += (queue.tx.len() as u64 + dropped).saturating_sub(before);
-            }
-            let waiting = queue.tx.len() as u64;
-            let dropped = common.counters.drops.total();
-            queue.driver.transmit(&mut queue.tx, &mut common.counters.drops);
-            let dropped = common.counters.drops.total() - dropped;
-            common.counters.forwarded += waiting - queue.tx.len() as u64 - dropped;
-            queue.prepared = queue.tx.len();
-            full |= !queue.tx.is_empty();
+            full |= self.send(common, at);
         }
+        sending.clear();
+        self.sending = sending;
         full
+    }
+
+    /// The turn of a queue, if there is one, is near.
+    #[inline]
+    fn look_ahead(&self, at: Option<&usize>, has_begun: bool) {
+        if let Some(queue) = at.and_then(|&at| self.queues.get(at)) {
+            queue.driver.look_ahead(has_begun);
+        }
+    }
+
+    /// Sends what waits for one device. Whether it is full and frames wait on.
+    fn send(&mut self, common: &mut Common<D>, at: usize) -> bool {
+        let Some(queue) = self.queues.get_mut(at) else { return false };
+        if queue.prepared < queue.tx.len() {
+            let before = queue.tx.len() as u64;
+            let dropped = common.counters.drops.total();
+            let Common { pools, counters, .. } = &mut *common;
+            offload::prepare(&mut queue.tx, &queue.capabilities, pools, &mut counters.drops);
+            let dropped = common.counters.drops.total() - dropped;
+            common.counters.copied += (queue.tx.len() as u64 + dropped).saturating_sub(before);
+        }
+        let waiting = queue.tx.len() as u64;
+        let dropped = common.counters.drops.total();
+        queue.driver.transmit(&mut queue.tx, &mut common.counters.drops);
+        let dropped = common.counters.drops.total() - dropped;
+        common.counters.forwarded += waiting - queue.tx.len() as u64 - dropped;
+        queue.prepared = queue.tx.len();
+        !queue.tx.is_empty()
     }
 
     /// Turns notifications of the devices that are polled on or off; answers whether frames are waiting already.

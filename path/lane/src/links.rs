@@ -49,6 +49,8 @@ pub(crate) struct Links<D> {
     pub(crate) unfusing: usize,
     pub(crate) crossing: usize,
     pub(crate) queues: Dense<Queue<D>>,
+    /// Those with something to send; kept for its storage.
+    pub(crate) sending: Vec<usize>,
     /// How many of them are not polled.
     pub(crate) unpolled: usize,
     /// How many queues that were given away no other lane could take.
@@ -114,6 +116,7 @@ impl<D> Links<D> {
             unfusing: 0,
             crossing: 0,
             queues: Dense::new(),
+            sending: Vec::new(),
             unpolled: 0,
             came_back: 0,
             is_decided: false,
