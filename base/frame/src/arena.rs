@@ -4,11 +4,13 @@
 //! remembered here, in memory of our own, so nothing that the program writes can mislead it: the worst that a program
 //! gets from its arena is its own bytes. Any lane and any thread may take and give; nobody waits for anybody.
 //!
-//! A1. A stack's head counts its changes, so a head that was read and came back is recognised.
+//! A1. What is free stands in stacks of indices (`index_stack.rs`).
 //! A2. Who pops an index has it for himself until he pushes it.
 //! A3. Free storage keeps its pages until [`RingArena::give_pages_back`], which somebody calls who is in no hurry: it
 //!     leaves those of a bounded number of bytes. Storage counts with what may have been touched of it since its pages were
 //!     given back ([`Touched`]): a short connection in a large ring costs a page or two, and so do a thousand of them.
+//! A4. Each class has records of its own, one for as many pages as its storage has, so that those of large rings lie side by side,
+//!     too: storage of one class does not overlap, wherever it begins, and what is cut up never is whole again.
 
 use core::any::Any;
 use core::fmt;
@@ -18,8 +20,8 @@ use std::sync::Arc;
 
 use rustix::mm::{Advice, madvise};
 
-use crate::ahead;
 use crate::byte_ring::RingWords;
+use crate::index_stack::{Link, Links, Stack};
 
 /// A block: the words of two rings, and as many for whoever shares them. All but one are zero when it is given out.
 pub const BLOCK_BYTES: usize = 256;
@@ -66,7 +68,11 @@ pub struct RingArena {
     block_links: Box<[Link]>,
     fresh_block: AtomicU32,
     classes: [Class; CLASSES],
-    pages: Box<[Page]>,
+    /// What is known of storage, class by class (A4).
+    records: Box<[Record]>,
+    /// Where those of each class begin.
+    begins: [usize; CLASSES],
+    pages: u32,
     fresh_page: AtomicU32,
     kept: AtomicUsize,
     blocks_used: AtomicUsize,
@@ -96,14 +102,22 @@ impl RingArena {
     /// multiple of a page; blocks and storage begin on pages and do not overlap. Nobody in this process makes
     /// references to the storage, or others than to atomics in the blocks, and nobody else gives blocks or storage out.
     pub unsafe fn new(base: NonNull<u8>, parts: ArenaParts, keeper: Arc<dyn Any + Send + Sync>) -> Arc<Self> {
-        let pages = parts.storage_bytes >> SHIFT_MIN;
+        let pages = (parts.storage_bytes >> SHIFT_MIN).min(u32::MAX as usize - 1) as u32;
+        let mut records = 0;
+        let begins = core::array::from_fn(|class| {
+            let begin = records;
+            records += (pages as usize >> class) + 1;
+            begin
+        });
         Arc::new(Self {
             base,
             free_blocks: Stack::default(),
             block_links: zeros(parts.blocks as usize),
             fresh_block: AtomicU32::new(0),
             classes: core::array::from_fn(|_| Class::default()),
-            pages: zeros(pages.min(u32::MAX as usize - 1)),
+            records: zeros(records),
+            begins,
+            pages,
             fresh_page: AtomicU32::new(0),
             kept: AtomicUsize::new(0),
             blocks_used: AtomicUsize::new(0),
@@ -120,7 +134,7 @@ impl RingArena {
             let more = |next: u32| (next < self.parts.blocks).then_some(next + 1);
             self.fresh_block.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()
         };
-        let Some(block) = self.free_blocks.pop(&self.block_links).or_else(fresh) else {
+        let Some(block) = self.free_blocks.pop(&*self.block_links).or_else(fresh) else {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -137,7 +151,7 @@ impl RingArena {
     /// Takes a block back that [`Self::take_block`] has given.
     pub(crate) fn give_block(&self, block: u32) {
         self.blocks_used.fetch_sub(1, Ordering::Relaxed);
-        self.free_blocks.push(&self.block_links, block);
+        self.free_blocks.push(&*self.block_links, block);
     }
 
     fn block_at(&self, block: u32) -> NonNull<u8> {
@@ -178,46 +192,53 @@ impl RingArena {
         let count = 1u32 << class;
         let more = |next: u32| {
             let end = next.checked_add(count)?;
-            (end as usize <= self.pages.len()).then_some(end)
+            (end <= self.pages).then_some(end)
         };
         self.classes[class]
             .cold
-            .pop(&self.pages)
+            .pop(&self.records(class))
             .or_else(|| self.fresh_page.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok())
             .or_else(|| self.split(class))
     }
 
     /// Takes free storage that has pages.
     fn take_warm(&self, class: usize) -> Option<u32> {
-        let page = self.classes[class].warm.pop(&self.pages)?;
-        self.kept.fetch_sub(self.touched(page).bytes(class), Ordering::Relaxed);
+        let page = self.classes[class].warm.pop(&self.records(class))?;
+        self.kept.fetch_sub(self.touched(class, page).bytes(class), Ordering::Relaxed);
         Some(page)
     }
 
     /// Puts free storage that was touched so where it belongs.
     fn put(&self, page: u32, class: usize, touched: Touched) {
-        self.pages[page as usize].touched.store(touched.word(), Ordering::Relaxed);
-        let free = &self.classes[class];
+        let (free, records) = (&self.classes[class], self.records(class));
+        records.of(page).touched.store(touched.word(), Ordering::Relaxed);
         if touched == Touched::default() {
-            return free.cold.push(&self.pages, page);
+            return free.cold.push(&records, page);
         }
         self.kept.fetch_add(touched.bytes(class), Ordering::Relaxed);
-        free.warm.push(&self.pages, page);
+        free.warm.push(&records, page);
     }
 
-    fn touched(&self, page: u32) -> Touched {
-        Touched::of_word(self.pages[page as usize].touched.load(Ordering::Relaxed))
+    fn touched(&self, class: usize, page: u32) -> Touched {
+        Touched::of_word(self.records(class).of(page).touched.load(Ordering::Relaxed))
+    }
+
+    /// Those of the storage of one class (A4).
+    #[inline]
+    fn records(&self, class: usize) -> Records<'_> {
+        Records { all: &self.records[self.begins[class]..], class }
     }
 
     /// Cuts larger free storage up: the first piece is the caller's.
     #[cold]
     fn split(&self, class: usize) -> Option<u32> {
         (class + 1..CLASSES).find_map(|larger| {
-            let page = self.take_warm(larger).or_else(|| self.classes[larger].cold.pop(&self.pages))?;
+            let page =
+                self.take_warm(larger).or_else(|| self.classes[larger].cold.pop(&self.records(larger)))?;
             // Nobody knows which pages they were: each half may have them all.
-            let touched = Touched { begin: 0, beyond: self.touched(page).pages(larger) };
+            let touched = Touched { begin: 0, beyond: self.touched(larger, page).pages(larger) };
             (class..larger).for_each(|half| self.put(page + (1 << half), half, touched));
-            self.pages[page as usize].touched.store(touched.word(), Ordering::Relaxed);
+            self.records(class).of(page).touched.store(touched.word(), Ordering::Relaxed);
             Some(page)
         })
     }
@@ -228,7 +249,7 @@ impl RingArena {
         let Some(class) = class_of(len) else { return };
         let page = ((self.distance(storage) - self.parts.storage_at) >> SHIFT_MIN) as u32;
         self.storage_used.fetch_sub(len, Ordering::Relaxed);
-        self.put(page, class, self.touched(page).and(class, from, passed));
+        self.put(page, class, self.touched(class, page).and(class, from, passed));
     }
 
     /// Whether free storage keeps more memory than it should.
@@ -382,29 +403,32 @@ unsafe trait Zeros {}
 // SAFETY: atomics alone.
 unsafe impl Zeros for Link {}
 // SAFETY: as above.
-unsafe impl Zeros for Page {}
+unsafe impl Zeros for Record {}
 
-/// What lies below an index in its stack.
-#[repr(transparent)]
-struct Link(AtomicU32);
-
-/// What is known of the storage that begins with a page: together, for who looks at one needs the other.
+/// What is known of a piece of storage: together, for who looks at one needs the other.
 #[repr(C)]
-struct Page {
+struct Record {
     /// What may have been touched of it ([`Touched`]).
     touched: AtomicU64,
     link: Link,
 }
 
-impl AsRef<Link> for Link {
-    fn as_ref(&self) -> &Link {
-        self
+/// The records of one class, found by the page with which the storage begins.
+struct Records<'a> {
+    all: &'a [Record],
+    class: usize,
+}
+
+impl Records<'_> {
+    #[inline]
+    fn of(&self, page: u32) -> &Record {
+        &self.all[page as usize >> self.class]
     }
 }
 
-impl AsRef<Link> for Page {
-    fn as_ref(&self) -> &Link {
-        &self.link
+impl Links for Records<'_> {
+    fn link(&self, page: u32) -> &Link {
+        &self.of(page).link
     }
 }
 
@@ -449,52 +473,6 @@ impl Touched {
     fn bytes(self, class: usize) -> usize {
         (self.pages(class) as usize) << SHIFT_MIN
     }
-}
-
-/// A stack of indices whose links lie beside it (A1): the count of changes above, the index plus one below.
-#[derive(Default)]
-struct Stack(AtomicU64);
-
-impl Stack {
-    fn push(&self, links: &[impl AsRef<Link>], index: u32) {
-        let mut head = self.0.load(Ordering::Relaxed);
-        loop {
-            links[index as usize].as_ref().0.store(head as u32, Ordering::Relaxed);
-            match self.0.compare_exchange_weak(
-                head,
-                after(head, index + 1),
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// What is below is on its way to this CPU afterwards: the next one to be taken.
-    fn pop<T: AsRef<Link>>(&self, links: &[T]) -> Option<u32> {
-        let mut head = self.0.load(Ordering::Acquire);
-        loop {
-            let index = (head as u32).checked_sub(1)?;
-            let below = links[index as usize].as_ref().0.load(Ordering::Relaxed);
-            match self.0.compare_exchange_weak(head, after(head, below), Ordering::Acquire, Ordering::Acquire)
-            {
-                Ok(_) => {
-                    if let Some(next) = below.checked_sub(1).and_then(|next| links.get(next as usize)) {
-                        ahead::fetch(next, ahead::Use::Write);
-                    }
-                    return Some(index);
-                }
-                Err(now) => head = now,
-            }
-        }
-    }
-}
-
-/// The next head after `head`, with `top` as its index.
-const fn after(head: u64, top: u32) -> u64 {
-    ((head >> 32).wrapping_add(1) << 32) | top as u64
 }
 
 #[cfg(test)]
@@ -611,6 +589,32 @@ pub(crate) mod tests {
         assert_eq!(arena.in_use(), ArenaUse { blocks: 1, storage: 5 * PAGE, refused: 1 });
         drop(pair);
         assert_eq!(arena.in_use(), ArenaUse { blocks: 0, storage: 0, refused: 1 });
+    }
+
+    #[test]
+    fn what_is_known_of_large_storage_lies_side_by_side_and_is_of_one_piece_each() {
+        let arena = arena(256, 256 * PAGE);
+        let sizes = [1, 16, 4, 16, 2, 16, 1, 64, 16, 4];
+        let taken: Vec<_> =
+            sizes.iter().map(|pages| (arena.take(pages * PAGE).unwrap(), pages * PAGE)).collect();
+        let places: HashSet<_> = taken
+            .iter()
+            .map(|&(storage, len)| {
+                let page = (arena.distance(storage) - arena.parts.storage_at) / PAGE;
+                let class = class_of(len).unwrap();
+                let of_class = arena.records(class).all.as_ptr();
+                let record: *const Record = arena.records(class).of(page as u32);
+                assert!(record.addr() - of_class.addr() <= 256 / len.div_ceil(PAGE) * size_of::<Record>());
+                record
+            })
+            .collect();
+        assert_eq!(places.len(), taken.len());
+        for (nth, &(storage, len)) in taken.iter().enumerate() {
+            arena.give(storage, len, 0, nth as u64 % 2);
+        }
+        let again: HashSet<_> =
+            sizes.iter().map(|pages| arena.distance(arena.take(pages * PAGE).unwrap())).collect();
+        assert_eq!(again.len(), sizes.len());
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod envelope;
 #[cfg(not(loom))]
 mod extents;
 mod frame;
+mod index_stack;
 mod large_pages;
 mod meta;
 mod mpsc;
