@@ -141,7 +141,8 @@ impl<D: Driver> Lane<D> {
         let more = self.answer_each_other();
         if self.stacks.has_to_join() || self.links.has_to_lend(&self.common) {
             self.stacks.join(&mut self.common, &mut self.links);
-            return self.answer_each_other();
+            // Who has sent his last segments in that round may ask for credit now.
+            return self.answer_each_other() | self.stacks.has_to_ask();
         }
         more
     }

@@ -19,7 +19,7 @@ use crate::outbox::Join;
 
 /// The most that is asked for at once. No limit below 10 Gb/s lends more.
 const LOAN_MAX: Bytes = Bytes(1 << 20);
-/// What is asked for when segments have left, in front of which the program has said how much it lacks: it says so again with that.
+/// What is asked for once the segments have left. The program says again how much it lacks when it has that.
 const LOAN_BEHIND: Bytes = Bytes(1 << 10);
 
 /// What limits have to do with what a fused connection writes.
@@ -105,6 +105,11 @@ impl Conns {
 }
 
 impl Stacks {
+    /// Whether somebody asks for credit.
+    pub(crate) fn has_to_ask(&self) -> bool {
+        !self.conns.asking.is_empty()
+    }
+
     /// Asks for credit for those who lack it, and gives it to those who have got it.
     pub(crate) fn lend<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
         loop {
