@@ -5,7 +5,7 @@
 //! gets from its arena is its own bytes. Any lane and any thread may take and give; nobody waits for anybody.
 //!
 //! A1. What is free stands in stacks of indices (`index_stack.rs`).
-//! A2. Who pops an index has it for himself until he pushes it.
+//! A2. Who takes has what he took for himself until he gives it back (S2 there).
 //! A3. Free storage keeps its pages until [`RingArena::give_pages_back`], which somebody calls who is in no hurry: it
 //!     leaves those of a bounded number of bytes. Storage counts with what may have been touched of it since its pages were
 //!     given back ([`Touched`]): a short connection in a large ring costs a page or two, and so do a thousand of them.

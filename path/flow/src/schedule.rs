@@ -67,10 +67,10 @@ impl FlowTable {
 
     /// When it is worth waking up for [`release`](Self::release): a little later, when more than a frame may pass.
     pub fn wake_for_release(&self) -> Option<Instant> {
-        let &Alarm(Reverse((at, gate, direction))) = match self.loose.is_empty() {
-            true => self.alarms.peek()?,
-            false => return Some(Instant::ZERO),
-        };
+        if !self.loose.is_empty() {
+            return self.next_release();
+        }
+        let &Alarm(Reverse((at, gate, direction))) = self.alarms.peek()?;
         let gate = self.nodes.get(gate).and_then(|node| node.side(direction).gate.as_deref());
         let limiter = gate.map(|gate| &gate.limiter).filter(|limiter| !limiter.is_closed());
         Some(limiter.map_or(at, |limiter| at.max(limiter.wake_at())))

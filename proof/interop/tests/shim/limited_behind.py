@@ -1,6 +1,6 @@
 """Two programs, of which one writes much before the other looks: that goes in segments, and what follows past the lane has no more
 credit than the limit allows. Arguments: the address, the command `firelane`."""
-import faulthandler, os, socket, subprocess, sys, threading, time
+import faulthandler, os, socket, subprocess, sys, time
 
 HOST, FIRELANE = sys.argv[1:3]
 PORT, RATE = 7777, 4_000_000
@@ -9,7 +9,7 @@ faulthandler.dump_traceback_later(25, exit=True)
 
 def limit(rate):
     environment = {**os.environ, "LD_PRELOAD": ""}
-    words = ("flowadm", "set-flowprop", "-t", "-p", f"maxbw={rate}K", "served")
+    words = ("flowadm", "set-flowprop", "-t", "-p", f"maxbw={rate // 1000}K", "served")
     subprocess.run([FIRELANE, *words], env=environment, check=True, capture_output=True)
 
 
@@ -27,7 +27,7 @@ wake, waker = os.pipe()
 if os.fork() == 0:
     os.close(waker)
     write(listener.accept()[0], wake)
-limit(RATE // 1000)
+limit(RATE)
 sock = socket.create_connection((HOST, PORT))
 os.write(waker, b".")
 # What is written until then finds nobody who could read past the lane.
@@ -39,7 +39,7 @@ while (now := time.monotonic()) < begin + 2.5:
     marks.append((now - begin, came))
 # From the first byte on that is read, over any half a second: who has lent too much lets it come at once.
 worst, first = 0, 0
-for at, (when, count) in enumerate(marks):
+for when, count in marks:
     while marks[first][0] < when - 0.5:
         first += 1
     worst = max(worst, count - marks[first][1])
