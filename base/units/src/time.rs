@@ -66,6 +66,13 @@ impl Instant {
         Self(self.0.saturating_add(nanos))
     }
 
+    /// The earliest of several deadlines, of which each may be none.
+    #[inline]
+    pub fn earliest<const N: usize>(deadlines: [Option<Self>; N]) -> Option<Self> {
+        let first = deadlines.into_iter().fold(Self::FAR_FUTURE, |first, at| first.min(at.unwrap_or(first)));
+        (first != Self::FAR_FUTURE).then_some(first)
+    }
+
     /// Time since `earlier`; zero if `earlier` is in fact later.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -108,6 +115,14 @@ impl fmt::Debug for Instant {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_earliest_is_found_among_those_that_are() {
+        let [one, two] = [1, 2].map(|secs| Some(Instant::from_secs(secs)));
+        assert_eq!(Instant::earliest([two, None, one]), one);
+        assert_eq!(Instant::earliest([None, None]), None);
+        assert_eq!(Instant::earliest([Some(Instant::FAR_FUTURE), None]), None, "never reached");
+    }
 
     proptest! {
         #[test]

@@ -361,12 +361,12 @@ impl Filter {
             self.expire_at = self.pools.expire(now);
         }
         self.frags.expire(now);
-        [self.states.on_time(now), self.expire_at].into_iter().flatten().min()
+        Instant::earliest([self.states.on_time(now), self.expire_at])
     }
 
     /// When [`on_time`](Self::on_time) has something to do.
     pub fn poll_at(&self) -> Option<Instant> {
-        [self.states.poll_at(), self.expire_at].into_iter().flatten().min()
+        Instant::earliest([self.states.poll_at(), self.expire_at])
     }
 
     /// What it has counted.

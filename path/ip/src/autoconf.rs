@@ -102,17 +102,14 @@ impl Autoconf {
 impl AutoLink {
     fn poll_at(&self) -> Option<Instant> {
         let solicit = self.solicit.poll_at().filter(|_| self.settings.is_some());
-        [
+        Instant::earliest([
             self.link_local.poll_at(),
             solicit,
             self.routers.poll_at(),
             self.prefixes.poll_at(),
             self.slaac.poll_at(),
             self.resolvers.poll_at(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ])
     }
 
     /// The address that this host made and that is `addr`.

@@ -63,6 +63,8 @@ pub(crate) struct GroupReports {
     groups: BTreeMap<IpAddr, Group>,
     /// A query about all groups that waits for its answer.
     asked: Option<Instant>,
+    /// When something is to be said.
+    next: Option<Instant>,
     robustness: u8,
     query_interval: Duration,
     /// Until when an old querier is taken to be there.
@@ -74,6 +76,7 @@ impl GroupReports {
         Self {
             groups: BTreeMap::new(),
             asked: None,
+            next: None,
             robustness: ROBUSTNESS,
             query_interval: QUERY_INTERVAL,
             old: [None, None],
@@ -92,6 +95,18 @@ impl GroupReports {
 
     /// What the members of `group` want has become `filter`.
     pub(crate) fn set(
+        &mut self,
+        now: Instant,
+        group: IpAddr,
+        filter: SourceFilter,
+        random: &mut Random,
+    ) -> Option<Say> {
+        let say = self.change(now, group, filter, random);
+        self.schedule();
+        say
+    }
+
+    fn change(
         &mut self,
         now: Instant,
         group: IpAddr,
@@ -160,6 +175,11 @@ impl GroupReports {
     /// A querier asks (RFC 3376 §5.2 and §7.2.1).
     pub(crate) fn on_query(&mut self, now: Instant, query: &GroupQuery<'_>, random: &mut Random) {
         self.note_querier(now, query);
+        self.ask(now, query, random);
+        self.schedule();
+    }
+
+    fn ask(&mut self, now: Instant, query: &GroupQuery<'_>, random: &mut Random) {
         let at = now + random.within(query.max_response);
         // Rule 1: what is said soon anyhow answers this too.
         if self.asked.is_some_and(|general| general < at) {
@@ -232,25 +252,42 @@ impl GroupReports {
         {
             known.asked = None;
             known.is_reporter = false;
+            self.schedule();
         }
     }
 
-    pub(crate) fn poll_at(&self) -> Option<Instant> {
+    /// Finds what comes first.
+    fn schedule(&mut self) {
         let groups = self.groups.values();
-        groups.flat_map(|g| [g.change_at, g.asked.as_ref().map(|a| a.0)]).flatten().chain(self.asked).min()
+        let each = groups.flat_map(|g| [g.change_at, g.asked.as_ref().map(|a| a.0)]);
+        self.next = each.flatten().chain(self.asked).min();
+    }
+
+    /// When something is to be said.
+    pub(crate) const fn poll_at(&self) -> Option<Instant> {
+        self.next
     }
 
     /// The next thing to say.
     pub(crate) fn poll(&mut self, now: Instant, random: &mut Random) -> Option<Say> {
-        if self.poll_at().is_none_or(|at| at > now) {
-            return None;
+        while self.next.is_some_and(|at| at <= now) {
+            let say = self.say_next(now, random);
+            self.schedule();
+            if say.is_some() {
+                return say;
+            }
         }
+        None
+    }
+
+    /// What is due first is said, if it is anything still.
+    fn say_next(&mut self, now: Instant, random: &mut Random) -> Option<Say> {
         let version = self.version(now);
         if self.asked.is_some_and(|at| at <= now) {
             self.asked = None;
             let listened = self.groups.iter().filter(|(_, known)| !known.filter.is_none());
             let records: Vec<Record> = listened.map(|(group, known)| known.current(*group)).collect();
-            return if records.is_empty() { self.poll(now, random) } else { Some(Say::Report(records)) };
+            return (!records.is_empty()).then_some(Say::Report(records));
         }
         let is_due = |known: &Group| {
             known.change_at.is_some_and(|at| at <= now) || known.asked.as_ref().is_some_and(|a| a.0 <= now)
@@ -263,16 +300,12 @@ impl GroupReports {
                 let kind = if version == GroupVersion::One { OldKind::ReportV1 } else { OldKind::Report };
                 return Some(Say::Old(kind, group));
             }
-            let record = known.answer(group, &sources);
-            return match record {
-                Some(record) => Some(Say::Report(vec![record])),
-                None => self.poll(now, random),
-            };
+            return known.answer(group, &sources).map(|record| Say::Report(vec![record]));
         }
         let say = known.say_change(group);
         known.change_at = known.changes_left().then(|| now + random.within(UNSOLICITED_INTERVAL));
         self.tidy(group);
-        say.or_else(|| self.poll(now, random))
+        say
     }
 }
 

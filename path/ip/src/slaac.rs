@@ -170,8 +170,7 @@ impl Prefix {
     fn poll_at(&self) -> Option<Instant> {
         // A preferred lifetime that is over has nothing more to say.
         let preferred = self.preferred.at().filter(|_| !self.is_deprecated);
-        let own = [self.own.poll_at(), self.valid.at(), preferred];
-        own.into_iter().chain([self.temporaries.poll_at()]).flatten().min()
+        Instant::earliest([self.own.poll_at(), self.valid.at(), preferred, self.temporaries.poll_at()])
     }
 
     fn run(&mut self, now: Instant, recipe: &Recipe, random: &mut Random, changes: &mut Vec<Change>) {

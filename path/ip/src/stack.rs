@@ -339,17 +339,14 @@ impl Ip {
 
     /// When [`on_timer`](Self::on_timer) has something to do.
     pub fn poll_at(&self) -> Option<Instant> {
-        [
+        Instant::earliest([
             self.autoconf.poll_at(),
             self.groups_poll_at(),
             self.addresses.poll_at(),
             self.neighbours.poll_at(),
             self.paths.poll_at(),
             self.reassembly.poll_at(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ])
     }
 
     /// Does what is due.

@@ -216,9 +216,7 @@ impl<D: Driver> Lane<D> {
             Some(_) => self.stacks.next_limit(),
             None => self.stacks.next_deadline(),
         };
-        [self.links.flows.wake_for_release(), loan, self.links.next_event(), self.pause, stacks, retry, sweep]
-            .into_iter()
-            .flatten()
-            .min()
+        let (release, event) = (self.links.flows.wake_for_release(), self.links.next_event());
+        Instant::earliest([release, loan, event, self.pause, stacks, retry, sweep])
     }
 }

@@ -33,6 +33,8 @@ pub struct Wheel {
     slots: Vec<Vec<u32>>,
     /// One bit per slot that holds a timer.
     occupied: [u64; LEVELS],
+    /// The tick at which the first slot comes up, [`UNLINKED`] if none does; `None` while it is not known.
+    first: Option<u64>,
     armed: usize,
 }
 
@@ -70,6 +72,7 @@ impl Wheel {
             timers: Vec::new(),
             slots: vec![Vec::new(); LEVELS * SLOTS],
             occupied: [0; LEVELS],
+            first: None,
             armed: 0,
         }
     }
@@ -143,15 +146,23 @@ impl Wheel {
     /// The instant at which [`Wheel::pop`] has to be asked again: no later than the first deadline rounded
     /// up to its tick. It may be earlier, when a timer has yet to move down a level or was pushed back.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let (_, _, tick) = self.first_slot()?;
-        Some(Instant::from_nanos(tick.saturating_mul(1 << TICK_BITS)))
+        let first = self.first.or_else(|| self.first_slot().map(|(.., tick)| tick));
+        first
+            .filter(|&tick| tick != UNLINKED)
+            .map(|tick| Instant::from_nanos(tick.saturating_mul(1 << TICK_BITS)))
     }
 
     /// One timer that is due at `now`, disarmed; `None` when there are no more.
     pub fn pop(&mut self, now: Instant) -> Option<u32> {
         let until = now.nanos() >> TICK_BITS;
+        if self.first.is_some_and(|first| first > until) {
+            self.now = self.now.max(until);
+            return None;
+        }
         loop {
-            let Some((level, slot, tick)) = self.first_slot().filter(|&(_, _, tick)| tick <= until) else {
+            let first = self.first_slot();
+            self.first = Some(first.map_or(UNLINKED, |(.., tick)| tick));
+            let Some((level, slot, tick)) = first.filter(|&(.., tick)| tick <= until) else {
                 self.now = self.now.max(until);
                 return None;
             };
@@ -172,16 +183,18 @@ impl Wheel {
     /// The slot that comes first, and the tick at which it does. A slot of a higher level whose span has
     /// begun comes before the lower levels' later slots: its timers have to move down first.
     fn first_slot(&self) -> Option<(usize, usize, u64)> {
-        let slots = (0..LEVELS).filter(|&level| self.occupied[level] != 0).map(|level| {
+        let mut first: Option<(usize, usize, u64)> = None;
+        for (level, &occupied) in self.occupied.iter().enumerate().filter(|(_, occupied)| **occupied != 0) {
             let shift = SLOT_BITS * level as u32;
             // Slots wrap, so the search starts at `now`'s own.
             let here = (self.now >> shift) as u32 % SLOTS as u32;
-            let ahead = self.occupied[level].rotate_right(here).trailing_zeros();
-            let slot = (here + ahead) as usize % SLOTS;
-            let tick = ((self.now >> shift) + u64::from(ahead)) << shift;
-            (level, slot, tick.max(self.now))
-        });
-        slots.min_by_key(|&(_, _, tick)| tick)
+            let ahead = occupied.rotate_right(here).trailing_zeros();
+            let tick = (((self.now >> shift) + u64::from(ahead)) << shift).max(self.now);
+            if first.is_none_or(|(.., before)| tick < before) {
+                first = Some((level, (here + ahead) as usize % SLOTS, tick));
+            }
+        }
+        first
     }
 
     /// The level and slot of `tick`, which is not before `now`.
@@ -202,6 +215,9 @@ impl Wheel {
         (timer.tick, timer.at, timer.slot) = (tick, list.len() as u32, nth as u16);
         list.push(index);
         self.occupied[level] |= 1 << slot;
+        let shift = SLOT_BITS * level as u32;
+        let begins = ((tick >> shift) << shift).max(self.now);
+        self.first = self.first.map(|first| first.min(begins));
     }
 
     /// The last tick that the top level can hold without meeting its own tail. A later deadline is linked
@@ -244,6 +260,7 @@ impl Wheel {
                 *list = Vec::new();
             }
             self.occupied[nth / SLOTS] &= !(1 << (nth % SLOTS));
+            self.first = None;
         }
     }
 }
@@ -361,6 +378,7 @@ mod tests {
             let mut wheel = Wheel::new(now);
             let mut model = BTreeMap::new();
             for op in ops {
+                let is_asked = matches!(op, Op::Advance(_) | Op::Sleep);
                 match op {
                     Op::Arm(index, span) => {
                         wheel.arm(index, now + Duration::from_nanos(span));
@@ -373,9 +391,11 @@ mod tests {
                     Op::Advance(span) => now += Duration::from_nanos(span),
                     Op::Sleep => now = wheel.next_deadline().map_or(now, |at| now.max(at)),
                 }
-                let mut fired: Vec<u32> = core::iter::from_fn(|| wheel.pop(now)).collect();
-                fired.sort_unstable();
-                prop_assert_eq!(fired, fire(&mut model, now));
+                if is_asked {
+                    let mut fired: Vec<u32> = core::iter::from_fn(|| wheel.pop(now)).collect();
+                    fired.sort_unstable();
+                    prop_assert_eq!(fired, fire(&mut model, now));
+                }
                 prop_assert_eq!(wheel.len(), model.len());
                 let earliest = model.values().map(|&at| tick_after(at)).min();
                 match (wheel.next_deadline(), earliest) {

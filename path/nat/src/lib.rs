@@ -346,8 +346,8 @@ impl Nat {
 
     /// When [`on_time`](Self::on_time) has something to do.
     pub fn poll_at(&self) -> Option<Instant> {
-        let pieces = self.pieces.iter().map(Pieces::poll_at);
-        pieces.chain([self.sessions.poll_at()]).flatten().min()
+        let [inward, outward] = [&self.pieces[0], &self.pieces[1]].map(Pieces::poll_at);
+        Instant::earliest([inward, outward, self.sessions.poll_at()])
     }
 
     /// What it has counted.

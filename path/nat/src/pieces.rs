@@ -106,8 +106,9 @@ impl Pieces {
         self.give_up(Some(now));
     }
 
+    /// When time has something to do, or what comes back is to be fetched: at once.
     pub(crate) fn poll_at(&self) -> Option<Instant> {
-        self.early.poll_at()
+        if self.returned.is_empty() { self.early.poll_at() } else { Some(Instant::ZERO) }
     }
 
     pub(crate) fn allocated_bytes(&self) -> usize {

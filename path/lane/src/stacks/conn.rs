@@ -742,7 +742,7 @@ impl Conns {
 
     /// When the next timer or limit is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        [self.wheel.next_deadline(), self.next_limit()].into_iter().flatten().min()
+        Instant::earliest([self.wheel.next_deadline(), self.next_limit()])
     }
 
     /// When a limit lets the next connection go on.

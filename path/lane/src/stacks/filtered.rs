@@ -199,7 +199,7 @@ impl Gate {
 
     pub(crate) fn poll_at(&self) -> Option<Instant> {
         let nat = self.nat.as_ref().and_then(|nat| nat.poll_at());
-        [self.filter.poll_at(), nat].into_iter().flatten().min()
+        Instant::earliest([self.filter.poll_at(), nat])
     }
 
     pub(crate) fn on_time(&mut self, now: Instant) {

@@ -5,20 +5,16 @@
 //! counted here, and what has left without coming out was consumed.
 
 use core::mem;
-use core::time::Duration;
 
 use firelane_frame::{Chain, Frame};
 use firelane_ip::{
     Adjacency, Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper, Usual,
 };
-use firelane_units::{DropCounters, DropReason, Instant, LinkId};
+use firelane_units::{DropCounters, DropReason, LinkId};
 use firelane_wire::Ecn;
 
 use crate::common::Common;
 use crate::watch::Sight;
-
-/// How often a lane that does not sleep looks for what is due: IP counts in milliseconds.
-const LOOK: Duration = Duration::from_micros(100);
 
 /// The IP side of a shard.
 #[derive(Debug)]
@@ -35,10 +31,6 @@ pub(crate) struct IpSide {
     drops: DropCounters,
     /// A call was made since the books were closed.
     is_open: bool,
-    /// When something is due, as the last look has found.
-    due: Option<Instant>,
-    /// When to look again, if nobody asks before.
-    look_at: Instant,
 }
 
 impl IpSide {
@@ -51,8 +43,6 @@ impl IpSide {
             adjacency: None,
             drops: DropCounters::default(),
             is_open: false,
-            due: None,
-            look_at: Instant::ZERO,
         }
     }
 
@@ -172,20 +162,20 @@ impl IpSide {
 
     /// Does what is due.
     pub(crate) fn on_time<D>(&mut self, common: &mut Common<D>) {
-        if self.look_at <= common.now {
-            self.look_at = common.now + LOOK;
-            self.due = self.core.poll_at();
-        }
-        if self.due.is_some_and(|at| at <= common.now) {
+        if self.core.poll_at().is_some_and(|at| at <= common.now) {
             self.core.on_timer(common.now, &mut common.pools);
             self.is_open = true;
-            self.due = self.core.poll_at();
         }
     }
 
     /// Says that something was asked of `core` directly, so that the books are closed again.
     pub(crate) fn touch(&mut self) {
         self.is_open = true;
+    }
+
+    /// Whether frames may be ready.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// A frame that was ready has been taken out, and is accounted for.
@@ -237,12 +227,6 @@ impl IpSide {
     /// Frames inside.
     pub(crate) fn held(&self) -> u64 {
         self.inside
-    }
-
-    /// When something is due.
-    pub(crate) fn poll_at(&mut self) -> Option<Instant> {
-        self.due = self.core.poll_at();
-        self.due
     }
 }
 

@@ -32,6 +32,7 @@ mod outbound;
 mod pace;
 mod passage;
 mod shard;
+mod shards;
 mod steered;
 mod translated;
 mod tune;
@@ -59,6 +60,7 @@ use self::inbound::Inside;
 pub(crate) use self::onward::Foreseen;
 pub(crate) use self::open::said_by;
 use self::shard::Shard;
+use self::shards::Shards;
 use self::tune::Sweep;
 pub(crate) use self::tunneled::PEER;
 use self::tunneled::leave_tunnels;
@@ -71,13 +73,12 @@ use crate::links::Links;
 use crate::message::{
     Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteChange, RouteConfig, SocketCommand,
 };
-use crate::ports::Dense;
 use crate::steps::StepLists;
 use crate::stream_info::{StreamInfo, Unfused};
 
 /// Every netstack's shard in this lane.
 pub(crate) struct Stacks {
-    shards: Dense<Shard>,
+    shards: Shards,
     conns: Conns,
     steps: StepLists,
     /// Storage of what a netstack sends to itself.
@@ -100,7 +101,7 @@ const TIMERS_PER_TURN: usize = 512;
 impl Stacks {
     pub(crate) fn new(config: &LaneConfig) -> Self {
         Self {
-            shards: Dense::new(),
+            shards: Shards::new(),
             conns: Conns::new(config.start),
             steps: StepLists::default(),
             loops: Vec::new(),
@@ -146,7 +147,9 @@ impl Stacks {
         out: &mut Chain,
     ) {
         self.transmit_streams(common, links);
-        for shard in self.shards.iter_mut() {
+        let mut nth = 0;
+        while let Some(shard) = self.shards.nth_sender(nth) {
+            nth += 1;
             let mut inside = Inside { common, shard, conns: &mut self.conns };
             inside.show_joined();
             inside.transmit_datagrams(links);
@@ -163,6 +166,7 @@ impl Stacks {
                 shard.send_to_itself(common, links, Direction::Out, frame);
             }
         }
+        self.shards.end_round();
     }
 
     fn inside<'a, D>(&'a mut self, common: &'a mut Common<D>, netstack: NetstackId) -> Option<Inside<'a, D>> {
@@ -216,10 +220,12 @@ impl Stacks {
                 break;
             }
         }
-        for n in 0..self.shards.places() {
-            if let Some(mut inside) = self.inside(common, NetstackId(n as u16)) {
+        let mut from = 0;
+        while let Some(index) = self.shards.next_due(common.now, from) {
+            if let Some(mut inside) = self.inside(common, NetstackId(index as u16)) {
                 inside.on_shard_time();
             }
+            from = index + 1;
         }
     }
 
@@ -279,14 +285,13 @@ impl Stacks {
 
     /// When something is due.
     pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
-        let shards = self.shards.iter_mut().filter_map(Shard::next_deadline).min();
-        [self.conns.next_deadline(), shards].into_iter().flatten().min()
+        Instant::earliest([self.conns.next_deadline(), Some(self.shards.first_due())])
     }
 
-    /// When a limit lets somebody go on: what is due exactly then. Timers have ticks of a millisecond and are late by one anyway.
-    pub(crate) fn next_limit(&self) -> Option<Instant> {
-        let shards = self.shards.iter().filter_map(Shard::next_limit).min();
-        [self.conns.next_limit(), shards].into_iter().flatten().min()
+    /// When a limit lets somebody go on, or a shard has something to do, which is seldom. Timers of connections have ticks of a
+    /// millisecond and are late by one anyway.
+    pub(crate) fn next_limit(&mut self) -> Option<Instant> {
+        Instant::earliest([self.conns.next_limit(), Some(self.shards.first_due())])
     }
 
     /// Whether a connection's text waited for an acknowledgement since this was last asked.
@@ -367,7 +372,7 @@ impl Stacks {
 
     pub(crate) fn add<D>(&mut self, common: &mut Common<D>, config: NetstackConfig) -> Result<(), Refusal> {
         let shard = Shard::new(common, config, self.room);
-        self.shards.insert(shard.config.id.index(), shard).map_err(|_| "the netstack exists")
+        self.shards.insert(shard).map_err(|_| "the netstack exists")
     }
 
     /// Ends a netstack: its connections are aborted, and their peers are told before it goes.
@@ -415,7 +420,11 @@ impl Stacks {
 
     /// A port ends, or gets another user.
     pub(crate) fn detach<D>(&mut self, common: &mut Common<D>, link: LinkId) {
-        for shard in self.shards.iter_mut().filter(|shard| shard.links.contains(&link)) {
+        for index in 0..self.shards.places() {
+            if !self.shards.get(index).is_some_and(|shard| shard.links.contains(&link)) {
+                continue;
+            }
+            let Some(shard) = self.shards.get_mut(index) else { continue };
             shard.links.retain(|&mine| mine != link);
             shard.ip.core.remove_interface(link, &mut common.pools);
             shard.ip.touch();

@@ -121,8 +121,15 @@ impl Stacks {
             return;
         }
         let count = arrivals.len().min(AHEAD);
-        let routers = self.shards.iter_mut().filter(|shard| shard.forwarded.is_router);
-        routers.for_each(|shard| shard.foresee(now, &mut arrivals[..count]));
+        for nth in 0..count {
+            let (before, rest) = arrivals[..count].split_at_mut(nth);
+            let netstack = rest[0].netstack;
+            let is_router = self.shards.get(netstack.index()).is_some_and(|shard| shard.forwarded.is_router);
+            if is_router && before.iter().all(|other| other.netstack != netstack) {
+                let shard = self.shards.get_mut(netstack.index()).expect("it was there just now");
+                shard.foresee(now, rest);
+            }
+        }
     }
 }
 

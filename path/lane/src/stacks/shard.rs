@@ -207,15 +207,19 @@ impl Shard {
     }
 
     /// When this shard itself has something to do.
-    pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
-        let timers =
-            [self.ip.poll_at(), self.gate.poll_at(), self.time_wait.poll_at(), self.half_open.poll_at()];
-        timers.into_iter().chain([self.next_limit()]).flatten().min()
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        Instant::earliest([
+            self.ip.core.poll_at(),
+            self.gate.poll_at(),
+            self.time_wait.poll_at(),
+            self.half_open.poll_at(),
+            self.limited_datagrams.next_at(),
+        ])
     }
 
-    /// When a limit or its pace lets the next socket of datagrams go on.
-    pub(crate) fn next_limit(&self) -> Option<Instant> {
-        self.limited_datagrams.next_at()
+    /// Whether something is to be sent that could not be.
+    pub(crate) fn has_more(&self) -> bool {
+        self.dirty_datagrams.len() > 0 || self.ip.is_open()
     }
 }
 

@@ -1,0 +1,252 @@
+//! A lane's shards: whose something has happened, and when each has something to do by itself.
+//!
+//! A lane may have a thousand netstacks, of which a turn is about one or two. So nobody asks them all: whoever takes a shard to change
+//! it has touched it, and those that were touched are asked whether they have something to send, and once until when to let them be.
+//! Owned by `mod.rs`.
+
+use firelane_units::Instant;
+
+use super::shard::Shard;
+use crate::ports::Dense;
+
+/// Every netstack's shard in a lane.
+pub(super) struct Shards {
+    all: Dense<Shard>,
+    agenda: Agenda,
+}
+
+impl Shards {
+    pub(super) fn new() -> Self {
+        Self { all: Dense::new(), agenda: Agenda::default() }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> Option<&Shard> {
+        self.all.get(index)
+    }
+
+    /// The shard at a place, which is touched by it.
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Shard> {
+        let shard = self.all.get_mut(index)?;
+        self.agenda.touch(index);
+        Some(shard)
+    }
+
+    /// Puts a shard in its place; gives it back if that is taken.
+    pub(super) fn insert(&mut self, shard: Shard) -> Result<(), Shard> {
+        let index = shard.config.id.index();
+        self.all.insert(index, shard)?;
+        self.agenda.grow(self.all.places());
+        self.agenda.touch(index);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, index: usize) -> Option<Shard> {
+        self.agenda.forget(index);
+        self.all.remove(index)
+    }
+
+    /// How many places there are, empty ones included.
+    pub(super) fn places(&self) -> usize {
+        self.all.places()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Shard> {
+        self.all.iter()
+    }
+
+    /// The `nth` of those that may have something to send, if there are so many.
+    #[inline]
+    pub(super) fn nth_sender(&mut self, nth: usize) -> Option<&mut Shard> {
+        let &index = self.agenda.senders.places.get(nth)?;
+        self.agenda.changed.put(index);
+        self.all.get_mut(index)
+    }
+
+    /// All of them have had their round: who has more to send is one of them still.
+    #[inline]
+    pub(super) fn end_round(&mut self) {
+        let Self { all, agenda } = self;
+        agenda.senders.retain(|index| all.get(index).is_some_and(Shard::has_more));
+    }
+
+    /// When the first one is due.
+    #[inline]
+    pub(super) fn first_due(&mut self) -> Instant {
+        let Self { all, agenda } = self;
+        agenda.first_due(|index| all.get(index)?.next_deadline())
+    }
+
+    /// The first place from `from` on whose shard is due.
+    pub(super) fn next_due(&mut self, now: Instant, from: usize) -> Option<usize> {
+        if self.first_due() > now { None } else { self.agenda.next_due(now, from) }
+    }
+}
+
+/// Which places were touched, and when each is due.
+#[derive(Debug)]
+struct Agenda {
+    /// Those that may have something to send.
+    senders: Marked,
+    /// Those that may be due at another time than was said.
+    changed: Marked,
+    /// When each is due; at the end of time, if nothing is.
+    due: Vec<Instant>,
+    /// The earliest of these.
+    first: Instant,
+}
+
+/// Some of the places, each once.
+#[derive(Debug, Default)]
+struct Marked {
+    places: Vec<usize>,
+    is_in: Vec<bool>,
+}
+
+impl Marked {
+    fn grow(&mut self, places: usize) {
+        self.is_in.resize(places, false);
+        self.places.reserve(places);
+    }
+
+    #[inline]
+    fn put(&mut self, index: usize) {
+        if !core::mem::replace(&mut self.is_in[index], true) {
+            self.places.push(index);
+        }
+    }
+
+    #[inline]
+    fn retain(&mut self, stays: impl Fn(usize) -> bool) {
+        let Self { places, is_in } = self;
+        places.retain(|&index| {
+            is_in[index] = stays(index);
+            is_in[index]
+        });
+    }
+}
+
+impl Default for Agenda {
+    fn default() -> Self {
+        let (senders, changed) = (Marked::default(), Marked::default());
+        Self { senders, changed, due: Vec::new(), first: Instant::FAR_FUTURE }
+    }
+}
+
+impl Agenda {
+    /// There are so many places now.
+    fn grow(&mut self, places: usize) {
+        self.senders.grow(places);
+        self.changed.grow(places);
+        self.due.resize(places, Instant::FAR_FUTURE);
+    }
+
+    #[inline]
+    fn touch(&mut self, index: usize) {
+        self.senders.put(index);
+        self.changed.put(index);
+    }
+
+    /// The place is empty from here on.
+    fn forget(&mut self, index: usize) {
+        self.senders.retain(|other| other != index);
+        if index < self.due.len() {
+            self.changed.put(index);
+        }
+    }
+
+    /// When the first place is due: those that were touched are asked.
+    #[inline]
+    fn first_due(&mut self, ask: impl Fn(usize) -> Option<Instant>) -> Instant {
+        let Self { changed, due, first, .. } = self;
+        let mut has_lost_first = false;
+        for index in changed.places.drain(..) {
+            changed.is_in[index] = false;
+            let at = ask(index).unwrap_or(Instant::FAR_FUTURE);
+            let before = core::mem::replace(&mut due[index], at);
+            has_lost_first |= before == *first && at > before;
+            *first = at.min(*first);
+        }
+        if has_lost_first {
+            *first = due.iter().copied().min().unwrap_or(Instant::FAR_FUTURE);
+        }
+        *first
+    }
+
+    /// The first place from `from` on that is due.
+    fn next_due(&self, now: Instant, from: usize) -> Option<usize> {
+        Some(from + self.due.get(from..)?.iter().position(|&at| at <= now)?)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        /// A place has this to do then, and more to send or not.
+        Touch(usize, Option<u64>, bool),
+        Forget(usize),
+        EndRound,
+        Ask(u64),
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let touch = (0usize..6, prop::option::of(0u64..50), any::<bool>());
+        let op = prop_oneof![
+            4 => touch.prop_map(|(index, at, more)| Op::Touch(index, at, more)),
+            1 => (0usize..6).prop_map(Op::Forget),
+            1 => Just(Op::EndRound),
+            2 => (0u64..50).prop_map(Op::Ask),
+        ];
+        prop::collection::vec(op, 1..80)
+    }
+
+    /// Those of which `is_one` is true.
+    fn all(is_one: impl Fn(usize) -> bool) -> Vec<usize> {
+        (0..6).filter(|&index| is_one(index)).collect()
+    }
+
+    proptest! {
+        /// Who asks only those that were touched knows of all of them when they are due, and loses nobody who has more to send.
+        #[test]
+        fn who_was_not_touched_need_not_be_asked(ops in ops()) {
+            let mut agenda = Agenda::default();
+            agenda.grow(6);
+            let (mut due, mut sends) = ([None; 6], [false; 6]);
+            let mut may_send = [false; 6];
+            for op in ops {
+                match op {
+                    Op::Touch(index, at, more) => {
+                        agenda.touch(index);
+                        (due[index], sends[index], may_send[index]) = (at.map(Instant::from_secs), more, true);
+                    }
+                    Op::Forget(index) => {
+                        agenda.forget(index);
+                        (due[index], sends[index], may_send[index]) = (None, false, false);
+                    }
+                    Op::EndRound => {
+                        agenda.senders.retain(|index| sends[index]);
+                        may_send = core::array::from_fn(|index| may_send[index] && sends[index]);
+                    }
+                    Op::Ask(now) => {
+                        let first = agenda.first_due(|index| due[index]);
+                        prop_assert_eq!(first, due.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE));
+                        let (now, mut from, mut found) = (Instant::from_secs(now), 0, Vec::new());
+                        while let Some(index) = agenda.next_due(now, from) {
+                            found.push(index);
+                            from = index + 1;
+                        }
+                        prop_assert_eq!(found, all(|index| due[index].is_some_and(|at| at <= now)));
+                    }
+                }
+                let mut senders = agenda.senders.places.clone();
+                senders.sort_unstable();
+                prop_assert_eq!(senders, all(|index| may_send[index]));
+            }
+        }
+    }
+}
