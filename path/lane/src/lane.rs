@@ -156,6 +156,7 @@ impl<D: Driver> Lane<D> {
         }
         self.stacks.note_crossing(&self.links);
         if is_about_limits {
+            self.stacks.ask_limits_anew();
             self.links.ask_anew(&mut self.common);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
 use firelane_lane::{Control, FlowSetup, FuseWith, FusionTuning, NetstackConfig, SocketCommand};
-use firelane_socket::{Flags, StreamEnd};
+use firelane_socket::{Flags, Ready, SocketToken, StreamEnd};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId, Port, Priority};
 use firelane_wire::IpProtocol;
 use firelane_world::*;
@@ -269,5 +269,30 @@ proptest! {
         }
         prop_assert_eq!(&pairs.got, &pairs.sent);
         pairs.world.check_conservation();
+    }
+}
+
+#[test]
+fn who_waits_for_credit_is_told_that_none_is_needed_any_more() {
+    for how in 0..3 {
+        let mut test = pairs(1, 1);
+        test.limit(FlowId(1), Some(BitRate::from_mbps(1)));
+        let (client, server) = &mut test.pairs[0];
+        // All that the limit has lent is used, and its peer has read it.
+        while test.world.write(client, &[7; 1000]).is_ok() {}
+        let mut buffer = vec![0; 1 << 18];
+        while let Ok(1..) = test.world.read(server, &mut buffer) {}
+        client.shared().words().set_token(SocketToken(9));
+        client.shared().words().wait_for(Ready::WRITABLE);
+        test.world.mail.ready.clear();
+        match how {
+            0 => test.tune(false),
+            1 => test.world.command(server, SocketCommand::Shutdown),
+            _ => test.world.command(server, SocketCommand::Close),
+        }
+        test.world.run();
+        let told = test.world.mail.ready.iter().filter(|(token, _)| *token == SocketToken(9));
+        let ready = told.fold(Ready::NONE, |all, (_, ready)| all | *ready);
+        assert!(ready.contains(Ready::WRITABLE), "{how}: {ready:?}");
     }
 }

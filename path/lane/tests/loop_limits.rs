@@ -222,3 +222,36 @@ fn a_burst_of_datagrams_waits_in_its_socket_and_none_is_lost_at_the_limit() {
         world.check_conservation();
     }
 }
+
+#[test]
+fn who_waits_for_a_limit_goes_on_when_it_is_lifted() {
+    // Of a kilobit in a second a full frame would take twelve.
+    for before in [BitRate::ZERO, BitRate::from_bps(1000)] {
+        let mut pair = pair(1, "10.0.0.1:80");
+        pair.limit(FlowId(1), Some(before));
+        let written = pair.world.write(&mut pair.client, &[7; 3000]).expect("the ring has room");
+        pair.world.run_for(Duration::from_secs(3));
+        pair.limit(FlowId(1), None);
+        pair.world.run_for(Duration::from_millis(10));
+        let mut bytes = vec![0; 4000];
+        let came = pair.world.read(&mut pair.server, &mut bytes);
+        assert_eq!(came, Ok(written), "{before:?}");
+        pair.world.check_conservation();
+    }
+}
+
+#[test]
+fn datagrams_that_wait_for_a_limit_go_on_when_it_is_lifted() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    world.all(|| Control::SetMaxbw(FlowId(1), Some(BitRate::ZERO)));
+    world.all(|| Control::SetHome(FlowId(1), Some(LaneId(0))));
+    let mut sender = world.bind(1, 1, 0, "10.0.0.1:9000");
+    let mut receiver = world.bind(1, 2, 0, "10.0.0.1:9001");
+    world.send_to(&mut sender, 1, "10.0.0.1:9001".parse().unwrap(), b"later");
+    world.run_for(Duration::from_millis(50));
+    let mut bytes = [0; 16];
+    assert_eq!(receiver.recv.recv(&mut bytes).map(|it| it.is_some()), Ok(false));
+    world.all(|| Control::SetMaxbw(FlowId(1), None));
+    world.run_for(Duration::from_millis(10));
+    assert_eq!(receiver.recv.recv(&mut bytes).map(|it| it.is_some()), Ok(true));
+}

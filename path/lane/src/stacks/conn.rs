@@ -699,6 +699,13 @@ impl Conns {
         self.limited.push(Reverse((until, id)));
     }
 
+    /// Limits are others now: whoever waits for one asks again.
+    pub(crate) fn ask_limits_anew(&mut self) {
+        while let Some(Reverse((_, id))) = self.limited.pop() {
+            self.touch(id);
+        }
+    }
+
     /// A connection waits for the device behind `port`.
     pub(crate) fn wait_for_device(&mut self, id: ConnId, port: LinkId) {
         self.blocked.push((port, id));

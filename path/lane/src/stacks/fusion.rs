@@ -332,9 +332,16 @@ impl<D> Inside<'_, D> {
 
     /// Asks a connection's rings back, as [`Conns::part`].
     pub(crate) fn part(&mut self, id: ConnId) -> bool {
-        let is_fused = self.conns.slab.get(id).is_some_and(|conn| conn.fusion.peer().is_some());
+        let peer = self.conns.slab.get(id).and_then(|conn| conn.fusion.peer());
         let is_alone = self.conns.part(id, self.common.now);
-        self.common.counters.parted += u64::from(is_fused && is_alone);
+        if let Some(peer) = peer.filter(|_| is_alone) {
+            self.common.counters.parted += 1;
+            for end in [id, peer] {
+                let Some(conn) = self.conns.slab.get_mut(end) else { continue };
+                // Who waits for credit needs none to write to TCP, and TCP, which may have nothing of his, would not tell him of room.
+                self.common.outbox.tell(conn.stream.tell(Ready::WRITABLE), Ready::WRITABLE);
+            }
+        }
         is_alone
     }
 

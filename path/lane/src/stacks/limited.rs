@@ -29,6 +29,16 @@ impl Limited {
         self.waiting.pop().map(|Reverse((.., socket))| socket)
     }
 
+    /// Takes all of them, whose limits may be others now.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = SocketId> + use<> {
+        core::mem::take(&mut self.waiting).into_sorted_vec().into_iter().rev().map(|Reverse((.., socket))| socket)
+    }
+
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// When the first one goes on.
     pub(crate) fn next_at(&self) -> Option<Instant> {
         self.waiting.peek().map(|Reverse((at, ..))| *at)

@@ -203,6 +203,20 @@ impl Stacks {
         }
     }
 
+    /// Limits are others now: whoever waits for one asks again.
+    pub(crate) fn ask_limits_anew(&mut self) {
+        self.conns.ask_limits_anew();
+        for index in 0..self.shards.places() {
+            if self.shards.get(index).is_some_and(|shard| !shard.limited_datagrams.is_empty())
+                && let Some(shard) = self.shards.get_mut(index)
+            {
+                for socket in shard.limited_datagrams.take_all() {
+                    shard.dirty_datagrams.push(shard.band_of(socket), socket);
+                }
+            }
+        }
+    }
+
     /// Another lane of a netstack has learned something.
     pub(crate) fn on_learned<D>(&mut self, common: &mut Common<D>, netstack: NetstackId, learned: Learned) {
         if let Some(mut inside) = self.inside(common, netstack) {
