@@ -29,6 +29,7 @@ mod lanes_scale;
 mod limit;
 mod loss;
 mod memif;
+mod neighbours;
 mod nginx;
 mod nginx_close;
 mod peer;
@@ -223,6 +224,11 @@ const BENCHES: &[Bench] = &[
         name: "fused-conn",
         about: "connect and accept, socket and close, bind, listen, connections with a byte, beside the kernel's",
         run: fused::conn::run,
+    },
+    Bench {
+        name: "neighbours",
+        about: "connect and accept beside 500 netstacks that do nothing, and alone",
+        run: neighbours::run,
     },
     Bench {
         name: "fused-pgbench",

@@ -149,6 +149,9 @@ pub fn binary(name: &str) -> PathBuf {
     folder.join(name)
 }
 
+/// From when on it is said that a build has taken part of a test's time.
+const LONG_BUILD: Duration = Duration::from_secs(2);
+
 /// Builds the programs once per test run, in the profile of the tests, and returns their folder.
 fn build() -> PathBuf {
     let tests = std::env::current_exe().expect("a test is a file");
@@ -170,6 +173,11 @@ fn build() -> PathBuf {
         command.arg("--profile").arg(name);
     }
     command.env("CARGO_TARGET_DIR", profile.parent().expect("target"));
+    let begun = Instant::now();
     assert!(command.status().expect("cargo runs").success(), "the programs build");
+    if begun.elapsed() > LONG_BUILD {
+        // It is counted as the first test's time.
+        eprintln!("the programs were built first, in {:.0?}", begun.elapsed());
+    }
     profile
 }

@@ -63,7 +63,7 @@ mod waiters;
 mod waiting;
 mod wakings;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Waker;
 use std::time::Duration;
@@ -281,6 +281,7 @@ impl Programs {
         // Before they may write past the lane.
         for ((stream, arena), is_limited) in ends.iter().zip(terms.limited) {
             stream.limit(arena, is_limited);
+            stream.end_parting();
         }
         self.join_ends(now, tokens, in_order(&ends), terms.most_writes);
     }
@@ -289,13 +290,31 @@ impl Programs {
         Some([self.stream(one)?, self.stream(two)?])
     }
 
-    /// They share what their programs' segment has room for, if there is one, else who has time makes it. At most `unread_min` writes
-    /// are unread each way unless that is zero.
+    /// Their programs may carry text past the lane, with at most `unread_min` writes unread each way unless that is zero, as long as
+    /// nobody has parted them.
     fn join_ends(&self, now: Instant, tokens: [SocketToken; 2], ends: [&End; 2], unread_min: u32) {
-        if let Some(joined) = ends[0].0.joined() {
-            joined.limit_writes(unread_min);
-            return joined.offer();
+        let is_parted = || ends.into_iter().any(|(stream, _)| stream.is_parted());
+        if is_parted() {
+            return;
         }
+        match ends[0].0.joined() {
+            Some(joined) => {
+                joined.limit_writes(unread_min);
+                joined.offer();
+            }
+            None => self.make_joint(now, tokens, ends, unread_min),
+        }
+        // Whoever parts them says so before he looks for the joint.
+        fence(Ordering::SeqCst);
+        if is_parted()
+            && let Some(joined) = ends[0].0.joined()
+        {
+            joined.part();
+        }
+    }
+
+    /// They share what their programs' segment has room for, if there is one, else who has time makes it.
+    fn make_joint(&self, now: Instant, tokens: [SocketToken; 2], ends: [&End; 2], unread_min: u32) {
         match self.segments.of(ends.map(|(_, arena)| arena.place)) {
             Some(segment) => {
                 if let Some(bond) = Bond::new(segment, ends.map(|(stream, arena)| (stream, arena)), now) {
@@ -316,10 +335,8 @@ impl Programs {
 
     /// A lane lets nothing more go past it.
     pub(crate) fn part(&self, token: SocketToken) {
-        if let Some((stream, _)) = self.stream(token)
-            && let Some(joined) = stream.joined()
-        {
-            joined.part();
+        if let Some((stream, _)) = self.stream(token) {
+            stream.part();
         }
     }
 
@@ -575,6 +592,29 @@ mod tests {
         assert_ne!(format!("{spin:?}"), before, "it has looked");
         programs.wake_up(lane);
         assert!((0..=u16::MAX).any(|cpu| inbox.was_on(cpu)), "programs know where it is");
+    }
+
+    #[test]
+    fn what_is_parted_before_there_is_a_segment_stays_so_until_it_is_joined_again() {
+        for parts in [0, 1] {
+            let programs = Programs::new([Bell::new().unwrap()].iter());
+            let arenas =
+                [(); 2].map(|()| programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap());
+            let streams = [0, 1].map(|nth| Stream::connected(&arenas[nth], nth as u32));
+            let place = |nth: usize| Place { arena: arenas[nth].place, block: streams[nth].number() };
+            let tokens = [0, 1].map(|nth| place(nth).token());
+            let terms = Terms { most_writes: 0, limited: [false; 2] };
+            let is_offered = || streams[0].joined().is_some_and(Joined::is_offered);
+            programs.join(Instant::ZERO, tokens, terms);
+            programs.part(tokens[parts]);
+            programs.make_segments(Instant::ZERO);
+            assert!(!is_offered(), "the lane has parted them before");
+            programs.join(Instant::ZERO, tokens, terms);
+            programs.make_segments(Instant::ZERO);
+            assert!(is_offered());
+            programs.part(tokens[parts]);
+            assert!(!is_offered());
+        }
     }
 
     #[test]

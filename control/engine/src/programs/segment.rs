@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use firelane_frame::ArenaPair;
 use firelane_shm::joint::{Lie, SideConfig};
+#[cfg(test)]
+use firelane_shm::joint::{Side, way};
 use firelane_shm::{Arena, Joint, Layout};
 use firelane_socket::{ConnRef, SocketToken};
 use firelane_units::{Bytes, Instant};
@@ -503,6 +505,15 @@ impl Joined {
     /// Bytes that its program has yet to read.
     pub(super) fn unread(&self) -> u64 {
         self.joint().unread(1 - self.at)
+    }
+}
+
+#[cfg(test)]
+impl Joined {
+    /// Whether both ends may use it.
+    pub(super) fn is_offered(&self) -> bool {
+        let is_offered = |side: &Side| side.state.load(Ordering::Acquire) & way::OFFERED != 0;
+        self.joint().sides.iter().all(is_offered)
     }
 }
 

@@ -19,6 +19,8 @@ use firelane_socket::{
     ArenaEnd, ConnRef, Flags, LeftStream, Names, Ready, SocketError, StreamConfig, StreamSlot, stream_in,
 };
 use firelane_units::{Bytes, Instant, LaneId};
+#[cfg(test)]
+use firelane_units::{ConnId, NetstackId};
 use rustix::io::Errno;
 
 use super::Place;
@@ -60,6 +62,8 @@ const RESETS: u32 = 16;
 const FULL: u32 = 32;
 /// All that it carries goes by the lane, which tells of it.
 const APART: u32 = 64;
+/// The lane lets nothing go past it.
+const PARTED: u32 = 128;
 /// What a program is signalled for, beside what arrives.
 const SIGNALS: u64 = (Flags::CONNECTED.bits() as u64 | Flags::PEER_CLOSED.bits() as u64) << FLAGS_SHIFT;
 
@@ -386,6 +390,25 @@ impl Stream {
             }
             joined.offer();
         }
+    }
+
+    /// The lane lets nothing more go past it, until it joins it again. It may have no joint yet, and who makes one asks.
+    pub(super) fn part(&self) {
+        self.state.fetch_or(PARTED, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if let Some(joined) = self.joined() {
+            joined.part();
+        }
+    }
+
+    /// The lane joins it with its peer.
+    pub(super) fn end_parting(&self) {
+        self.state.fetch_and(!PARTED, Ordering::SeqCst);
+    }
+
+    /// Whether the lane lets nothing go past it.
+    pub(super) fn is_parted(&self) -> bool {
+        self.has(PARTED)
     }
 
     /// From now on nothing is carried past the lane, or may be again.
@@ -800,5 +823,20 @@ impl Asked<'_> {
             info.unread += Bytes(joined.unread());
         }
         Ok(info)
+    }
+}
+
+#[cfg(test)]
+impl Stream {
+    /// The stream of a program whose lane has made connection `nth` for it.
+    pub(super) fn connected(arena: &Arc<ProgramArena>, nth: u32) -> Arc<Self> {
+        let rings = StreamConfig::default();
+        let (hold, slot) = stream_in(arena.rings(), rings, LaneId(0), NetstackId(0)).expect("there is room");
+        let end = SocketAddr::from(([127, 0, 0, 1], 80));
+        let conn = ConnRef { conn: ConnId(nth), generation: 1 };
+        slot.shared().bind(conn, Names { local: end, remote: end });
+        let beginning =
+            Beginning { bits: 0, shown: 0, unsent: None, low_water: 1, later: Vec::new(), resets: false };
+        Self::begin(arena, hold, rings, beginning)
     }
 }

@@ -31,7 +31,11 @@ impl Limited {
 
     /// Takes all of them, whose limits may be others now.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = SocketId> + use<> {
-        core::mem::take(&mut self.waiting).into_sorted_vec().into_iter().rev().map(|Reverse((.., socket))| socket)
+        core::mem::take(&mut self.waiting)
+            .into_sorted_vec()
+            .into_iter()
+            .rev()
+            .map(|Reverse((.., socket))| socket)
     }
 
     /// Whether nobody waits.

@@ -386,7 +386,7 @@ impl Stacks {
 
     pub(crate) fn add<D>(&mut self, common: &mut Common<D>, config: NetstackConfig) -> Result<(), Refusal> {
         let shard = Shard::new(common, config, self.room);
-        self.shards.insert(shard).map_err(|_| "the netstack exists")
+        self.shards.insert(shard)
     }
 
     /// Ends a netstack: its connections are aborted, and their peers are told before it goes.

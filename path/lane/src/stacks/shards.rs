@@ -7,6 +7,7 @@
 use firelane_units::Instant;
 
 use super::shard::Shard;
+use crate::control::Refusal;
 use crate::ports::Dense;
 
 /// Every netstack's shard in a lane.
@@ -33,10 +34,10 @@ impl Shards {
         Some(shard)
     }
 
-    /// Puts a shard in its place; gives it back if that is taken.
-    pub(super) fn insert(&mut self, shard: Shard) -> Result<(), Shard> {
+    /// Puts a shard in its place, unless that is taken.
+    pub(super) fn insert(&mut self, shard: Shard) -> Result<(), Refusal> {
         let index = shard.config.id.index();
-        self.all.insert(index, shard)?;
+        self.all.insert(index, shard).map_err(|_| "the netstack exists")?;
         self.agenda.grow(self.all.places());
         self.agenda.touch(index);
         Ok(())

@@ -18,7 +18,7 @@ use super::{Placed, least, sides};
 
 const ROUNDS: usize = 9;
 /// How often a case is done in a batch; a listener's queue holds as many.
-const TIMES: usize = 100;
+pub(crate) const TIMES: usize = 100;
 /// How many batches a round has of each case.
 const BATCHES: usize = 15;
 const BACKLOG: i32 = 128;
