@@ -92,6 +92,11 @@ pub trait Driver {
         let _ = is_left;
     }
 
+    /// From now on the device's calls are known by this number, if it can be told from others'.
+    fn call_as(&mut self, number: u32) {
+        let _ = number;
+    }
+
     /// Whether frames that are left in the device wake the lane again each time that it sleeps, or only those that arrive
     /// after it has read.
     fn remind(&mut self, on: bool) {

@@ -8,12 +8,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Wake as TaskWake;
 use std::time::Duration;
 
-use firelane_lane::Wake;
+use firelane_lane::{Calls, Wake};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 use rustix::time::{
@@ -32,11 +32,18 @@ const DEVICE_KEY: u64 = 1;
 const PROGRAM_KEY: u64 = 2;
 const TIMER_KEY: u64 = 3;
 
+/// From here on the keys of devices that have numbers.
+const NUMBERED_KEY: u64 = 4;
+
 /// What the worker has heard since it last asked ([`Bell::take_heard`]).
 const NOT_LISTENED: u32 = 0;
 const QUIET: u32 = 1;
 const CALLED: u32 = 2;
+/// Devices have called whose numbers are not known.
+const UNKNOWN: u32 = 3;
 
+/// How many calls are taken at once.
+const EVENTS: usize = 16;
 const NO_EVENT: epoll::Event =
     epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -63,6 +70,8 @@ pub(crate) struct Bell {
     state: AtomicU32,
     /// The worker's own.
     heard: AtomicU32,
+    /// The numbers of those that have called.
+    called: Mutex<Vec<u32>>,
     /// How often the worker has slept, and been woken by somebody or by the time; it alone counts.
     sleeps: AtomicU64,
     eventfd: OwnedFd,
@@ -89,7 +98,8 @@ impl Bell {
         add(&quiet, timer.as_fd(), TIMER_KEY)?;
         let (state, heard) = (AtomicU32::new(AWAKE), AtomicU32::new(NOT_LISTENED));
         let (sleeps, is_deaf) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Arc::new(Self { state, heard, sleeps, eventfd, set, quiet, timer, is_deaf }))
+        let called = Mutex::new(Vec::with_capacity(EVENTS));
+        Ok(Arc::new(Self { state, heard, called, sleeps, eventfd, set, quiet, timer, is_deaf }))
     }
 
     /// How often the worker has slept.
@@ -109,15 +119,18 @@ impl Bell {
         add(&self.set, bell, PROGRAM_KEY)
     }
 
-    /// Says how a device that is watched may wake the worker. Who is heard again calls at once if it has frames.
-    pub(crate) fn set_hearing(&self, device: BorrowedFd<'_>, hearing: Hearing) {
+    /// Says how a device that is watched may wake the worker, and under which number. Who is heard again calls at once if it has
+    /// frames.
+    pub(crate) fn set_hearing(&self, device: BorrowedFd<'_>, hearing: Hearing, number: Option<u32>) {
         let flags = match hearing {
-            Hearing { is_mute: true, .. } => epoll::EventFlags::empty(),
+            // By edges all the same: errors are told to the mute, too, and by levels there would be no end of them.
+            Hearing { is_mute: true, .. } => epoll::EventFlags::ET,
             Hearing { is_reminded: true, .. } => epoll::EventFlags::IN,
             Hearing { .. } => epoll::EventFlags::IN | epoll::EventFlags::ET,
         };
         // A device that is not in the set any more wakes nobody.
-        let _ = epoll::modify(&self.set, device, epoll::EventData::new_u64(DEVICE_KEY), flags);
+        let key = number.map_or(DEVICE_KEY, |number| NUMBERED_KEY + u64::from(number));
+        let _ = epoll::modify(&self.set, device, epoll::EventData::new_u64(key), flags);
     }
 
     /// Takes a device, or a program's bell, out again.
@@ -183,19 +196,25 @@ impl Bell {
         self.wait(Some(&NOW), is_deaf)
     }
 
-    /// Whether a device has called since it was last asked; `None` if nobody has listened.
-    pub(crate) fn take_heard(&self) -> Option<bool> {
-        match self.heard.swap(NOT_LISTENED, Ordering::Relaxed) {
+    /// Which devices have called since it was last asked, whose numbers are put into `numbers`; `None` if nobody has listened.
+    pub(crate) fn take_heard<'a>(&self, numbers: &'a mut Vec<u32>) -> Option<Calls<'a>> {
+        numbers.clear();
+        let heard = self.heard.swap(NOT_LISTENED, Ordering::Relaxed);
+        if heard >= CALLED {
+            numbers.append(&mut self.called.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        match heard {
             NOT_LISTENED => None,
-            heard => Some(heard == CALLED),
+            QUIET => Some(Calls::Nobody),
+            CALLED => Some(Calls::These(numbers)),
+            _ => Some(Calls::Somebody),
         }
     }
 
     /// Whether there was anything within the limit.
     fn wait(&self, limit: Option<&Timespec>, is_deaf: bool) -> bool {
         let set = if is_deaf { &self.quiet } else { &self.set };
-        let mut events = [NO_EVENT; 16];
-        let room = events.len();
+        let mut events = [NO_EVENT; EVENTS];
         let Ok(count) = wait_in(set, limit, &mut events) else { return false };
         let events = &events[..count];
         let has = |key| events.iter().any(|event| event.data.u64() == key);
@@ -203,11 +222,25 @@ impl Bell {
             let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
         }
         if !is_deaf {
-            // Who finds no room for all of them cannot say that one was quiet.
-            let called = has(DEVICE_KEY) || events.len() == room;
-            self.heard.fetch_max(if called { CALLED } else { QUIET }, Ordering::Relaxed);
+            self.note_calls(events.iter().map(|event| event.data.u64()));
         }
         !events.is_empty()
+    }
+
+    /// Notes who has called, by what the set holds.
+    fn note_calls(&self, keys: impl ExactSizeIterator<Item = u64>) {
+        // Who finds no room for all of them cannot say that one was quiet.
+        let mut heard = if keys.len() == EVENTS { UNKNOWN } else { QUIET };
+        let mut called = None;
+        for key in keys.filter(|&key| key == DEVICE_KEY || key >= NUMBERED_KEY) {
+            heard = heard.max(if key == DEVICE_KEY { UNKNOWN } else { CALLED });
+            if let Some(number) = key.checked_sub(NUMBERED_KEY) {
+                let called =
+                    called.get_or_insert_with(|| self.called.lock().unwrap_or_else(PoisonError::into_inner));
+                called.push(number as u32);
+            }
+        }
+        self.heard.fetch_max(heard, Ordering::Relaxed);
     }
 
     /// Wakes the worker, or keeps it from falling asleep.
@@ -284,6 +317,11 @@ mod tests {
         wait_in(set, Some(limit), events)
     }
 
+    /// Whether a device has called, if the worker has listened.
+    fn heard(bell: &Bell) -> Option<bool> {
+        bell.take_heard(&mut Vec::new()).map(|calls| calls != Calls::Nobody)
+    }
+
     #[test]
     fn a_ring_before_sleep_is_not_lost() {
         let bell = Bell::new().unwrap();
@@ -328,9 +366,9 @@ mod tests {
         let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
         bell.watch(reader.as_fd()).unwrap();
         rustix::io::write(&writer, b"x").unwrap();
-        let _ = bell.take_heard();
+        let _ = heard(&bell);
         took(Duration::from_millis(19));
-        assert_eq!(bell.take_heard(), Some(true));
+        assert_eq!(heard(&bell), Some(true));
     }
 
     #[test]
@@ -363,13 +401,52 @@ mod tests {
             [(); 2].map(|()| std::os::unix::net::UnixStream::pair().unwrap());
         bell.watch(device.as_fd()).unwrap();
         bell.watch_program(program.as_fd()).unwrap();
-        assert_eq!(bell.take_heard(), None);
+        assert_eq!(heard(&bell), None);
         rustix::io::write(&other, b"x").unwrap();
         assert!(bell.glance(false));
-        assert_eq!((bell.take_heard(), bell.take_heard()), (Some(false), None), "a program is no device");
+        assert_eq!((heard(&bell), heard(&bell)), (Some(false), None), "a program is no device");
         rustix::io::write(&peer, b"x").unwrap();
         assert!(bell.glance(false) && !bell.glance(false));
-        assert_eq!(bell.take_heard(), Some(true), "though the second glance found nothing");
+        assert_eq!(heard(&bell), Some(true), "though the second glance found nothing");
+    }
+
+    #[test]
+    fn who_has_a_number_calls_by_it() {
+        let bell = Bell::new().unwrap();
+        let pairs = [(); 3].map(|()| std::os::unix::net::UnixStream::pair().unwrap());
+        let mut numbers = vec![9];
+        for (nth, (device, _)) in (0..).zip(&pairs) {
+            bell.watch(device.as_fd()).unwrap();
+            bell.set_hearing(device.as_fd(), Hearing { is_mute: false, is_reminded: false }, Some(nth));
+        }
+        assert!(!bell.glance(false));
+        assert_eq!(bell.take_heard(&mut numbers), Some(Calls::Nobody));
+        for nth in [2, 0] {
+            rustix::io::write(&pairs[nth].1, b"x").unwrap();
+            assert!(bell.glance(false));
+        }
+        assert_eq!(bell.take_heard(&mut numbers), Some(Calls::These(&[2, 0])));
+        let (device, peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        bell.watch(device.as_fd()).unwrap();
+        rustix::io::write(&pairs[1].1, b"x").unwrap();
+        rustix::io::write(&peer, b"x").unwrap();
+        assert!(bell.glance(false));
+        assert_eq!(bell.take_heard(&mut numbers), Some(Calls::Somebody), "one has no number");
+        assert_eq!(bell.take_heard(&mut numbers), None);
+    }
+
+    #[test]
+    fn a_device_that_is_gone_tells_so_once() {
+        for hearing in [true, false].map(|is_mute| Hearing { is_mute, is_reminded: false }) {
+            let bell = Bell::new().unwrap();
+            let (reader, writer) = rustix::pipe::pipe().unwrap();
+            bell.watch(writer.as_fd()).unwrap();
+            bell.set_hearing(writer.as_fd(), hearing, None);
+            // Whatever is asked for, an error is told, as a TAP's whose interface was deleted.
+            drop(reader);
+            bell.glance(false);
+            assert!(!bell.glance(false));
+        }
     }
 
     #[test]
@@ -377,10 +454,10 @@ mod tests {
         let bell = Bell::new().unwrap();
         let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
         bell.watch(reader.as_fd()).unwrap();
-        bell.set_hearing(reader.as_fd(), Hearing { is_mute: true, is_reminded: false });
+        bell.set_hearing(reader.as_fd(), Hearing { is_mute: true, is_reminded: false }, None);
         rustix::io::write(&writer, b"x").unwrap();
         assert!(!bell.glance(false));
-        bell.set_hearing(reader.as_fd(), Hearing { is_mute: false, is_reminded: false });
+        bell.set_hearing(reader.as_fd(), Hearing { is_mute: false, is_reminded: false }, None);
         assert!(bell.glance(false) && !bell.glance(false));
     }
 
@@ -391,13 +468,13 @@ mod tests {
             [(); 2].map(|()| std::os::unix::net::UnixStream::pair().unwrap());
         bell.watch(device.as_fd()).unwrap();
         bell.watch_program(program.as_fd()).unwrap();
-        bell.set_hearing(device.as_fd(), Hearing { is_mute: false, is_reminded: true });
+        bell.set_hearing(device.as_fd(), Hearing { is_mute: false, is_reminded: true }, None);
         rustix::io::write(&peer, b"x").unwrap();
         let took = |is_deaf| {
             bell.clear();
             let before = Instant::now();
             bell.sleep(Some(Duration::from_millis(20)), is_deaf);
-            (before.elapsed() >= Duration::from_millis(20), bell.take_heard())
+            (before.elapsed() >= Duration::from_millis(20), heard(&bell))
         };
         assert_eq!([took(false), took(false)], [(false, Some(true)); 2]);
         assert_eq!(took(true), (true, None), "of devices nothing is known");

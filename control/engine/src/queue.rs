@@ -166,6 +166,10 @@ impl Driver for Queue {
         each!(self, queue => queue.leave(is_left));
     }
 
+    fn call_as(&mut self, number: u32) {
+        each!(self, queue => queue.call_as(number));
+    }
+
     fn remind(&mut self, on: bool) {
         each!(self, queue => queue.remind(on));
     }

@@ -17,11 +17,13 @@ pub struct Watched<D> {
     device: D,
     bell: Option<Arc<Bell>>,
     hearing: Hearing,
+    /// How its lane knows its calls.
+    number: Option<u32>,
 }
 
 impl<D: AsFd> Watched<D> {
     pub(crate) const fn new(device: D) -> Self {
-        Self { device, bell: None, hearing: Hearing { is_mute: false, is_reminded: false } }
+        Self { device, bell: None, hearing: Hearing { is_mute: false, is_reminded: false }, number: None }
     }
 
     /// The device.
@@ -29,11 +31,12 @@ impl<D: AsFd> Watched<D> {
         &self.device
     }
 
-    /// Lets the device wake the worker of `bell`.
+    /// Lets the device wake the worker of `bell`, whose lane has no number for it as yet.
     pub(crate) fn watch(&mut self, bell: &Arc<Bell>) -> std::io::Result<()> {
         bell.watch(self.device.as_fd())?;
+        self.number = None;
         if self.hearing != (Hearing { is_mute: false, is_reminded: false }) {
-            bell.set_hearing(self.device.as_fd(), self.hearing);
+            bell.set_hearing(self.device.as_fd(), self.hearing, None);
         }
         self.bell = Some(Arc::clone(bell));
         Ok(())
@@ -42,9 +45,13 @@ impl<D: AsFd> Watched<D> {
     fn set_hearing(&mut self, hearing: Hearing) {
         if self.hearing != hearing {
             self.hearing = hearing;
-            if let Some(bell) = &self.bell {
-                bell.set_hearing(self.device.as_fd(), hearing);
-            }
+            self.tell_bell();
+        }
+    }
+
+    fn tell_bell(&self) {
+        if let Some(bell) = &self.bell {
+            bell.set_hearing(self.device.as_fd(), self.hearing, self.number);
         }
     }
 }
@@ -84,6 +91,11 @@ impl<D: Driver + AsFd> Driver for Watched<D> {
 
     fn leave(&mut self, is_left: bool) {
         self.set_hearing(Hearing { is_mute: is_left, ..self.hearing });
+    }
+
+    fn call_as(&mut self, number: u32) {
+        self.number = Some(number);
+        self.tell_bell();
     }
 
     fn remind(&mut self, on: bool) {

@@ -22,6 +22,8 @@ pub struct Worker {
     stop: Arc<AtomicBool>,
     /// How long it looks for a program's next word before it sleeps.
     spin: Spin,
+    /// Storage of the numbers of devices that have called.
+    called: Vec<u32>,
 }
 
 /// The most looks before sleeping: what being woken on a CPU that sleeps takes. None where those whom it waits for need its CPU
@@ -42,7 +44,7 @@ pub enum Ran {
 impl Worker {
     pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self { fabric, lane, stop, spin: Spin::in_bursts(LOOKS_MAX, cpus) }
+        Self { fabric, lane, stop, spin: Spin::in_bursts(LOOKS_MAX, cpus), called: Vec::new() }
     }
 
     /// Which lane it runs.
@@ -70,9 +72,10 @@ impl Worker {
         let (bell, squeue) = (fabric.bell(self.lane), fabric.squeue(self.lane));
         bell.clear();
         let idle = if limit == Some(Duration::ZERO) { Idle::StaysAwake } else { Idle::Sleeps };
+        let numbers = &mut self.called;
         let kicks = |host: &mut Host<_, _>, now| {
-            if let Some(called) = bell.take_heard() {
-                host.lane.listened(called);
+            if let Some(calls) = bell.take_heard(numbers) {
+                host.lane.listened(calls);
             }
             let mut behind = Vec::new();
             fabric.programs.take_kicks(self.lane, now, |message| {
@@ -98,7 +101,12 @@ impl Worker {
                 }
                 return Ran::Busy;
             }
-            Ok(Some(sleep)) => (sleep.until, sleep.is_deaf),
+            Ok(Some(sleep)) => {
+                if sleep.listens && bell.glance(false) && !sleep.is_deaf {
+                    return Ran::Idle;
+                }
+                (sleep.until, sleep.is_deaf)
+            }
         };
         // As with work (R1 of `bell.rs`): whoever ends the engine says so and then rings, so it is asked behind the bell.
         if idle == Idle::StaysAwake || self.is_to_stop() {

@@ -62,7 +62,7 @@ impl<D: Driver> Links<D> {
         if config.kind == PortKind::Uplink {
             link.uplink = Some(config.id);
         }
-        let queue = driver.map(|driver| self.add_queue(Queue::new(driver, config.id)));
+        let queue = driver.map(|driver| self.queues.add(Queue::new(driver, config.id)));
         let PortConfig { id, over, kind, user } = config;
         let (rules, counters) = (FlowRules::new(), PortCounters::default());
         let guarded = self.guards.get(id.index()).is_some();
@@ -88,14 +88,8 @@ impl<D: Driver> Links<D> {
     pub(crate) fn give_one_more(&mut self, id: LinkId, driver: D) -> Result<(), Refusal> {
         self.changed();
         self.ports.get(id.index()).ok_or("no such port")?;
-        self.add_queue(Queue::new(driver, id));
+        self.queues.add(Queue::new(driver, id));
         Ok(())
-    }
-
-    pub(crate) fn add_queue(&mut self, queue: Queue<D>) -> usize {
-        let place = (0..).find(|&n| self.queues.get(n).is_none()).expect("some number is free");
-        assert!(self.queues.insert(place, queue).is_ok(), "the place is free");
-        place
     }
 
     /// Removes a port. What waited for its device ends here; its flows were removed before.
@@ -150,7 +144,7 @@ impl<D: Driver> Links<D> {
     ) -> Result<(), Refusal> {
         self.set_user(id, user)?;
         self.drop_queues(common, id);
-        let queue = driver.map(|driver| self.add_queue(Queue::new(driver, id)));
+        let queue = driver.map(|driver| self.queues.add(Queue::new(driver, id)));
         let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
         port.queue = queue;
         let link = self.switches.get_mut(port.over.index()).ok_or("no such link")?;
@@ -241,9 +235,13 @@ impl<D: Driver> Links<D> {
     /// The device may have no queue in this lane.
     pub(crate) fn set_polling(&mut self, port: LinkId, polling: Polling) -> Result<(), Refusal> {
         self.ports.get(port.index()).ok_or("no such port")?;
-        for queue in self.queues.iter_mut().filter(|queue| queue.port == port) {
-            queue.polling = polling;
-            queue.driver.remind(polling == Polling::Off);
+        for place in 0..self.queues.places() {
+            if self.queues.get(place).is_some_and(|queue| queue.port == port)
+                && let Some(queue) = self.queues.get_mut(place)
+            {
+                queue.polling = polling;
+                queue.driver.remind(polling == Polling::Off);
+            }
         }
         self.count_unpolled();
         Ok(())

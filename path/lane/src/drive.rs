@@ -12,7 +12,7 @@ use firelane_units::{Direction, FlowId, Instant, LinkId};
 use crate::common::Common;
 use crate::links::Links;
 use crate::poll::{Fetched, Load, Polling};
-use crate::ports::{Queue, Stay};
+use crate::ports::Stay;
 
 /// The frames that one queue may bring per round: long enough to pay the round's costs, short enough that they
 /// are still in the cache when they leave.
@@ -35,12 +35,10 @@ pub(crate) struct How {
 impl<D: Driver> Links<D> {
     /// Tells devices without a clock what time it is.
     pub(crate) fn advance(&mut self, now: Instant) {
-        for queue in self.queues.iter_mut() {
-            queue.driver.advance(now);
-        }
+        self.queues.each_awake(|queue| queue.driver.advance(now));
     }
 
-    /// Fetches one chain from every queue and passes it through. After each chain `between` gets the chance to consume what
+    /// Fetches one chain from every queue that does not rest and passes it through. After each chain `between` gets the chance to consume what
     /// has arrived.
     pub(crate) fn fetch(
         &mut self,
@@ -51,10 +49,9 @@ impl<D: Driver> Links<D> {
     ) -> Fetched {
         self.senders.advance(common.now);
         let mut fetched = Fetched::default();
-        let mut nth = 0;
-        while nth < self.queues.places() {
-            let place = nth;
-            nth += 1;
+        let mut visited = mem::take(&mut self.visited);
+        visited.extend_from_slice(self.queues.awake_places());
+        for place in visited.drain(..) {
             let ends = self.stay_of(place) == Some(Stay::Ends);
             let is_polled = how.ignores_calls || self.is_polled(place);
             let is_silent = how.passes_empty && self.may_pass_over(place)
@@ -78,6 +75,7 @@ impl<D: Driver> Links<D> {
                 self.forget_queue(place);
             }
         }
+        self.visited = visited;
         fetched
     }
 
@@ -100,7 +98,7 @@ impl<D: Driver> Links<D> {
     /// Whether the lane may pause under load: all devices have room meanwhile, and may be read without a call, and no limit
     /// keeps neighbours apart.
     pub(crate) fn may_pause(&self) -> bool {
-        self.queues.iter().all(|queue| queue.polling == Polling::Auto && queue.driver.can_wait())
+        self.queues.awake().all(|(_, queue)| queue.polling == Polling::Auto && queue.driver.can_wait())
             && !self.flows.has_limits()
     }
 
@@ -182,7 +180,7 @@ impl<D: Driver> Links<D> {
     pub(crate) fn flush(&mut self, common: &mut Common<D>) -> bool {
         let mut full = false;
         let mut sending = mem::take(&mut self.sending);
-        sending.extend(self.queues.entries().filter(|(_, queue)| !queue.tx.is_empty()).map(|(at, _)| at));
+        sending.extend(self.queues.awake().filter(|(_, queue)| !queue.tx.is_empty()).map(|(at, _)| at));
         let is_many = sending.len() > NEAR;
         for (nth, &at) in sending.iter().enumerate() {
             if is_many {
@@ -227,8 +225,13 @@ impl<D: Driver> Links<D> {
     /// Turns notifications of the devices that are polled on or off; answers whether frames are waiting already.
     pub(crate) fn notify(&mut self, on: bool) -> bool {
         let mut waiting = false;
-        for queue in self.queues.iter_mut().filter(|queue| queue.polling == Polling::Auto) {
-            waiting |= queue.notify(on);
+        self.queues.each_awake(|queue| {
+            if queue.polling == Polling::Auto {
+                waiting |= queue.notify(on);
+            }
+        });
+        if on {
+            self.queues.let_rest();
         }
         waiting
     }
@@ -239,19 +242,20 @@ impl<D: Driver> Links<D> {
             return false;
         }
         let mut waiting = false;
-        let unpolled = |queue: &&mut Queue<D>| queue.polling == Polling::Off;
-        for queue in self.queues.iter_mut().filter(unpolled) {
-            if !queue.notifies {
-                queue.has_more = queue.notify(true);
+        self.queues.each_awake(|queue| {
+            if queue.polling == Polling::Off {
+                if !queue.notifies {
+                    queue.has_more = queue.notify(true);
+                }
+                waiting |= queue.has_more;
             }
-            waiting |= queue.has_more;
-        }
+        });
         waiting
     }
 
     /// When a device will have something to do by itself, or a port may be fetched from again.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        let times = self.queues.iter().map(|queue| match queue.not_before {
+        let times = self.queues.awake().map(|(_, queue)| match queue.not_before {
             // Behind a limit of zero nothing ever happens.
             Some(at) => (at != Instant::FAR_FUTURE).then_some(at),
             None => queue.driver.next_event(),

@@ -20,7 +20,7 @@ use crate::links::Links;
 use crate::message::{Control, Frames, LaneMessage, Learned, PortUser, Stage, StreamOptions};
 use crate::netstack_counters::NetstackCounters;
 use crate::outbox::{Notice, Outlet};
-use crate::poll::{Devices, PollPolicy};
+use crate::poll::{Calls, Devices, PollPolicy};
 use crate::squeue::SqueueStats;
 use crate::stacks::{Heard, Stacks, Strangers, SynText};
 use crate::stream_info::StreamInfo;
@@ -38,6 +38,10 @@ pub struct Lane<D> {
     pub(crate) devices: Devices,
     /// The worker has listened since devices were last read.
     pub(crate) has_listened: bool,
+    /// Devices rest to which it is to listen before it sleeps or goes on for long.
+    pub(crate) is_unheard: bool,
+    /// When it last had.
+    pub(crate) heard_at: Instant,
     /// The instant that the worker sleeps to, as its last turn said.
     pub(crate) sleeps_until: Option<Instant>,
     /// The end of the pause in which it sleeps.
@@ -61,6 +65,8 @@ impl<D: Driver> Lane<D> {
             policy: PollPolicy::default(),
             devices: Devices::default(),
             has_listened: false,
+            is_unheard: false,
+            heard_at: Instant::ZERO,
             sleeps_until: None,
             pause: None,
             is_tx_full: false,
@@ -75,9 +81,16 @@ impl<D: Driver> Lane<D> {
         self.common.id
     }
 
-    /// The worker has listened to all devices that wake it: whether one of them called.
-    pub fn listened(&mut self, called: bool) {
-        self.devices.listened(called);
+    /// The worker has listened to all devices that wake it.
+    pub fn listened(&mut self, calls: Calls<'_>) {
+        match calls {
+            Calls::Nobody => {}
+            Calls::These(numbers) => {
+                numbers.iter().for_each(|&number| self.links.queues.wake(number as usize))
+            }
+            Calls::Somebody => self.links.queues.wake_all(),
+        }
+        self.devices.listened(calls != Calls::Nobody);
         self.has_listened = true;
     }
 

@@ -67,6 +67,7 @@ mod lending;
 mod links;
 mod look;
 mod loops;
+mod marked;
 mod message;
 mod moving;
 mod netstack_counters;
@@ -79,6 +80,7 @@ mod poll;
 mod ports;
 #[allow(unsafe_code)]
 mod probes;
+mod queues;
 mod shut;
 mod slab;
 mod snoop;
@@ -116,7 +118,7 @@ pub use outbox::{Notice, Outlet};
 pub use pauses::{PAUSE, PAUSE_ALONE, PAUSE_MAX};
 pub use perimeter::Poisoned;
 pub use poll::{
-    GRACE, LOADED_AT, Load, Looked, PollPolicy, Polling, RESUME_AT, Rest, STAYS_LOADED_AT, STOP_ABOVE,
+    Calls, GRACE, LOADED_AT, Load, Looked, PollPolicy, Polling, RESUME_AT, Rest, STAYS_LOADED_AT, STOP_ABOVE,
 };
 pub use squeue::{DRAIN_LIMIT, Entered, Idle, Inside, Mode, Refused, Sleep, Squeue, SqueueStats, Wake};
 pub use stacks::{Band, Heard, Strangers, SynText};

@@ -31,8 +31,9 @@ use crate::guards;
 use crate::lending::Borrower;
 use crate::message::{PortConfig, PortUser, Stage};
 use crate::poll::{Load, Senders};
-use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
+use crate::ports::{Dense, FlowPlace, Port, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
+use crate::queues::Queues;
 use crate::shut::{Flood, Shut};
 use crate::snoop;
 use crate::steer::lane_of;
@@ -48,7 +49,9 @@ pub(crate) struct Links<D> {
     /// How many flows keep their connections from being fused, and how many let them be with other netstacks'.
     pub(crate) unfusing: usize,
     pub(crate) crossing: usize,
-    pub(crate) queues: Dense<Queue<D>>,
+    pub(crate) queues: Queues<D>,
+    /// Those that a round visits; kept for its storage.
+    pub(crate) visited: Vec<usize>,
     /// Those with something to send; kept for its storage.
     pub(crate) sending: Vec<usize>,
     /// How many of them are not polled.
@@ -115,7 +118,8 @@ impl<D> Links<D> {
             places: Dense::new(),
             unfusing: 0,
             crossing: 0,
-            queues: Dense::new(),
+            queues: Queues::new(),
+            visited: Vec::new(),
             sending: Vec::new(),
             unpolled: 0,
             came_back: 0,
@@ -602,7 +606,7 @@ impl<D> Links<D> {
 
     /// The same of any device.
     pub(crate) fn is_any_busy(&self) -> bool {
-        self.queues.iter().any(|queue| queue.tx.len() >= TX_QUEUE_BUSY)
+        self.queues.awake().any(|(_, queue)| queue.tx.len() >= TX_QUEUE_BUSY)
     }
 }
 

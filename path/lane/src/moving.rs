@@ -185,7 +185,7 @@ impl<D: Driver> Links<D> {
                 }
             }
         }
-        let place = self.add_queue(queue);
+        let place = self.queues.add(queue);
         if let Some(port) = self.ports.get_mut(id.index()) {
             port.queue.get_or_insert(place);
         }

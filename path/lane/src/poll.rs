@@ -301,6 +301,17 @@ impl PollPolicy {
     }
 }
 
+/// What the worker has heard of devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Calls<'a> {
+    /// All are quiet.
+    Nobody,
+    /// Those have called, by their numbers ([`firelane_frame::Driver::call_as`]).
+    These(&'a [u32]),
+    /// Some have, and it is not known which.
+    Somebody,
+}
+
 /// What is known of devices that had nothing left when they were last read and wake the lane for what comes after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Devices {

@@ -202,10 +202,6 @@ impl<T> Dense<T> {
     pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, &T)> {
         self.0.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?)))
     }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.0.iter_mut().flatten()
-    }
 }
 
 /// Which lane limits a flow, and whose it is.

@@ -57,7 +57,8 @@ pub struct Sleep {
     pub work_left: bool,
     /// Devices are to wait until then: only what is told in other ways wakes the worker before.
     pub is_deaf: bool,
-    /// There are devices that must have called before they are read: the worker listens even if there is work left.
+    /// There are devices that must have called before they are read: the worker listens even if there is work left, and before
+    /// it waits for anything else.
     pub listens: bool,
     /// There is work left that others are to run for first: those who were woken, if they share the worker's CPU.
     pub yields: bool,

@@ -22,6 +22,12 @@ const ROUNDS_MAX: usize = 64;
 /// at 10 Gb/s empties in 300 µs.
 pub(crate) const TX_RETRY: Duration = Duration::from_micros(100);
 
+/// So many devices that rest are read as soon as the lane's worker has asked all of them whether they have called.
+const FEW_RESTING: usize = 4;
+
+/// How long threads that do the worker's work may keep it from listening to devices that rest.
+const LISTENS_WITHIN: Duration = Duration::from_millis(1);
+
 /// A turn of which only the end is left: until when the worker may sleep.
 pub(crate) struct Turned {
     work_left: bool,
@@ -53,7 +59,7 @@ impl<D: Driver> Lane<D> {
         let until = if comes_again { Some(self.common.now) } else { self.next_deadline() };
         let is_deaf = pause.is_some();
         self.sleeps_until = until;
-        let listens = self.links.unpolled > 0 && idle == Idle::Sleeps;
+        let listens = (self.links.unpolled > 0 || self.is_unheard) && idle == Idle::Sleeps;
         Sleep { until, work_left, is_deaf, listens, yields: !more && self.policy.looks_again() }
     }
 
@@ -61,6 +67,11 @@ impl<D: Driver> Lane<D> {
     pub fn look(&mut self, now: Instant) -> Looked {
         if !self.policy.is_loaded() {
             return Looked::NoPause;
+        }
+        if self.is_unheard && self.heard_at + LISTENS_WITHIN <= now {
+            // Only the worker can.
+            self.sleeps_until = Some(now);
+            return Looked::CallWorker;
         }
         let (fetched, more) = self.go_round(now, Idle::Sleeps);
         let has_more = more || fetched.before_more > 0 || self.common.backlogs.of(self.common.id) > 0;
@@ -126,6 +137,12 @@ impl<D: Driver> Lane<D> {
         let passes_empty = self.devices.fetch() && idle == Idle::Sleeps;
         let ignores_calls = idle == Idle::StaysAwake;
         let is_heard = mem::take(&mut self.has_listened);
+        if is_heard {
+            (self.is_unheard, self.heard_at) = (false, self.common.now);
+        }
+        if ignores_calls || !(is_heard || passes_empty) {
+            self.ask_resting(idle);
+        }
         let how = How { passes_empty, ignores_calls, is_heard };
         let Self { links, common, stacks, fetched, .. } = self;
         let fetched = links.fetch(common, how, fetched, |links, common| stacks.arrive(common, links));
@@ -133,6 +150,15 @@ impl<D: Driver> Lane<D> {
             self.links.notify(false);
         }
         fetched
+    }
+
+    /// Devices that rest may have called since the worker last listened. A few are read; to many it is to listen.
+    fn ask_resting(&mut self, idle: Idle) {
+        if idle == Idle::StaysAwake || self.links.queues.resting() <= FEW_RESTING {
+            self.links.queues.wake_all();
+        } else {
+            self.is_unheard = true;
+        }
     }
 
     /// Lets netstacks and link side answer each other until both are silent; whether they are not. What a round

@@ -25,6 +25,7 @@ mod many;
 mod moving_queues;
 mod onlookers;
 mod polling;
+mod resting;
 mod shut_out;
 mod starving;
 mod stations;

@@ -111,10 +111,10 @@ impl Scene {
         for _ in 0..10_000 {
             if self.sleep.work_left {
                 if self.sleep.listens && self.calls() {
-                    self.world.lanes[0].listened(true);
+                    self.world.lanes[0].listened(Calls::Somebody);
                 }
             } else if !self.sleep.is_deaf && self.calls() {
-                self.world.lanes[0].listened(true);
+                self.world.lanes[0].listened(Calls::Somebody);
                 self.sleeps += 1;
             } else {
                 match self.sleep.until.filter(|&at| at <= until) {
@@ -148,7 +148,7 @@ fn a_device_that_is_not_polled_is_read_once_per_call() {
     scene.bring(200);
     assert_eq!(scene.turn(), 0, "somebody else woke the lane");
     for chain in [64, 64, 64, 8] {
-        scene.world.lanes[0].listened(true);
+        scene.world.lanes[0].listened(Calls::Somebody);
         assert_eq!(scene.turn(), chain);
         assert!(!scene.sleep.work_left && !scene.sleep.is_deaf && scene.sleep.listens);
         assert_eq!(scene.turn(), 0, "nobody has called since");
@@ -204,7 +204,7 @@ fn where_a_limit_keeps_neighbours_apart_the_lane_does_not_pause() {
         scene.world.all(|| Control::SetHome(FlowId(1), maxbw.map(|_| LaneId(0))));
         scene.work(at(10_000 * round));
         scene.bring(LOADED_AT);
-        scene.world.lanes[0].listened(true);
+        scene.world.lanes[0].listened(Calls::Somebody);
         assert_eq!(scene.turn(), LOADED_AT);
         assert_eq!(scene.sleep.is_deaf, maxbw.is_none(), "{maxbw:?}");
     }
@@ -253,7 +253,7 @@ fn many_datagrams_are_looked_for_again_and_one_is_not() {
     for (count, looks) in [(1, false), (20, true)] {
         let mut scene = Scene::new(Polling::Auto);
         scene.bring_datagrams(count);
-        scene.world.lanes[0].listened(true);
+        scene.world.lanes[0].listened(Calls::Somebody);
         assert_eq!(scene.turn(), count);
         assert_eq!((scene.sleep.work_left, scene.sleep.yields), (looks, looks));
         scene.bring_datagrams(usize::from(looks));

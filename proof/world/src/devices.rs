@@ -1,6 +1,8 @@
 //! What the lanes of a world drive: rings, wires, and devices that do what only some devices do.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use firelane_driver_memory::End;
 use firelane_frame::{Capabilities, Chain, Driver, FrameConsumer, FrameProducer, Pools, Weight, frame_ring};
@@ -45,13 +47,24 @@ pub struct KernelDevice {
     pub ring: RingDriver,
     /// Whether it tells again of frames that it has told of.
     pub is_reminded: bool,
+    /// What the lane has done with it.
+    pub told: Arc<Told>,
     is_drained: bool,
+}
+
+/// What a lane has done with a device.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// How often it was read.
+    pub reads: AtomicU64,
+    /// By which number it calls.
+    pub number: AtomicU32,
 }
 
 impl KernelDevice {
     /// One with nothing in it.
     pub fn new(ring: RingDriver) -> Self {
-        Self { ring, is_reminded: false, is_drained: false }
+        Self { ring, is_reminded: false, told: Arc::default(), is_drained: false }
     }
 }
 
@@ -138,6 +151,7 @@ impl Driver for AnyDriver {
             Self::Doored(doored) => doored.receive(pools, budget, out),
             Self::Copying(copying) => copying.receive(pools, budget, out),
             Self::Kernel(device) => {
+                device.told.reads.fetch_add(1, Ordering::Relaxed);
                 let count = device.ring.receive(pools, budget, out, drops);
                 device.is_drained = count < budget;
                 count
@@ -169,6 +183,12 @@ impl Driver for AnyDriver {
 
     fn is_read(&self) -> bool {
         !matches!(self, Self::Lent(_))
+    }
+
+    fn call_as(&mut self, number: u32) {
+        if let Self::Kernel(device) = self {
+            device.told.number.store(number, Ordering::Relaxed);
+        }
     }
 
     fn remind(&mut self, on: bool) {

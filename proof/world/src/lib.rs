@@ -19,7 +19,7 @@ use firelane_socket::{Ready, SocketToken};
 use firelane_units::{BitRate, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority};
 
 pub use applications::RINGS;
-pub use devices::{AnyDriver, Copying, Doored, KernelDevice, RingDriver, wire};
+pub use devices::{AnyDriver, Copying, Doored, KernelDevice, RingDriver, Told, wire};
 
 /// What lanes gave to the engine.
 #[derive(Default)]

@@ -8,6 +8,7 @@ use firelane_units::Instant;
 
 use super::shard::Shard;
 use crate::control::Refusal;
+use crate::marked::Marked;
 use crate::ports::Dense;
 
 /// Every netstack's shard in a lane.
@@ -60,7 +61,7 @@ impl Shards {
     /// The `nth` of those that may have something to send, if there are so many.
     #[inline]
     pub(super) fn nth_sender(&mut self, nth: usize) -> Option<&mut Shard> {
-        let &index = self.agenda.senders.places.get(nth)?;
+        let &index = self.agenda.senders.places().get(nth)?;
         self.agenda.changed.put(index);
         self.all.get_mut(index)
     }
@@ -98,36 +99,6 @@ struct Agenda {
     first: Instant,
 }
 
-/// Some of the places, each once.
-#[derive(Debug, Default)]
-struct Marked {
-    places: Vec<usize>,
-    is_in: Vec<bool>,
-}
-
-impl Marked {
-    fn grow(&mut self, places: usize) {
-        self.is_in.resize(places, false);
-        self.places.reserve(places);
-    }
-
-    #[inline]
-    fn put(&mut self, index: usize) {
-        if !core::mem::replace(&mut self.is_in[index], true) {
-            self.places.push(index);
-        }
-    }
-
-    #[inline]
-    fn retain(&mut self, stays: impl Fn(usize) -> bool) {
-        let Self { places, is_in } = self;
-        places.retain(|&index| {
-            is_in[index] = stays(index);
-            is_in[index]
-        });
-    }
-}
-
 impl Default for Agenda {
     fn default() -> Self {
         let (senders, changed) = (Marked::default(), Marked::default());
@@ -162,8 +133,7 @@ impl Agenda {
     fn first_due(&mut self, ask: impl Fn(usize) -> Option<Instant>) -> Instant {
         let Self { changed, due, first, .. } = self;
         let mut has_lost_first = false;
-        for index in changed.places.drain(..) {
-            changed.is_in[index] = false;
+        for index in changed.take_all() {
             let at = ask(index).unwrap_or(Instant::FAR_FUTURE);
             let before = core::mem::replace(&mut due[index], at);
             has_lost_first |= before == *first && at > before;
@@ -244,7 +214,7 @@ mod tests {
                         prop_assert_eq!(found, all(|index| due[index].is_some_and(|at| at <= now)));
                     }
                 }
-                let mut senders = agenda.senders.places.clone();
+                let mut senders = agenda.senders.places().to_vec();
                 senders.sort_unstable();
                 prop_assert_eq!(senders, all(|index| may_send[index]));
             }
