@@ -1,7 +1,7 @@
 //! Credit for what no frame carries: the text of fused connections goes from ring to ring, and a limit holds there because its
 //! writer has to have credit, which is charged when it is lent.
 //!
-//! A borrower asks once and is served in his turn: each flow has a queue, and each gets what is unused of the limit and one
+//! A borrower asks once and is served in his turn: those who ask the same limits have a queue, and each gets what is unused of the limit and one
 //! piece, but no more than it asked for, so that nobody hoards. Queues that wait for the same limit are served one
 //! loan each, and who was not served goes before who was.
 //!
@@ -28,9 +28,10 @@ pub struct Loan<T> {
     pub wanted: Bytes,
 }
 
-type Key = (FlowId, Direction);
+/// Who waits for a limit must not wait for another that is not asked of him, so all of his limits say in which queue he is.
+type Key = Limits;
 
-/// Those of one flow.
+/// Those of the same limits.
 #[derive(Debug)]
 struct Queue<T> {
     /// When it was last served, by the count of loans.
@@ -46,7 +47,7 @@ impl<T> Default for Queue<T> {
     }
 }
 
-/// Who waits for credit, by flow.
+/// Who waits for credit, by limits.
 #[derive(Debug)]
 pub struct Lender<T> {
     queues: BTreeMap<Key, Queue<T>>,
@@ -80,7 +81,10 @@ impl<T> Default for Lender<T> {
 impl<T> Lender<T> {
     /// Somebody asks. He is served by [`Lender::lend`], at once if nobody waits before him.
     pub fn ask(&mut self, now: Instant, loan: Loan<T>) {
-        let Some(key) = loan.ways.into_iter().flatten().next() else { return };
+        let key = loan.ways;
+        if key == Limits::default() {
+            return;
+        }
         let queue = self.queues.entry(key).or_default();
         if queue.loans.is_empty() {
             self.alarms.push(Reverse((now, queue.served, key)));
@@ -89,7 +93,7 @@ impl<T> Lender<T> {
         self.waiting += 1;
     }
 
-    /// Serves the first of each flow that is due, and says so to `grant` with how much each gets. Others may be due then.
+    /// Serves the first of each queue that is due, and says so to `grant` with how much each gets. Others may be due then.
     pub fn lend(&mut self, now: Instant, flows: &mut FlowTable, mut grant: impl FnMut(Loan<T>, Bytes)) {
         while let Some(&Reverse((at, _, key))) = self.alarms.peek()
             && at <= now
@@ -215,6 +219,19 @@ mod tests {
 
     fn within(got: &[(Instant, usize, u64)], from: Instant) -> u64 {
         got.iter().filter(|(at, ..)| *at >= from && *at < from + WINDOW).map(|&(.., bytes)| bytes).sum()
+    }
+
+    #[test]
+    fn who_waits_for_one_limit_keeps_nobody_from_another() {
+        let (mut flows, mut lender) = (nest([Some(80), Some(0), None]), Lender::default());
+        for (who, to) in [(1, 1), (2, 2)] {
+            lender.ask(Instant::ZERO, Loan { borrower: who, ways: ways(0, to), wanted: Bytes(1000) });
+        }
+        let mut got = Vec::new();
+        for _ in 0..2 {
+            lender.lend(Instant::ZERO, &mut flows, |loan, _| got.push(loan.borrower));
+        }
+        assert_eq!((got, lender.next()), (vec![2], None));
     }
 
     proptest! {

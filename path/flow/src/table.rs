@@ -405,7 +405,11 @@ impl FlowTable {
                 // Whom it keeps waiting at one limit must not lose at the other what the lane is late.
                 Some(at) => {
                     self.note_waiting(now, flow, direction, true);
-                    self.for_each_gate(flow, direction, |gate| gate.lends_at = Some(at));
+                    self.for_each_gate(flow, direction, |gate| {
+                        if !gate.limiter.is_ready(now) {
+                            gate.lends_at = Some(at);
+                        }
+                    });
                 }
             }
         }

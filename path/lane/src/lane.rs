@@ -159,17 +159,19 @@ impl<D: Driver> Lane<D> {
     fn on_control(&mut self, control: Control<D>) {
         let what = control.word();
         self.links.let_all_in(&mut self.common);
-        let is_about_limits = matches!(
-            control,
-            Control::SetMaxbw(..) | Control::SetHome(..) | Control::AddFlow(_) | Control::RemoveFlow(_)
-        );
+        let is_about_rules = matches!(control, Control::AddFlow(_) | Control::RemoveFlow(_));
+        let is_about_limits = matches!(control, Control::SetMaxbw(..) | Control::SetHome(..));
         self.stacks.follow(&self.common, &self.links, &control);
         if let Err(why) = self.apply(control) {
             self.common.outbox.notices.push(Notice::Refused { what, why });
         }
         self.stacks.note_crossing(&self.links);
-        if is_about_limits {
+        if is_about_rules || is_about_limits {
             self.stacks.ask_limits_anew();
+        }
+        if is_about_rules {
+            self.links.send_home(&mut self.common);
+        } else if is_about_limits {
             self.links.ask_anew(&mut self.common);
         }
     }

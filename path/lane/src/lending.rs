@@ -78,6 +78,13 @@ impl<D> Links<D> {
         }
     }
 
+    /// Rules have changed: who waits goes home with nothing, and asks those that are his now.
+    pub(crate) fn send_home(&mut self, common: &mut Common<D>) {
+        for Loan { borrower: (borrower, _), .. } in self.lender.take_all() {
+            self.run(common, Errand { borrower, ways: Limits::default(), bytes: Bytes::ZERO });
+        }
+    }
+
     /// Whose limit is the tightest in these flows.
     pub(crate) fn limited_by(&self, flows: Limits) -> Option<LimitedBy> {
         let all = flows.into_iter().flatten();

@@ -296,3 +296,17 @@ fn who_waits_for_credit_is_told_that_none_is_needed_any_more() {
         assert!(ready.contains(Ready::WRITABLE), "{how}: {ready:?}");
     }
 }
+
+#[test]
+fn who_waits_for_credit_follows_a_flow_that_takes_his_connection_over() {
+    let mut test = pairs(1, 1);
+    test.limit(FlowId(1), Some(BitRate::from_mbps(400)));
+    test.world.add_flow(part(9, Some(1), 80, Some(BitRate::ZERO), LaneId(0)));
+    test.saturate(1 << 14, 1);
+    let mut narrower = part(10, Some(1), 80, Some(BitRate::from_mbps(100)), LaneId(0));
+    if let Some(rule) = &mut narrower.rule {
+        rule.remote_ip = Some("10.0.0.1/32".parse().unwrap());
+    }
+    test.world.add_flow(narrower);
+    exact(BitRate::from_mbps(100), &test.saturate(1 << 14, 3)[1..]);
+}

@@ -255,3 +255,23 @@ fn datagrams_that_wait_for_a_limit_go_on_when_it_is_lifted() {
     world.run_for(Duration::from_millis(10));
     assert_eq!(receiver.recv.recv(&mut bytes).map(|it| it.is_some()), Ok(true));
 }
+
+#[test]
+fn who_owes_an_acknowledgment_behind_a_closed_limit_sleeps() {
+    let (mut pair, mut bytes) = (pair(1, "10.0.0.1:80"), [0; 64]);
+    // Beyond those that are acknowledged at once.
+    for millis in [60; 18].into_iter().chain([5]) {
+        pair.world.write(&mut pair.client, b"x").unwrap();
+        pair.world.run_for(Duration::from_millis(millis));
+        pair.world.read(&mut pair.server, &mut bytes).unwrap();
+    }
+    pair.limit(FlowId(1), Some(BitRate::ZERO));
+    let turns = pair.world.counters().turns;
+    pair.world.run_for(Duration::from_secs(5));
+    assert!(pair.world.counters().turns - turns < 200, "{}", pair.world.counters().turns - turns);
+    pair.limit(FlowId(1), None);
+    pair.world.run_for(Duration::from_millis(50));
+    pair.world.write(&mut pair.client, b"y").unwrap();
+    pair.world.run_for(Duration::from_millis(50));
+    assert_eq!(pair.world.read(&mut pair.server, &mut bytes), Ok(1));
+}

@@ -458,7 +458,9 @@ impl Connection {
         let quiet_until = self.heard_at + keepalive.idle;
         if now < quiet_until || !self.flight.is_empty() {
             self.keepalive_probes = 0;
-            self.timers.quiet = QuietTimer::Keepalive(quiet_until.max(now + keepalive.interval));
+            // The first question is due when it would have been with the last word known; behind text, an interval later.
+            let next = if now < quiet_until { quiet_until } else { now + keepalive.interval };
+            self.timers.quiet = QuietTimer::Keepalive(next);
             return Disposition::default();
         }
         // As in Linux, the program's own limit counts instead of the number of questions; one is asked at least.
@@ -520,6 +522,15 @@ impl Connection {
         let ack = self.receive.ack.deadline().unwrap_or(Instant::FAR_FUTURE);
         let limit = self.limit_at().unwrap_or(Instant::FAR_FUTURE);
         self.timers.earliest(self.flight.next_at().min(ack).min(limit))
+    }
+
+    /// The same while it may send nothing: what its pace or a delayed acknowledgment lets go does not count, as it is not asked for that.
+    pub fn due_unsent(&self) -> Option<Instant> {
+        if self.state == State::Closed {
+            return None;
+        }
+        let limit = self.limit_at().unwrap_or(Instant::FAR_FUTURE);
+        self.timers.earliest(self.flight.deadline().unwrap_or(Instant::FAR_FUTURE).min(limit))
     }
 
     /// Starts what an established connection has running.

@@ -338,6 +338,16 @@ impl SynTable {
         if seg.has(TcpFlags::SYN) || !(0..=i32::from(entry.window_field())).contains(&ahead) {
             return SynAnswer::Reply(entry.challenge(now));
         }
+        // RFC 7323 §3.2 and §5.3: a connection would not take it either, and would wait for a better one in vain.
+        if let Some(stamp) = entry.peer.stamp.filter(|_| entry.config.timestamps) {
+            match seg.options.timestamps {
+                None => return SynAnswer::Drop(DropReason::OldTimestamp),
+                Some((value, _)) if value.wrapping_sub(stamp).cast_signed() < 0 => {
+                    return SynAnswer::Reply(entry.challenge(now));
+                }
+                Some(_) => {}
+            }
+        }
         match seg.ack {
             None => SynAnswer::Drop(DropReason::Unacceptable),
             Some(ack) if ack != entry.birth.iss + 1 => {

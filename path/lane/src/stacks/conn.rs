@@ -41,8 +41,7 @@ pub(crate) struct Conn {
     pub(crate) netstack: NetstackId,
     pub(crate) steps: StepListId,
     pub(crate) is_dirty: bool,
-    /// It owes an ACK that waits for the next turn.
-    is_patient: bool,
+    waits: Waits,
     /// What the program chose for its packets: DiffServ, and the hop limit if it is not the link's.
     dscp: u8,
     hops: Option<NonZeroU8>,
@@ -62,6 +61,16 @@ pub(crate) struct Conn {
     shown: State,
     /// What a connection at rest does not have.
     awake: Option<Box<Awake>>,
+}
+
+/// Why a connection is not asked for what it may send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waits {
+    Nothing,
+    /// It owes an ACK that waits for the next turn.
+    Turn,
+    /// It is among those that wait for a limit or a device.
+    Leave,
 }
 
 /// What the lane knows of a connection while it is in use, or has not been accepted.
@@ -213,8 +222,8 @@ impl Conn {
             peers: netstack,
             steps: StepLists::TCP,
             is_dirty: false,
+            waits: Waits::Nothing,
             band: Band::default(),
-            is_patient: false,
             dscp: 0,
             hops: None,
             least_hops: 0,
@@ -371,6 +380,15 @@ impl Conn {
     fn poll_at(&self) -> Instant {
         let at = match &self.tcp {
             Tcp::Awake(connection) => connection.poll_at(),
+            Tcp::AtRest(rest) => rest.poll_at(),
+        };
+        at.unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// The same while it may send nothing.
+    fn due_unsent(&self) -> Instant {
+        let at = match &self.tcp {
+            Tcp::Awake(connection) => connection.due_unsent(),
             Tcp::AtRest(rest) => rest.poll_at(),
         };
         at.unwrap_or(Instant::FAR_FUTURE)
@@ -619,12 +637,15 @@ impl Conns {
 
     /// A connection may have something to send, in the next turn.
     pub(crate) fn postpone(&mut self, id: ConnId) {
-        if let Some(conn) = self.slab.get_mut(id)
-            && !conn.is_patient
-            && !conn.is_dirty
-        {
-            conn.is_patient = true;
-            self.patient.push(id);
+        let Some(conn) = self.slab.get_mut(id).filter(|conn| !conn.is_dirty) else { return };
+        match conn.waits {
+            Waits::Nothing => {
+                conn.waits = Waits::Turn;
+                self.patient.push(id);
+            }
+            Waits::Turn => {}
+            // Its way may be another now.
+            Waits::Leave => self.touch(id),
         }
     }
 
@@ -633,10 +654,12 @@ impl Conns {
         for n in 0..self.patient.len() {
             let id = self.patient[n];
             if let Some(conn) = self.slab.get_mut(id)
-                && core::mem::take(&mut conn.is_patient)
-                && !conn.is_quiet(now)
+                && conn.waits == Waits::Turn
             {
-                self.touch(id);
+                conn.waits = Waits::Nothing;
+                if !conn.is_quiet(now) {
+                    self.touch(id);
+                }
             }
         }
         self.patient.clear();
@@ -673,11 +696,18 @@ impl Conns {
         }
     }
 
-    /// The same for one that has more to send and waits for a buffer, a device or a limit: it is asked again when there is
-    /// one, and what its pace or its ACK lets go by now is no reason to come at once, over and over.
+    /// The same for one that has more to send than it had buffers or a turn for: it is asked again, and what its pace or its ACK lets
+    /// go by now is no reason to come at once, over and over.
     pub(crate) fn arm_later(&mut self, id: ConnId, now: Instant) {
         if let Some(conn) = self.slab.get_mut(id) {
             self.wheel.arm(id.0, conn.poll_at().max(now + TX_RETRY));
+        }
+    }
+
+    /// The same for one that waits for a limit or a device, which say when: nothing that is only to be sent is due before.
+    pub(crate) fn arm_waiting(&mut self, id: ConnId, now: Instant) {
+        if let Some(conn) = self.slab.get_mut(id) {
+            self.wheel.arm(id.0, conn.due_unsent().max(now + TX_RETRY));
         }
     }
 
@@ -696,19 +726,37 @@ impl Conns {
 
     /// A connection waits for its flow's limit.
     pub(crate) fn wait_for_credit(&mut self, id: ConnId, until: Instant) {
-        self.limited.push(Reverse((until, id)));
+        if self.begins_to_wait(id) {
+            self.limited.push(Reverse((until, id)));
+        }
+    }
+
+    /// Whether it does not wait already: it is asked again then, and says for what.
+    fn begins_to_wait(&mut self, id: ConnId) -> bool {
+        let conn = self.slab.get_mut(id);
+        conn.is_some_and(|conn| core::mem::replace(&mut conn.waits, Waits::Leave) != Waits::Leave)
+    }
+
+    /// It need not wait any more.
+    fn end_waiting(&mut self, id: ConnId) {
+        if let Some(conn) = self.slab.get_mut(id) {
+            conn.waits = Waits::Nothing;
+        }
+        self.touch(id);
     }
 
     /// Limits are others now: whoever waits for one asks again.
     pub(crate) fn ask_limits_anew(&mut self) {
         while let Some(Reverse((_, id))) = self.limited.pop() {
-            self.touch(id);
+            self.end_waiting(id);
         }
     }
 
     /// A connection waits for the device behind `port`.
     pub(crate) fn wait_for_device(&mut self, id: ConnId, port: LinkId) {
-        self.blocked.push((port, id));
+        if self.begins_to_wait(id) {
+            self.blocked.push((port, id));
+        }
     }
 
     /// Those that waited for a limit that is due, or for a device that is free, are dirty again.
@@ -717,13 +765,13 @@ impl Conns {
             && at <= now
         {
             self.limited.pop();
-            self.touch(id);
+            self.end_waiting(id);
         }
         for n in (0..self.blocked.len()).rev() {
             let (port, id) = self.blocked[n];
             if !is_busy(port) {
                 self.blocked.swap_remove(n);
-                self.touch(id);
+                self.end_waiting(id);
             }
         }
     }

@@ -116,7 +116,11 @@ impl<D> Inside<'_, D> {
         let tuple = Self::tuple(names.local, names.remote).ok_or(DropReason::BadSegment)?;
         let (now, config) = (self.common.now, &self.shard.config.tcp);
         let made = listening.slot.stream(listening.rings, self.common.id, self.shard.config.id);
-        let (end, mut stream) = made.ok_or(DropReason::ListenFull)?;
+        let Some((end, mut stream)) = made else {
+            // It was counted, and there is no connection that would end.
+            self.shard.fast_open_server.on_end(now, listener, false);
+            return Err(DropReason::ListenFull);
+        };
         let mut rings = Rings { send: &mut stream.send, recv: &mut stream.recv };
         let (mut tcp, told) = Connection::accept_fast(config, birth, seg, renewed, now, &mut rings);
         set_options(&mut tcp, &listening.options, config, now);

@@ -378,7 +378,12 @@ impl<D> Inside<'_, D> {
             SynAnswer::Waits => return Ok(()),
             SynAnswer::Reply(reply) => return self.answer(local, remote, &reply),
             SynAnswer::Promote(half_open) => {
-                return self.promote(&half_open, seg, Names { local, remote }, None);
+                let promoted = self.promote(&half_open, seg, Names { local, remote }, None);
+                if promoted == Err(DropReason::ListenFull) {
+                    // Its SYN-ACK is repeated, and its peer answers again.
+                    self.shard.half_open.enter(now, names, half_open);
+                }
+                return promoted;
             }
         }
         let is_own = link == LOOPBACK;

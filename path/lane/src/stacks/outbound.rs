@@ -94,7 +94,8 @@ impl Stacks {
             }
             match pause {
                 Pause::Empty => self.conns.arm(id, common.now),
-                Pause::Again | Pause::Waits => self.conns.arm_later(id, common.now),
+                Pause::Again => self.conns.arm_later(id, common.now),
+                Pause::Waits => self.conns.arm_waiting(id, common.now),
             }
         }
     }

@@ -62,6 +62,32 @@ fn open(table: &mut SynTable, now: Instant, port: u16) -> Result<SegmentOut, Dro
     table.on_syn(now, &opening(&config(SynCookies::Off), port), &syn())
 }
 
+/// RFC 7323 §3.2 and §5.3, before there is a connection (Linux: `tcp_check_req`).
+#[test]
+fn an_acknowledgment_with_an_old_timestamp_or_none_makes_no_connection() {
+    let config = config(SynCookies::Off);
+    let mut table = table(10);
+    table.on_syn(at(0), &opening(&config, 1), &stamped_syn()).expect("there is room");
+    let bare = seg(IRS + 1, Some(ISS + 1), TcpFlags::ACK, TcpOptions::EMPTY);
+    let answer = table.on_segment(at(0), &tuple(1), &bare, |_| true);
+    assert!(matches!(answer, SynAnswer::Drop(DropReason::OldTimestamp)), "{answer:?}");
+    let stamped = |value| {
+        let mut ack = bare;
+        ack.options.timestamps = Some((value, 0));
+        ack
+    };
+    // The SYN had 40.
+    let answer = table.on_segment(at(0), &tuple(1), &stamped(39), |_| true);
+    assert!(matches!(answer, SynAnswer::Reply(_)), "{answer:?}");
+    assert_eq!(table.len(), 1);
+    let answer = table.on_segment(at(0), &tuple(1), &stamped(40), |_| true);
+    assert!(matches!(answer, SynAnswer::Promote(_)), "{answer:?}");
+    // Who has not said that he has timestamps need have none.
+    table.on_syn(at(0), &opening(&config, 2), &syn()).expect("there is room");
+    let answer = table.on_segment(at(0), &tuple(2), &bare, |_| true);
+    assert!(matches!(answer, SynAnswer::Promote(_)), "{answer:?}");
+}
+
 /// What the entry says to a segment: (seq offset from IRS, ack offset from ISS, flags) -> answer.
 #[test]
 fn answers() {

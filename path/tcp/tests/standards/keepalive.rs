@@ -17,6 +17,17 @@ fn keepalive_asks_and_gives_up() {
     assert_eq!((told.closed, reply(&told).as_str()), (Some(CloseReason::TimedOut), "R. 1:1(0) ack 1 win 0"));
 }
 
+/// The time without a word counts from the last one, however long the interval is (Linux: `keepalive_time_elapsed`).
+#[test]
+fn the_first_question_comes_when_nothing_was_heard_for_so_long() {
+    let mut lab = Lab::established();
+    lab.connection.set_keepalive(lab.now, Some(Keepalive { idle: secs(10), interval: secs(75), probes: 3 }));
+    lab.wait(secs(5));
+    lab.get(Peer::new(ACK, 1));
+    assert_eq!(lab.wait(secs(9)).0, NOTHING);
+    assert_eq!(lab.wait(secs(2)).0, ["10000 . 0:0(0) ack 1 win 10000"]);
+}
+
 /// Retransmission asks the same question.
 #[test]
 fn no_keepalive_while_text_is_unacknowledged() {
