@@ -61,8 +61,7 @@ impl MemifQueue {
     #[cold]
     fn change(&mut self) {
         let seat = &self.interface.shared.seats[self.index];
-        self.epoch = seat.epoch();
-        self.pair = seat.take();
+        (self.epoch, self.pair) = seat.take();
         // A fault shows again when the lane first looks.
         let _ = self.pair.as_mut().map(|pair| pair.receiver.notify(self.wants_notice));
     }

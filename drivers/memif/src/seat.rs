@@ -1,7 +1,8 @@
 //! What the keeper thread and the lanes' queues share: sessions handed over, doorbells and faults handed back.
 //!
 //! A queue reads one word per call to see whether its session changed; everything else happens once per session.
-//! - R1. The keeper puts a pair into the seat, then moves the epoch; the queue sees the epoch, then takes the pair.
+//! - R1. The keeper puts a pair into the seat with its epoch, then shows the epoch; the queue sees another one than its own, then takes
+//!   the pair with the epoch that lies there, which may be a later one.
 //! - R2. Only the keeper writes to descriptors that the other process has too.
 
 use std::io;
@@ -34,7 +35,7 @@ pub enum Standing {
 #[derive(Debug)]
 pub(crate) struct Seat {
     epoch: AtomicU64,
-    pair: Mutex<Option<Pair>>,
+    session: Mutex<(u64, Option<Pair>)>,
     /// What the lane waits for: an epoll set, because the doorbell changes with each session.
     set: OwnedFd,
     news: OwnedFd,
@@ -72,7 +73,7 @@ impl Seat {
     fn new() -> io::Result<Self> {
         let (set, news) = (epoll::create(epoll::CreateFlags::CLOEXEC)?, bell()?);
         epoll::add(&set, &news, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        Ok(Self { epoch: AtomicU64::new(0), pair: Mutex::default(), set, news })
+        Ok(Self { epoch: AtomicU64::new(0), session: Mutex::default(), set, news })
     }
 
     /// The descriptor that becomes readable when frames or sessions come.
@@ -86,15 +87,16 @@ impl Seat {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// The queue: takes its new session, if there is one.
-    pub(crate) fn take(&self) -> Option<Pair> {
+    /// The queue: takes its new session, if there is one, and the epoch of that.
+    pub(crate) fn take(&self) -> (u64, Option<Pair>) {
         let _ = rustix::io::read(&self.news, &mut [0; 8]);
-        lock(&self.pair).take()
+        let mut session = lock(&self.session);
+        (session.0, session.1.take())
     }
 
     /// The keeper: a new session, or none any more.
     pub(crate) fn put(&self, epoch: u64, pair: Option<Pair>) {
-        *lock(&self.pair) = pair;
+        *lock(&self.session) = (epoch, pair);
         self.epoch.store(epoch, Ordering::Release);
         ring(&self.news);
     }

@@ -273,6 +273,7 @@ impl Ip {
                 self.try_own(now, link, addr, origin);
             }
             Change::End(addr) => self.configure(Configured::NoAddress { link, addr: addr.into() }),
+            Change::Forget(network) => self.forget_tried(link, network),
             Change::Deprecate { addr, is_deprecated } => {
                 // An address that is still being tested is told as it is when it is ready.
                 if self.addresses.set_deprecated(addr.into(), is_deprecated)
@@ -285,13 +286,29 @@ impl Ip {
         }
     }
 
+    /// The addresses of a network that this host made and another station had, or that were still tested, are nobody's any more.
+    fn forget_tried(&mut self, link: LinkId, network: Ipv6Addr) {
+        let Some(network) = IpPrefix::new(network.into(), HALF) else { return };
+        let is_of_it = |it: &&Address| {
+            matches!(it.origin, AddressOrigin::Prefix | AddressOrigin::Temporary)
+                && !it.is_usable()
+                && network.contains(it.prefix.addr())
+        };
+        let tried: Vec<IpAddr> =
+            self.addresses.on(link).filter(is_of_it).map(|it| it.prefix.addr()).collect();
+        for addr in tried {
+            let _ = self.addresses.remove(link, addr);
+        }
+    }
+
     /// Begins the test of an address that this host made.
     fn try_own(&mut self, now: Instant, link: LinkId, addr: Ipv6Addr, origin: AddressOrigin) {
         let Some(prefix) = IpPrefix::new(addr.into(), HALF) else { return };
         // The operator may have given the netstack the same address: then it is his, and there already. The last
         // one that was tried and that another station had makes room.
-        let duplicate = self.addresses.on(link).find(|a| a.origin == origin && !a.is_usable());
-        if let Some(old) = duplicate.filter(|a| a.state == AddressState::Duplicate).map(|a| a.prefix.addr()) {
+        let is_duplicate = |a: &&Address| a.origin == origin && a.state == AddressState::Duplicate;
+        let duplicate = self.addresses.on(link).find(is_duplicate).map(|a| a.prefix.addr());
+        if let Some(old) = duplicate {
             let _ = self.addresses.remove(link, old);
         }
         if self.addresses.add(now, link, prefix, origin, &mut self.random).is_ok() {

@@ -5,7 +5,7 @@
 //! (`group_reports.rs`).
 
 use core::net::IpAddr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_units::LinkId;
 
@@ -210,17 +210,21 @@ impl Groups {
         }
     }
 
-    /// What all members of a group together want (RFC 3376 §3.2).
+    /// What all members of a group together want (RFC 3376 §3.2). Where that are more sources than one report has room for, it is
+    /// everybody, and each member gets what he wants here.
     pub(crate) fn wanted(&self, link: LinkId, group: IpAddr) -> SourceFilter {
         let Some(members) = self.table.get(&(link, group)) else { return SourceFilter::none() };
         let of = |mode| members.values().filter(move |filter| filter.mode == mode);
-        let mut included: Vec<IpAddr> =
-            of(FilterMode::Include).flat_map(|filter| filter.sources.iter().copied()).collect();
-        included.sort_unstable();
-        included.dedup();
+        let mut included = BTreeSet::new();
+        for source in of(FilterMode::Include).flat_map(|filter| &filter.sources) {
+            included.insert(*source);
+            if included.len() > SOURCES_MAX {
+                return SourceFilter::any();
+            }
+        }
         let mut excluding = of(FilterMode::Exclude);
         let Some(first) = excluding.next() else {
-            return SourceFilter { mode: FilterMode::Include, sources: included };
+            return SourceFilter { mode: FilterMode::Include, sources: included.into_iter().collect() };
         };
         // Whom all exclude and nobody includes.
         let mut sources = first.sources.clone();
@@ -230,6 +234,9 @@ impl Groups {
         sources.retain(|source| !included.contains(source));
         sources.sort_unstable();
         sources.dedup();
+        if sources.len() > SOURCES_MAX {
+            return SourceFilter::any();
+        }
         SourceFilter { mode: FilterMode::Exclude, sources }
     }
 

@@ -38,6 +38,8 @@ pub(crate) enum Change {
     },
     /// It ends.
     End(Ipv6Addr),
+    /// The prefix of this network ends: what was tried in it and came to nothing is forgotten.
+    Forget(Ipv6Addr),
 }
 
 /// What an address is made from, on one link.
@@ -151,6 +153,7 @@ impl Slaac {
                 self.changes.push(Change::End(prefix.own.addr()));
             }
             self.changes.extend(prefix.temporaries.iter().map(Change::End));
+            self.changes.push(Change::Forget(prefix.network));
         }
     }
 }
@@ -179,6 +182,7 @@ impl Prefix {
                 changes.push(Change::End(self.own.addr()));
             }
             changes.extend(self.temporaries.iter().map(Change::End));
+            changes.push(Change::Forget(self.network));
             return;
         }
         if let Some(addr) = self.own.poll(now) {
@@ -252,7 +256,8 @@ mod tests {
             [Change::Deprecate { addr, is_deprecated: true }]
         );
         assert_eq!(lab.slaac.poll_at(), Some(Instant::from_secs(5000 + 86_400)));
-        assert_eq!(lab.run(5000 + 86_400), [Change::End(addr)]);
+        let network = Ipv6Addr::from(u128::from(addr) >> 64 << 64);
+        assert_eq!(lab.run(5000 + 86_400), [Change::End(addr), Change::Forget(network)]);
         assert_eq!(lab.slaac.poll_at(), None);
     }
 
@@ -287,6 +292,7 @@ mod tests {
             assert_eq!((has_room, changes.len()), (n < 16, usize::from(n < 16)));
         }
         lab.slaac.clear();
-        assert_eq!(lab.run(0).len(), 16);
+        let ends = lab.run(0).into_iter().filter(|change| matches!(change, Change::End(_)));
+        assert_eq!(ends.count(), 16);
     }
 }

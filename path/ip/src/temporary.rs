@@ -195,6 +195,7 @@ mod tests {
                         preferred.retain(|old| *old != addr);
                     }
                     Change::End(addr) => assert!(!preferred.contains(&addr)),
+                    Change::Forget(_) => unreachable!("the prefix lasts"),
                 }
             }
             assert!(!preferred.is_empty(), "there is always one to begin with");

@@ -344,3 +344,25 @@ fn a_datagram_to_a_group_leaves_with_one_hop_unless_its_sender_says_otherwise() 
         }
     }
 }
+
+/// Each member names few sources; all of them together are not kept, compared and reported without end.
+#[test]
+fn v10_many_members_sources_make_one_report_of_everybody() {
+    let mut host = Host::new();
+    for n in 0..10u16 {
+        let sources = (1..=10).map(|s| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, n, s).into()).collect();
+        let filter = SourceFilter { mode: FilterMode::Include, sources };
+        let pools = &mut host.station.pools;
+        let member = Member::Socket(10 + u32::from(n));
+        host.station.ip.set_membership(host.now, None, ip("ff05::7"), member, filter, pools).unwrap();
+    }
+    host.pass(30);
+    host.sent.clear();
+    host.give(&mld_query(QUERIER, 1, true, &mld_general()));
+    host.pass(20);
+    assert!(!host.sent.is_empty() && host.sent.iter().all(|frame| frame.len() <= 14 + 1280));
+    let hears = |n: u32, source: &str| {
+        host.station.ip.hears_group(Member::Socket(10 + n), LINK, ip("ff05::7"), ip(source))
+    };
+    assert!(hears(3, "fd00::3:5") && !hears(4, "fd00::3:5"), "each hears whom he has named");
+}

@@ -618,3 +618,21 @@ fn what_routers_say_of_dhcpv6_is_told_when_it_is_news() {
     say(&mut host, true, true);
     assert_eq!(told(&mut host), []);
 }
+
+/// What another station had ends with its prefix: who announces prefixes and has their addresses does not fill the table.
+#[test]
+fn an_address_that_another_station_has_is_forgotten_with_its_prefix() {
+    let mut host = Host::new(Some(PLAIN));
+    for nth in 0..3 {
+        let network = format!("fd00:{:x}::/64", 9 - nth);
+        host.advertise(1, &[prefix(&network, 2, 2)]);
+        let Some(&(it, AddressState::Tentative)) = host.addresses(AddressOrigin::Prefix).last() else {
+            panic!()
+        };
+        let IpAddr::V6(target) = it.addr() else { panic!() };
+        let advert = NdpMessage::NeighbourAdvert { target, router: false, solicited: false, replace: true };
+        host.give(&ndp_frame(target, ALL_NODES, advert, &[NdpOption::TargetLinkLayer(mac(9))]));
+        host.run(5);
+        assert_eq!(host.addresses(AddressOrigin::Prefix), []);
+    }
+}

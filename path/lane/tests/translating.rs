@@ -180,6 +180,19 @@ fn rules_come_and_go_live() {
     net.world.check_conservation();
 }
 
+#[test]
+fn an_address_that_goes_takes_along_what_was_made_of_it() {
+    let mut net = ready(1);
+    translate(&mut net, &[map()]);
+    let (inside, peer) = (station(0).0, station(1).0);
+    let mut outer = |net: &mut Net| ends(&pass(net, 0, (inside, 7), (peer, 53)).unwrap()).0.0;
+    assert_eq!(outer(&mut net), OUTSIDE);
+    net.change(|| Control::AddAddress(ROUTER, WAN, "10.2.0.99/24".parse().unwrap()));
+    assert_eq!(outer(&mut net), OUTSIDE, "it stays as long as it can");
+    net.change(|| Control::RemoveAddress(ROUTER, WAN, OUTSIDE.into()));
+    assert_eq!(outer(&mut net), Ipv4Addr::new(10, 2, 0, 99));
+}
+
 /// As in IPFilter: the filter knows the addresses of inside only, both ways.
 #[test]
 fn the_filter_sees_inside() {

@@ -38,7 +38,7 @@ use mappings::Mappings;
 use packet::{Packet, Part};
 use pieces::{Datagram, Pieces};
 use rules::Rules;
-use session::NO_MAPPING;
+use session::{NO_MAPPING, Session};
 use sessions::Sessions;
 
 /// What a translator follows.
@@ -170,7 +170,7 @@ impl Nat {
         self.rules.set(rules);
         self.limits = limits;
         self.sessions.set_most(limits.sessions as usize);
-        self.end_all(|rules, rule| rules.nth(rule).is_none());
+        self.end_all(|rules, session| rules.nth(session.rule).is_none());
     }
 
     /// Ends all sessions, and how many there were.
@@ -178,9 +178,14 @@ impl Nat {
         self.end_all(|_, _| true)
     }
 
-    fn end_all(&mut self, ends: impl Fn(&Rules, u32) -> bool) -> u64 {
+    /// An address is not the netstack's any more: what has come to it ends (Linux: `masq_inet_event`).
+    pub fn end_address(&mut self, address: Ipv4Addr) -> u64 {
+        self.end_all(|_, session| session.keys.iter().any(|key| key.dst == address))
+    }
+
+    fn end_all(&mut self, ends: impl Fn(&Rules, &Session) -> bool) -> u64 {
         let (mut at, mut count) = (0, 0);
-        while let Some((found, _)) = self.sessions.from(at, |session| ends(&self.rules, session.rule)) {
+        while let Some((found, _)) = self.sessions.from(at, |session| ends(&self.rules, session)) {
             self.remove(found);
             (at, count) = (found + 1, count + 1);
         }

@@ -468,7 +468,7 @@ impl Stacks {
         ip.core.change_address(link, address, is_deprecated).map_err(address_refusal)
     }
 
-    /// The connections that have an address end.
+    /// The connections that have an address end, and what the translator has made of it.
     pub(crate) fn abort_address<D>(
         &mut self,
         common: &mut Common<D>,
@@ -477,6 +477,9 @@ impl Stacks {
     ) -> Result<(), Refusal> {
         let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
         inside.abort_all(|conn| conn.tuple().is_some_and(|tuple| tuple.local() == address));
+        if let (IpAddr::V4(address), Some(nat)) = (address, inside.shard.gate.nat()) {
+            nat.end_address(address);
+        }
         Ok(())
     }
 
