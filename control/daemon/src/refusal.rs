@@ -45,7 +45,7 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::NoCpu { .. } => Status::CpuUnknown,
         E::NoQueues(_) => Status::NotSupported,
         E::NoRings { .. } | E::FixedRings { .. } | E::Spread(_) => Status::HwRings,
-        E::NoLane(_) => Status::TooMany,
+        E::NoLane(_) | E::ManyNetstacks => Status::TooMany,
         E::FixedLanes { .. } | E::NoService | E::OneLane(_) => Status::NotSupported,
         E::SharedLane(_) => Status::LinkBusy,
         E::ManyCaptures(_) => Status::TooMany,

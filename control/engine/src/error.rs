@@ -18,6 +18,8 @@ pub enum ChangeError {
     NoFlow(FlowId),
     /// There is no such netstack.
     NoNetstack(NetstackId),
+    /// There are as many netstacks as there are numbers for them.
+    ManyNetstacks,
     /// VNICs are still attached to the link.
     LinkBusy(LinkId),
     /// The VNIC has a user already.
@@ -112,6 +114,7 @@ impl fmt::Display for ChangeError {
             Self::NoLink(id) => write!(f, "there is no link {id}"),
             Self::NoFlow(id) => write!(f, "there is no flow {id}"),
             Self::NoNetstack(id) => write!(f, "there is no netstack {id}"),
+            Self::ManyNetstacks => write!(f, "there are 65,536 netstacks, and no number is left for another"),
             Self::LinkBusy(id) => write!(f, "link {id} still has VNICs or a wire"),
             Self::VnicBusy(id) => write!(f, "VNIC {id} has a user"),
             Self::MacTaken(mac) => write!(f, "MAC address {mac} is already in use"),

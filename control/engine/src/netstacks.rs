@@ -52,7 +52,7 @@ impl Engine {
             [] => self.0.fabric.common_lanes().collect(),
             _ => self.0.netstack_lanes(cpus, &registry).inspect_err(|_| self.0.rest_lanes(&registry))?,
         };
-        let id = registry.mint_netstack();
+        let id = registry.mint_netstack().ok_or(ChangeError::ManyNetstacks)?;
         let mut base = LaneNetstack::new(id);
         base.steering = Steering::even(&lanes);
         base.dad = config.dad;

@@ -235,9 +235,13 @@ impl Registry {
         FlowId(self.next_flow - 1)
     }
 
-    pub(crate) fn mint_netstack(&mut self) -> NetstackId {
-        self.next_netstack += 1;
-        NetstackId(self.next_netstack - 1)
+    /// The next number that no netstack has: what is on its way to one that is gone reaches no other before all have had their turn.
+    pub(crate) fn mint_netstack(&mut self) -> Option<NetstackId> {
+        let from = self.next_netstack;
+        let mut all = (0..=u16::MAX).map(|nth| NetstackId(from.wrapping_add(nth)));
+        let free = all.find(|id| !self.netstacks.contains_key(id))?;
+        self.next_netstack = free.0.wrapping_add(1);
+        Some(free)
     }
 
     /// The port whose flows the flows of `link` are, and the flow that they are part of: what passes a link's wire has
@@ -368,9 +372,19 @@ mod tests {
     }
 
     #[test]
+    fn no_two_netstacks_have_one_number_though_numbers_come_again() {
+        let mut registry = Registry::default();
+        let first = registry.mint_netstack().unwrap();
+        registry.netstacks.insert(first, Netstack::new(vec![LaneId(0)], Arc::default()));
+        let later: Vec<NetstackId> = (0..=u16::MAX).filter_map(|_| registry.mint_netstack()).collect();
+        assert!(later.len() == 1 << 16 && !later.contains(&first));
+    }
+
+    #[test]
     fn the_limit_of_a_netstacks_vnic_is_kept_in_one_of_its_lanes() {
         let mut registry = Registry::default();
-        let (id, link, vnic) = (registry.mint_netstack(), registry.mint_link(), registry.mint_link());
+        let id = registry.mint_netstack().expect("there is none yet");
+        let (link, vnic) = (registry.mint_link(), registry.mint_link());
         registry.netstacks.insert(id, Netstack::new(vec![LaneId(5)], Arc::default()));
         let of_link = add(&mut registry, None, None);
         let of_vnic = add(&mut registry, Some(of_link), Some(10));

@@ -11,7 +11,7 @@ use firelane_driver_afxdp::{
 };
 use firelane_driver_packet::PacketSocket;
 use firelane_frame::{Capabilities, Chain, Driver, Pools};
-use firelane_units::{DropCounters, MacAddr};
+use firelane_units::{DropCounters, Instant, MacAddr};
 use rustix::event::epoll;
 
 use crate::queue::Queue;
@@ -105,6 +105,14 @@ impl Driver for SharedQueue {
     fn notify(&mut self, on: bool) -> bool {
         let waits = self.claimed.notify(on);
         self.groups.notify(on) || waits
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.claimed.next_event()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.claimed.advance(now);
     }
 
     fn leave(&mut self, is_left: bool) {

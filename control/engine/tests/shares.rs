@@ -59,3 +59,19 @@ fn no_program_takes_all_places_of_a_group() {
     let others: Vec<_> = (0..500).map(|_| datagram_socket(&other)).collect();
     assert!(others.iter().all(|it| join(&other, it.1, [239, 1, 1, 1]) == Answer::Done));
 }
+
+/// Its netstack may end while a program runs: what it asks for is refused, and nobody waits for an answer that does not come.
+#[test]
+fn a_datagram_socket_without_its_netstack_is_told_so() {
+    const ENETDOWN: i32 = 100;
+    let world = World::new();
+    let program = Program::of_user(&world, 1, Limits::default());
+    let (bound, other) = (datagram_socket(&program), datagram_socket(&program));
+    let address = "10.0.0.1:7777".parse().unwrap();
+    let bind = |socket| Request::Bind { socket, address };
+    assert!(!matches!(program.ask(bind(bound.1)), Answer::Failed { .. }));
+    world.stack.engine().remove_netstack(world.stack.id()).unwrap();
+    let connect = |socket| Request::Connect { socket, address: "10.0.0.2:9".parse().unwrap(), fast: false };
+    assert_eq!(program.ask(connect(bound.1)), Answer::Failed { errno: ENETDOWN });
+    assert!(matches!(program.ask(connect(other.1)), Answer::Failed { .. }));
+}

@@ -5,9 +5,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use firelane_frame::{Capabilities, Chain, Driver, Pools};
-use firelane_units::{DropCounters, Mtu};
+use firelane_units::{DropCounters, Instant, Mtu};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -18,6 +19,9 @@ use crate::spread::{Dealing, Nic, Spreader};
 
 /// So many frames since the lane was last told to sleep make it worth two system calls to be woken for none of those that follow.
 const UNWATCHED_AFTER: usize = 16;
+
+/// When a device that was busy is told again of frames that it has not taken: a full ring of it empties in some hundred microseconds.
+const PUSHES_AGAIN: Duration = Duration::from_micros(100);
 
 /// A lane's sockets on one interface.
 #[derive(Debug)]
@@ -39,6 +43,8 @@ pub struct AfXdpQueue {
     busy_poll: bool,
     /// Whose turn it is.
     next: usize,
+    /// What time it was in this turn.
+    now: Instant,
     _attachment: Arc<Attachment>,
     /// By which queues of the NIC frames come.
     dealing: Arc<Dealing<Nic>>,
@@ -74,6 +80,7 @@ impl AfXdpQueue {
                 is_virtual,
                 busy_poll: config.busy_poll,
                 next: 0,
+                now: Instant::ZERO,
                 _attachment: Arc::clone(&attachment),
                 dealing: Arc::clone(&dealing),
             };
@@ -189,5 +196,14 @@ impl Driver for AfXdpQueue {
         if is_left {
             self.unwatch();
         }
+    }
+
+    /// Nobody tells when a device that was busy takes more.
+    fn next_event(&self) -> Option<Instant> {
+        self.sockets.iter().any(Socket::has_to_push).then(|| self.now + PUSHES_AGAIN)
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.now = now;
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Socket {
     completed: u32,
     received: u32,
     sent: u32,
+    /// Whether the device was down when it was last to send.
+    is_down: bool,
 }
 
 impl Socket {
@@ -113,6 +115,7 @@ impl Socket {
             completed: 0,
             received: 0,
             sent: 0,
+            is_down: false,
         })
     }
 
@@ -243,8 +246,19 @@ impl Socket {
         self.tx.consumer() != self.sent
     }
 
+    /// Whether the kernel has yet to be told of them again: the last time it did not take all.
+    pub(crate) fn has_to_push(&self) -> bool {
+        !self.is_down && self.is_unsent() && self.tx.needs_wakeup()
+    }
+
     /// Has the kernel take what is to be sent.
     pub(crate) fn push(&mut self) -> Result<(), Down> {
+        let pushed = self.try_push();
+        self.is_down = pushed == Err(Down);
+        pushed
+    }
+
+    fn try_push(&mut self) -> Result<(), Down> {
         for _ in 0..KICKS_MAX {
             if !self.is_unsent() || !self.tx.needs_wakeup() {
                 return Ok(());
@@ -253,7 +267,7 @@ impl Socket {
                 // More than it takes in one call.
                 Ok(()) | Err(Errno::AGAIN) => {}
                 Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => return Err(Down),
-                // The device is busy: the next turn tries again.
+                // The device is busy: a turn tries again soon.
                 Err(_) => return Ok(()),
             }
         }

@@ -180,6 +180,10 @@ impl Datagrams {
                     return Err(error);
                 }
             }
+            // Who has dropped the command has no such netstack any more.
+            if Arc::strong_count(self.hold.shared()) == 1 && self.hold.shared().local().is_none() {
+                return Err(Errno::NETDOWN.into());
+            }
             if fabric.squeue(self.lane()).is_poisoned() {
                 return Err(lane_failed());
             }
@@ -200,6 +204,10 @@ impl Datagrams {
         let local = loop {
             if let Some(outcome) = outcome.get() {
                 break outcome.map_err(io_error)?;
+            }
+            // Who has dropped the command has no such netstack any more.
+            if Arc::strong_count(&outcome) == 1 && outcome.get().is_none() {
+                return Err(Errno::NETDOWN.into());
             }
             if fabric.squeue(self.lane()).is_poisoned() {
                 return Err(lane_failed());

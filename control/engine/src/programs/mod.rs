@@ -64,7 +64,7 @@ mod waiting;
 mod wakings;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -326,7 +326,8 @@ impl Programs {
                 }
             }
             None => {
-                if self.segments.want(Wanted { ends: tokens, unread_min }) {
+                let streams = ends.map(|(stream, _)| Arc::downgrade(stream));
+                if self.segments.want(Wanted { ends: tokens, streams, unread_min }) {
                     self.call_idler();
                 }
             }
@@ -356,9 +357,14 @@ impl Programs {
 
     /// Makes the segments that connections wait for, and joins those. Called by who has time.
     fn make_segments(&self, now: Instant) {
-        for Wanted { ends: tokens, unread_min } in self.segments.take_wanted() {
+        for Wanted { ends: tokens, streams, unread_min } in self.segments.take_wanted() {
             let Some(pair) = self.pair(tokens) else { continue };
             let ends = in_order(&pair);
+            let are_they =
+                ends.iter().zip(&streams).all(|((stream, _), it)| Arc::as_ptr(stream) == Weak::as_ptr(it));
+            if !are_they {
+                continue;
+            }
             let arenas = ends.map(|(_, arena)| &**arena);
             let is_there = self.segments.of(arenas.map(|arena| arena.place)).is_some();
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
@@ -615,6 +621,23 @@ mod tests {
             programs.part(tokens[parts]);
             assert!(!is_offered());
         }
+    }
+
+    #[test]
+    fn a_segment_joins_those_who_have_waited_for_it_and_not_who_has_their_places() {
+        let programs = Programs::new([Bell::new().unwrap()].iter());
+        let arenas = [(); 2].map(|()| programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap());
+        let [one, two] = [0, 1].map(|nth| Stream::connected(&arenas[nth], nth as u32));
+        let place = |nth: usize, stream: &Stream| Place { arena: arenas[nth].place, block: stream.number() };
+        let tokens = [place(0, &one).token(), place(1, &two).token()];
+        programs.join(Instant::ZERO, tokens, Terms { most_writes: 0, limited: [false; 2] });
+        let block = two.number();
+        arenas[1].remove(&two);
+        drop(two);
+        let next = Stream::connected(&arenas[1], 9);
+        assert_eq!(next.number(), block);
+        programs.make_segments(Instant::ZERO);
+        assert!(one.joined().is_none() && next.joined().is_none());
     }
 
     #[test]

@@ -114,9 +114,11 @@ fn names(ends: [&ProgramArena; 2]) -> (Sides, [u64; 2]) {
 }
 
 /// Two connections that wait for their segment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) ends: [SocketToken; 2],
+    /// Who they were: their places may be others' by the time that there is a segment.
+    pub(super) streams: [Weak<Stream>; 2],
     /// As many writes may be unread; zero is any number.
     pub(super) unread_min: u32,
 }
