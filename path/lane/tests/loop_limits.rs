@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
-use firelane_lane::{Control, FlowSetup, FusionTuning, NetstackConfig};
+use firelane_lane::{Control, FlowSetup, FusionTuning, LaneMessage, NetstackConfig, SocketCommand};
 use firelane_socket::StreamEnd;
-use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId, Port, Priority};
+use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId, Port, Priority, SocketId};
 use firelane_wire::IpProtocol;
 use firelane_world::*;
 
@@ -274,4 +274,24 @@ fn who_owes_an_acknowledgment_behind_a_closed_limit_sleeps() {
     pair.world.write(&mut pair.client, b"y").unwrap();
     pair.world.run_for(Duration::from_millis(50));
     assert_eq!(pair.world.read(&mut pair.server, &mut bytes), Ok(1));
+}
+
+/// What a program that is gone has left behind a limit does not keep its memory.
+#[test]
+fn datagrams_of_who_is_gone_wait_for_a_limit_no_longer_than_a_minute() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    world.all(|| Control::SetMaxbw(FlowId(1), Some(BitRate::ZERO)));
+    world.all(|| Control::SetHome(FlowId(1), Some(LaneId(0))));
+    let mut sender = world.bind(1, 1, 0, "10.0.0.1:9000");
+    world.send_to(&mut sender, 1, "10.0.0.2:9001".parse().unwrap(), b"never");
+    let shared = std::sync::Arc::clone(sender.send.shared());
+    drop(sender);
+    let close = LaneMessage::Socket(NetstackId(1), SocketCommand::CloseDatagrams(SocketId(1)));
+    let now = world.now;
+    world.lanes[0].on_message(now, close);
+    world.run_for(Duration::from_secs(50));
+    assert_eq!(std::sync::Arc::strong_count(&shared), 2, "it may leave as yet");
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(std::sync::Arc::strong_count(&shared), 1);
+    world.check_conservation();
 }

@@ -15,9 +15,12 @@ use crate::send::NOWHERE;
 use crate::state::{Event, State};
 use crate::timers::{QuietTimer, SendTimer};
 
-/// Whether what a program that is gone has left to send leaves soon enough at the rate that it has chosen: within a minute.
+/// How long what a program that is gone has left to send may take to leave.
+pub const LEAVES_WITHIN: Duration = Duration::from_secs(60);
+
+/// Whether that leaves soon enough at the rate that it has chosen.
 pub fn leaves_in_time(left: Bytes, rate: BitRate) -> bool {
-    rate.time_for(left) <= Duration::from_secs(60)
+    rate.time_for(left) <= LEAVES_WITHIN
 }
 
 impl Connection {

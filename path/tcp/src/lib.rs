@@ -67,7 +67,7 @@ mod twin;
 mod undo;
 
 pub use busy::BusyTimes;
-pub use close::leaves_in_time;
+pub use close::{LEAVES_WITHIN, leaves_in_time};
 pub use config::{Keepalive, MtuProbing, SynCookies, TcpConfig, Willing};
 pub use connection::{Birth, Connection, Rings, Tuning};
 pub use counts::{Counts, Troubles};

@@ -10,8 +10,9 @@ use core::num::NonZeroU8;
 use firelane_frame::{Envelope, Frame};
 use firelane_ip::{Delivered, Egress, Member, RouteError};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
+use firelane_tcp::LEAVES_WITHIN;
 use firelane_udp::{Binding, Datagram, LocalAddr, RemoteError, UdpTable, free_port, receive};
-use firelane_units::{Bytes, DropReason, Family, LinkId, Mtu, Port, SocketId};
+use firelane_units::{Bytes, DropReason, Family, Instant, LinkId, Mtu, Port, SocketId};
 
 use super::bands::Band;
 use super::inbound::Inside;
@@ -44,6 +45,8 @@ pub(crate) struct DatagramSocket {
     pub(super) link: Option<LinkId>,
     pub(super) options: DatagramOptions,
     pub(super) pace: Pace,
+    /// When what its program has left behind is given up; at the end of time while there is a program.
+    pub(super) given_up_at: Instant,
     /// It has something to send and stands in the list of those that do.
     pub(super) is_dirty: bool,
     /// How many datagrams for it had no room.
@@ -213,6 +216,7 @@ impl<D> Inside<'_, D> {
                     link,
                     options: DatagramOptions::default(),
                     pace: Pace::default(),
+                    given_up_at: Instant::FAR_FUTURE,
                     is_dirty: false,
                     dropped: 0,
                     is_joining: false,
@@ -331,6 +335,7 @@ impl<D> Inside<'_, D> {
             table.unbind(socket);
             place.slot.shared().words().set_flags(Flags::CLOSED);
             place.pace.end(Bytes(place.slot.send.queued() as u64));
+            place.given_up_at = place.given_up_at.min(self.common.now + LEAVES_WITHIN);
         }
         self.shard.socket_filters.remove(&socket);
         self.kick_datagrams(socket);

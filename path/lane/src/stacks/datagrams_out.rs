@@ -88,6 +88,11 @@ impl<D> Inside<'_, D> {
             let Some(socket) = self.shard.dirty_datagrams.pop() else { return };
             match self.send_datagrams(socket, links) {
                 Pause::Again => self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket),
+                // A limit at which it would wait for ever does not keep the memory of a program that is gone.
+                Pause::Until(_) if self.is_given_up(socket) => {
+                    self.shard.drops.count(DropReason::FlowLimit);
+                    self.rest_datagrams(socket);
+                }
                 Pause::Until(at) => {
                     let at = at.min(self.common.now + LOOKS_AGAIN);
                     self.shard.limited_datagrams.put(at, socket);
@@ -95,6 +100,11 @@ impl<D> Inside<'_, D> {
                 Pause::Empty => self.rest_datagrams(socket),
             }
         }
+    }
+
+    fn is_given_up(&self, socket: SocketId) -> bool {
+        let place = self.shard.datagrams.get(socket.index());
+        place.is_some_and(|place| place.given_up_at <= self.common.now)
     }
 
     /// A socket has nothing left to send; a closed one goes.
