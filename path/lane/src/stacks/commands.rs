@@ -8,6 +8,7 @@ use firelane_tcp::{Disposition, Events, State};
 use firelane_units::{ConnId, SocketId};
 
 use super::Stacks;
+use super::brought::Brought;
 use super::conn::{Conn, Leaving, Program};
 use super::inbound::Inside;
 use super::open::port;
@@ -190,7 +191,8 @@ impl<D> Inside<'_, D> {
     fn listen(&mut self, listen: Listen) {
         let Listen { socket, local, v6_only, shares, slot, rings, options } = listen;
         let address = LocalAddr::of(local.ip(), v6_only);
-        let listening = Listening { address, port: port(local), slot, shares, rings, options };
+        let brought = Brought::default();
+        let listening = Listening { address, port: port(local), slot, shares, rings, options, brought };
         if self.shard.listeners.insert(address, port(local), socket, shares).is_err() {
             return self.refuse("listen", "another socket listens there");
         }
@@ -213,16 +215,10 @@ impl<D> Inside<'_, D> {
         self.shard.listeners.remove(listening.address, listening.port, socket);
         self.shard.half_open.forget_listener(socket);
         self.shard.fast_open_server.forget_listener(socket);
-        let netstack = self.shard.config.id;
-        let orphans: Vec<ConnRef> = self
-            .conns
-            .slab
-            .iter()
-            .filter(|(_, conn)| conn.netstack == netstack && conn.is_orphan_of(socket))
-            .map(|(reference, _)| reference)
-            .collect();
-        for orphan in orphans {
-            self.command(orphan, Self::abort);
+        for conn in listening.brought.into_all() {
+            if self.conns.is_orphan(conn, socket) {
+                self.command(conn, Self::abort);
+            }
         }
     }
 

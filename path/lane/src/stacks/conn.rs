@@ -616,6 +616,12 @@ impl Conns {
         }
     }
 
+    /// Whether a connection is there that came by `listener` and that nobody has accepted.
+    pub(super) fn is_orphan(&self, conn: ConnRef, listener: SocketId) -> bool {
+        let id = self.slab.resolve(conn);
+        id.and_then(|id| self.slab.get(id)).is_some_and(|conn| conn.is_orphan_of(listener))
+    }
+
     /// A connection may have something to send.
     pub(crate) fn touch(&mut self, id: ConnId) {
         if let Some(conn) = self.slab.get_mut(id)

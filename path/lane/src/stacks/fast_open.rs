@@ -131,6 +131,7 @@ impl<D> Inside<'_, D> {
         conn.obey(&listening.options, names.remote);
         self.shard.tcp_counters.passive_opens += 1;
         let id = self.enter(conn, &tuple, names);
+        self.note_brought(listener, id);
         let dropped = told.dropped;
         self.conclude(id, told);
         dropped.map_or(Ok(()), Err)

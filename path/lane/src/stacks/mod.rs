@@ -8,6 +8,7 @@ mod across;
 mod admission;
 mod ahead;
 mod bands;
+mod brought;
 mod commands;
 mod conn;
 mod credit;

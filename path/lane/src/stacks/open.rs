@@ -13,7 +13,7 @@ use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{
     Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig, deferred_repeats,
 };
-use firelane_units::{ConnId, DropReason, Instant, LaneId, LinkId, Mss, NetstackId, Port, SeqNum};
+use firelane_units::{ConnId, DropReason, Instant, LaneId, LinkId, Mss, NetstackId, Port, SeqNum, SocketId};
 
 use super::Stacks;
 use super::conn::Conn;
@@ -203,11 +203,21 @@ impl<D> Inside<'_, D> {
         conn.obey(&listening.options, remote);
         self.shard.tcp_counters.passive_opens += 1;
         let id = self.enter(conn, &tuple, names);
+        self.note_brought(half_open.listener(), id);
         let (tcp, mut rings) = self.conns.slab.get_mut(id).expect(TABLED).parts();
         let told = tcp.on_segment(self.common.now, seg, &mut rings);
         let dropped = told.dropped;
         self.conclude(id, told);
         dropped.map_or(Ok(()), Err)
+    }
+
+    /// A connection has come by a listener.
+    pub(super) fn note_brought(&mut self, listener: SocketId, id: ConnId) {
+        let conns = &*self.conns;
+        let conn = conns.slab.get(id).and_then(|conn| conn.stream.shared().conn());
+        if let Some((listening, conn)) = self.shard.listening.get_mut(listener.index()).zip(conn) {
+            listening.brought.push(conn, |it| conns.is_orphan(it, listener));
+        }
     }
 
     /// Takes a new connection into the tables. Whether it has something to send at once is its caller's to say.

@@ -19,6 +19,7 @@ use siphasher::sip::SipHasher24;
 
 use super::admission::SocketFilters;
 use super::bands::Bands;
+use super::brought::Brought;
 use super::datagrams::DatagramSocket;
 use super::ended::Ended;
 use super::filtered::Gate;
@@ -98,6 +99,7 @@ pub(crate) struct Listening {
     pub(crate) shares: bool,
     pub(crate) rings: StreamConfig,
     pub(crate) options: StreamOptions,
+    pub(crate) brought: Brought,
 }
 
 impl Listening {
