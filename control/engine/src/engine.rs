@@ -609,12 +609,14 @@ impl Inner {
         lanes[turn % lanes.len()]
     }
 
-    /// Sends a change to every lane; it is in force everywhere when this has returned.
+    /// Sends a change to every lane; it is in force everywhere when this has returned. One that has failed keeps no other from it, and is
+    /// told of behind that.
     pub(crate) fn tell_all(&self, control: impl Fn(LaneId) -> Control<Queue>) -> Result<(), ChangeError> {
         // All are told before the first is waited for.
-        self.fabric.lane_ids().try_for_each(|lane| self.send(lane, control(lane)))?;
+        let tell = |told: Result<_, _>, lane| told.and(self.send(lane, control(lane)));
+        let told = self.fabric.lane_ids().fold(Ok(()), tell);
         self.fabric.lane_ids().for_each(|lane| self.fabric.catch_up(lane));
-        Ok(())
+        told
     }
 
     /// Removes the flows of a VNIC or uplink, its own limit not among them.

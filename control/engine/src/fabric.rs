@@ -381,6 +381,9 @@ impl Outlet<Queue> for FabricOutlet {
         };
         match fabric.squeue(lane).fill(message) {
             Ok(_) => Ok(()),
+            // Frames are counted where they were to go. What else a lane that has failed was to be told is said to nobody: who kept it
+            // would try for ever.
+            Err(Refused::Poisoned(message)) if !matches!(message, LaneMessage::Frames(_)) => Ok(()),
             Err(Refused::Full(message) | Refused::Poisoned(message)) => Err(message),
         }
     }
@@ -457,5 +460,29 @@ impl Outlet<Queue> for FabricOutlet {
         if let Some(fabric) = self.fabric.upgrade() {
             fabric.looks.hand_back(look.ticket, look);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firelane_socket::ConnRef;
+    use firelane_units::{ConnId, NetstackId};
+
+    use super::*;
+    use crate::engine::{Engine, EngineConfig};
+
+    #[test]
+    fn what_is_for_a_lane_that_has_failed_is_kept_by_nobody() {
+        let engine =
+            Engine::start(&EngineConfig { lanes: 2, threads: false, ..EngineConfig::default() }).unwrap();
+        let fabric = &engine.0.fabric;
+        let panics = || fabric.visit(LaneId(0), |_, _| panic!("a handler has a fault"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new(), lists: Vec::new() };
+        let conn = ConnRef { conn: ConnId(0), generation: 1 };
+        for lane in [LaneId(0), LaneId(1)] {
+            assert!(outlet.fill(lane, LaneMessage::Kick { netstack: NetstackId(0), conn }).is_ok());
+        }
+        assert_eq!([LaneId(0), LaneId(1)].map(|lane| fabric.squeue(lane).waiting()), [0, 1]);
     }
 }

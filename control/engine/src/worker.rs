@@ -165,4 +165,21 @@ mod tests {
         std::thread::spawn(move || sender.send(worker.run_once(None)));
         assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Ok(Ran::Idle));
     }
+
+    #[test]
+    fn a_lane_that_has_failed_keeps_no_other_busy_nor_from_a_change() {
+        let engine =
+            Engine::start(&EngineConfig { lanes: 2, threads: false, ..EngineConfig::default() }).unwrap();
+        let mut workers = engine.workers();
+        let fabric = Arc::clone(&engine.0.fabric);
+        let panics = || fabric.visit(LaneId(0), |_, _| panic!("a handler has a fault"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        assert!(engine.add_netstack(Default::default()).is_err(), "it is said");
+        let other = workers.iter_mut().find(|worker| worker.lane == LaneId(1)).unwrap();
+        let run = |worker: &mut Worker| (0..20).map(|_| worker.run_once(Some(Duration::ZERO))).last();
+        assert_eq!(run(other), Some(Ran::Idle));
+        let netstack = firelane_units::NetstackId(0);
+        let is_there = fabric.visit(LaneId(1), |_, lane| lane.netstack_counters(netstack).is_some());
+        assert_eq!(is_there, Some(true), "the other has it");
+    }
 }

@@ -185,7 +185,7 @@ fn an_address_that_goes_takes_along_what_was_made_of_it() {
     let mut net = ready(1);
     translate(&mut net, &[map()]);
     let (inside, peer) = (station(0).0, station(1).0);
-    let mut outer = |net: &mut Net| ends(&pass(net, 0, (inside, 7), (peer, 53)).unwrap()).0.0;
+    let outer = |net: &mut Net| ends(&pass(net, 0, (inside, 7), (peer, 53)).unwrap()).0.0;
     assert_eq!(outer(&mut net), OUTSIDE);
     net.change(|| Control::AddAddress(ROUTER, WAN, "10.2.0.99/24".parse().unwrap()));
     assert_eq!(outer(&mut net), OUTSIDE, "it stays as long as it can");
