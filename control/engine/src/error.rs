@@ -108,6 +108,11 @@ fn fmt_rule(rule: &RuleError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
+fn fmt_no_cpu(cpu: usize, usable: &[usize], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let usable = usable.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    write!(f, "CPU {cpu} does not exist, is off line or is not for this process, which has {usable}")
+}
+
 impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -128,13 +133,7 @@ impl fmt::Display for ChangeError {
             Self::ManyCaptures(most) => write!(f, "{most} captures run already"),
             Self::Tracing => f.write_str("a trace runs already"),
             Self::Metering => f.write_str("steps are counted already"),
-            Self::NoCpu { cpu, usable } => {
-                let usable = usable.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-                write!(
-                    f,
-                    "CPU {cpu} does not exist, is off line or is not for this process, which has {usable}"
-                )
-            }
+            Self::NoCpu { cpu, usable } => fmt_no_cpu(*cpu, usable, f),
             Self::NoQueues(id) => write!(f, "link {id} has no device whose queues a lane could serve"),
             Self::NoRings { all, .. } => {
                 write!(

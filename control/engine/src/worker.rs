@@ -113,19 +113,25 @@ impl Worker {
             return Ran::Idle;
         }
         let until = until.map(|at| at.saturating_since(fabric.now()));
-        match [until, limit].into_iter().flatten().min() {
-            Some(Duration::ZERO) => {}
-            _ if fabric.programs.await_news(self.lane, &mut self.spin, is_deaf) => {}
-            limit => {
-                let patience = fabric.programs.patience(|| fabric.now());
-                let limit = [limit, patience].into_iter().flatten().min();
-                if fabric.programs.fall_asleep(self.lane) {
-                    bell.sleep(limit, is_deaf);
-                }
-                fabric.programs.wake_up(self.lane);
-            }
+        let limit = [until, limit].into_iter().flatten().min();
+        if limit != Some(Duration::ZERO) {
+            self.rest(limit, is_deaf);
         }
         Ran::Idle
+    }
+
+    /// Looks for a program's next word, and sleeps if none comes, for at most `limit`.
+    fn rest(&mut self, limit: Option<Duration>, is_deaf: bool) {
+        let Self { fabric, lane, spin, .. } = self;
+        if fabric.programs.await_news(*lane, spin, is_deaf) {
+            return;
+        }
+        let patience = fabric.programs.patience(|| fabric.now());
+        let limit = [limit, patience].into_iter().flatten().min();
+        if fabric.programs.fall_asleep(*lane) {
+            fabric.bell(*lane).sleep(limit, is_deaf);
+        }
+        fabric.programs.wake_up(*lane);
     }
 
     /// Runs until the engine ends.

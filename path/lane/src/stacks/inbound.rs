@@ -10,7 +10,9 @@ use firelane_classify::{Fragment, Headers, Sought, Tuple};
 use firelane_frame::Frame;
 use firelane_ip::{Delivered, LOOPBACK};
 use firelane_socket::Names;
-use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
+use firelane_tcp::{
+    AtListener, Disposition, HalfOpen, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for,
+};
 use firelane_units::{ConnId, Direction, DropReason, Family, LaneId, LinkId};
 use firelane_wire::{Ecn, IpProtocol, TcpFlags, TcpView};
 
@@ -364,6 +366,22 @@ impl<D> Inside<'_, D> {
         }
     }
 
+    /// A half-open connection's handshake completes with `seg`, if there is room; else its SYN-ACK is repeated, and its peer answers
+    /// again.
+    fn promote_or_keep(
+        &mut self,
+        half_open: HalfOpen,
+        seg: &SegmentIn<'_>,
+        names: firelane_tcp::Tuple,
+    ) -> Result<(), DropReason> {
+        let (local, remote) = (names.local(), names.remote());
+        let promoted = self.promote(&half_open, seg, Names { local, remote }, None);
+        if promoted == Err(DropReason::ListenFull) {
+            self.shard.half_open.enter(self.common.now, names, half_open);
+        }
+        promoted
+    }
+
     fn answer_stray(
         &mut self,
         seg: &SegmentIn<'_>,
@@ -377,14 +395,7 @@ impl<D> Inside<'_, D> {
             SynAnswer::Drop(reason) => return Err(reason),
             SynAnswer::Waits => return Ok(()),
             SynAnswer::Reply(reply) => return self.answer(local, remote, &reply),
-            SynAnswer::Promote(half_open) => {
-                let promoted = self.promote(&half_open, seg, Names { local, remote }, None);
-                if promoted == Err(DropReason::ListenFull) {
-                    // Its SYN-ACK is repeated, and its peer answers again.
-                    self.shard.half_open.enter(now, names, half_open);
-                }
-                return promoted;
-            }
+            SynAnswer::Promote(half_open) => return self.promote_or_keep(half_open, seg, names),
         }
         let is_own = link == LOOPBACK;
         // Of connections with ourselves there are no records.
