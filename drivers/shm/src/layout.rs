@@ -99,6 +99,11 @@ impl Block {
         self.requests.fetch_or(request::CONNECT | u64::from(port) << request::PORT_SHIFT, Ordering::Release);
     }
 
+    /// Daemon: whether a program has shut an end down, and whoever waits is to hear of it.
+    pub fn asks_to_shut(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) & request::SHUTS != 0
+    }
+
     /// Whether a program asks for a connection.
     pub fn asks_to_connect(&self) -> bool {
         self.requests.load(Ordering::Acquire) & request::CONNECT != 0
@@ -333,6 +338,8 @@ pub mod request {
     pub const FULL: u64 = 1 << 11;
     /// The program reads no more of what is to come.
     pub const SHUT_READ: u64 = 1 << 12;
+    /// Either end.
+    pub const SHUTS: u64 = SHUT_READ | SHUT_WRITE;
 }
 
 /// In the word `file`: the program has accepted the connection. One that nobody has accepted when its listener closes is

@@ -54,7 +54,7 @@ fn gone(fd: c_int, word: Word) {
         connecting::listener_closes(word);
         epoll::listener_closed(fd, word);
     }
-    epoll::closed(word);
+    epoll::closed(fd, word);
 }
 
 /// Before the descriptors `first..=last` are closed, or marked to be closed on exec. Answers itself if some of them
@@ -157,17 +157,17 @@ pub(crate) fn controlled(
     argument: usize,
     control: impl FnOnce() -> c_int,
 ) -> Option<Result<c_int, Errno>> {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        // A set may be copied, too.
+        return table::get(fd).filter(|&word| !socket::is_private(word)).map(|_| Ok(copied(fd, control())));
+    }
     let socket: Held = socket::at(fd)?;
     let answer = control();
-    match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Some(Ok(copied(fd, answer))),
-        _ if answer == 0 => {
-            if command == libc::F_SETFL {
-                socket.set_nonblocking(argument as c_int & libc::O_NONBLOCK != 0);
-            }
-            signals::controlled(&socket, command, argument);
-            Some(Ok(0))
+    if answer == 0 {
+        if command == libc::F_SETFL {
+            socket.set_nonblocking(argument as c_int & libc::O_NONBLOCK != 0);
         }
-        _ => Some(Ok(answer)),
+        signals::controlled(&socket, command, argument);
     }
+    Some(Ok(answer))
 }

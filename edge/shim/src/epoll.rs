@@ -68,7 +68,7 @@ const _: () = assert!(SETS_MAX / GROUP <= u64::BITS as usize);
 
 /// What a set keeps beside the kernel's descriptor.
 struct Set {
-    /// The kernel's descriptor, as it was numbered when the set was made.
+    /// The kernel's descriptor: the one with which the set was made, or a copy when that is closed.
     fd: c_int,
     interests: Interests,
     nested: Nested,
@@ -102,19 +102,24 @@ pub(crate) fn created(fd: c_int) -> c_int {
     fd
 }
 
-/// The last descriptor of a set, as far as this process knows, was closed.
-pub(crate) fn closed(word: Word) {
+/// A descriptor was closed. A set goes with its last one, as far as this process knows; until then it is found by another.
+pub(crate) fn closed(fd: c_int, word: Word) {
     let number = socket::number(word) as usize;
-    let is_last = !socket::is_shared(word) || !table::ours().any(|fd| table::get(fd) == Some(word));
-    if socket::kind(word) == Kind::Epoll && is_last && number < SETS_MAX {
-        // Closed by a handler in the middle of a call at it, a set keeps its place: nobody can look at it any more.
-        let Some(set) = place(number).and_then(Lock::enter).map(|mut set| set.take()) else { return };
-        if let Some(Set { interests, listeners, waiter, .. }) = set {
-            listeners.close();
-            waiter.iter().for_each(|waiter| interests.each(|_, word| waiter.unwatch(word)));
-        }
-        USED[number / GROUP].fetch_and(!(1 << (number % GROUP)), Ordering::AcqRel);
+    if socket::kind(word) != Kind::Epoll || number >= SETS_MAX {
+        return;
     }
+    let is_its = |&other: &c_int| table::get(other) == Some(word);
+    if let Some(copy) = socket::is_shared(word).then(|| table::ours().find(is_its)).flatten() {
+        let mut set = place(number).and_then(Lock::enter);
+        return set.iter_mut().filter_map(|set| set.as_mut()).for_each(|set| set.is_renamed(fd, copy));
+    }
+    // Closed by a handler in the middle of a call at it, a set keeps its place: nobody can look at it any more.
+    let Some(set) = place(number).and_then(Lock::enter).map(|mut set| set.take()) else { return };
+    if let Some(Set { interests, listeners, waiter, .. }) = set {
+        listeners.close();
+        waiter.iter().for_each(|waiter| interests.each(|_, word| waiter.unwatch(word)));
+    }
+    USED[number / GROUP].fetch_and(!(1 << (number % GROUP)), Ordering::AcqRel);
 }
 
 /// Where the set of this number is, if there ever was one.
@@ -319,7 +324,12 @@ impl SetRef {
                 }
             };
             let count = found + told;
-            let more = if found == 0 { self.woken(&mut events[count..], sleeps) } else { 0 };
+            let more = if found == 0 {
+                self.woken(&mut events[count..], sleeps)
+            } else {
+                self.return_bell();
+                0
+            };
             if count + more > 0 || left.is_some_and(|left| left.is_zero()) {
                 return Ok((count + more) as c_int);
             }
@@ -374,6 +384,13 @@ impl SetRef {
         })
     }
 
+    /// A call that had found something has asked the kernel, too, and may have taken the ring that was for another that sleeps.
+    fn return_bell(self) {
+        if let Some(mut guard) = self.0.enter() {
+            guard.iter_mut().for_each(Set::tell_sleepers);
+        }
+    }
+
     /// Takes the sets inside this one that have nothing to tell out of the kernel's events; how many are left.
     fn without_vain(self, epoll: c_int, events: &mut [epoll_event]) -> usize {
         // The other sets are looked into while this one is free: two threads may be at it from both ends.
@@ -411,6 +428,14 @@ impl Set {
     fn new(fd: c_int) -> Self {
         let (interests, nested, listeners) = (Interests::new(), Nested::new(), Listeners::new());
         Self { fd, interests, nested, listeners, waiter: None, is_watched: false, turns: 0 }
+    }
+
+    /// One of its descriptors is closed, and `copy` is another: by that it is found from here on.
+    fn is_renamed(&mut self, closed: c_int, copy: c_int) {
+        if self.fd == closed {
+            self.fd = copy;
+            self.waiter.iter().for_each(|waiter| waiter.is_renamed(closed, copy));
+        }
     }
 
     /// The kernel watches a set inside this one; here is kept what for.

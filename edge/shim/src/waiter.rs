@@ -169,6 +169,11 @@ impl Waiter {
         self.bells().try_for_each(|bell| enter(set, bell))
     }
 
+    /// The descriptor in which its bells are has another number now.
+    pub(crate) fn is_renamed(&self, from: c_int, to: c_int) {
+        let _ = self.place.set.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
     /// Whether it was made before a fork that this process is the child of.
     pub(crate) fn is_parents(&self) -> bool {
         self.session != session::number()

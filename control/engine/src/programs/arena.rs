@@ -204,17 +204,22 @@ impl ProgramArena {
                 if let Some(stream) = stream.filter(|stream| stream.lane() == lane)
                     && let Some(block) = self.mapping().block(number)
                 {
+                    let shuts = block.asks_to_shut();
                     if stream.can_close_later(block) {
                         later(number);
                     } else if stream.obey(now, block, &may_begin, &mut give) {
                         self.left().push(number);
                         *closed += 1;
                     }
+                    if shuts {
+                        // Whoever waits for it hears of that, as in Linux (`inet_shutdown`); the lane has no news of its own.
+                        stream.call(self);
+                    }
                     continue;
                 }
                 self.datagrams.with(number, |socket| {
                     if let Some(block) = self.mapping().block(number).filter(|_| socket.lane() == lane) {
-                        socket.obey(block, &mut give);
+                        socket.obey(self, block, &mut give);
                     }
                 });
             }

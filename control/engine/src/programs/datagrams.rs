@@ -363,7 +363,12 @@ impl Datagrams {
     }
 
     /// The program has kicked: the lane looks at what it sends.
-    pub(super) fn obey(&self, block: &Block, mut give: impl FnMut(Message)) {
+    pub(super) fn obey(&self, arena: &ProgramArena, block: &Block, mut give: impl FnMut(Message)) {
+        if block.asks_to_shut() {
+            block.requests.fetch_and(!request::SHUTS, Ordering::AcqRel);
+            block.wake();
+            arena.tell_waiters(self.number(), block);
+        }
         if block.requests.load(Ordering::Acquire) & request::WANTS_STORAGE != 0 {
             block.requests.fetch_and(!request::WANTS_STORAGE, Ordering::AcqRel);
         }

@@ -116,6 +116,24 @@ def test_shutdown():
     a, b = pair()
     later(0.05, lambda: a.shutdown(socket.SHUT_RD))
     assert a.recv(9) == b"", "who waits is let go"
+    # Who has waited for so long that he sleeps on more than one word, too, and who waits in a set or for several.
+    a, b = pair()
+    later(0.4, lambda: a.shutdown(socket.SHUT_RD))
+    assert a.recv(9) == b""
+    a, b = pair()
+    e = select.epoll()
+    e.register(a, select.EPOLLIN | select.EPOLLRDHUP)
+    assert e.poll(0) == []
+    a.shutdown(socket.SHUT_RD)
+    assert e.poll(2) == [(a.fileno(), select.EPOLLIN | select.EPOLLRDHUP)]
+    a, b = pair()
+    later(0.4, lambda: a.shutdown(socket.SHUT_RD))
+    assert select.select([a, b], [], [], 5)[0] == [a]
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.bind((a.getsockname()[0], 0))
+    u.connect(u.getsockname())
+    later(0.4, lambda: u.shutdown(socket.SHUT_RD))
+    assert u.recv(9) == b""
 
 
 def test_pipe_signal():

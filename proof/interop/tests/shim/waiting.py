@@ -277,6 +277,27 @@ def test_numbers_used_again():
         assert e.poll(0) == []
 
 
+def test_a_copy_of_a_set():
+    """As Rust's mio has it: what is watched is put into a copy."""
+    import fcntl
+    copies = [lambda e: fcntl.fcntl(e.fileno(), fcntl.F_DUPFD_CLOEXEC, 0), lambda e: os.dup(e.fileno())]
+    for copy in copies:
+        a, b = pair()
+        e = select.epoll()
+        c = select.epoll.fromfd(copy(e))
+        c.register(a, select.EPOLLIN)
+        b.send(b"x")
+        assert e.poll(2) == c.poll(2) == [(a.fileno(), select.EPOLLIN)]
+        e.close()
+        assert c.poll(2) == [(a.fileno(), select.EPOLLIN)]
+        assert a.recv(9) == b"x" and c.poll(0) == []
+        d, other = pair()
+        c.register(d, select.EPOLLIN)
+        later(0.3, lambda: other.send(b"y"))
+        assert c.poll(5) == [(d.fileno(), select.EPOLLIN)]
+        c.close()
+
+
 def test_closed_elsewhere():
     a, b = pair()
     e = select.epoll()
