@@ -131,6 +131,7 @@ fn is_deletion(change: &Change) -> bool {
             | Change::DeleteEtherstub(_)
             | Change::DeleteWire(_)
             | Change::DeleteVnic(_)
+            | Change::DeleteIptun(_)
             | Change::RenameLink(..)
             | Change::RemoveFlow(_)
             | Change::DeleteIf(_)
@@ -150,6 +151,7 @@ fn only_persistent(change: &Change, error: ApiError) -> ApiError {
         }
         Change::ModifyVnic(..)
         | Change::ModifyWire(..)
+        | Change::ModifyIptun(..)
         | Change::SetLinkProps(..)
         | Change::SetFlowProps(..)
         | Change::SetNetstackProps(..)

@@ -180,6 +180,13 @@ fn what_is_temporary_is_not_in_the_next_start() {
         ("PATCH /v1/links/t0/props", json!({"props": {"maxbw": "5M"}, "temporary": true}), ""),
         ("DELETE /v1/flows/iperf", Value::Null, ""),
         ("DELETE /v1/vnics/t0", Value::Null, ""),
+        (
+            "POST /v1/iptuns",
+            json!({"name": "tun0", "vnic": {"iptun": {"type": "ipv4", "local": "10.0.0.10", "remote": "10.0.0.1"}},
+                "temporary": true}),
+            "",
+        ),
+        ("DELETE /v1/iptuns/tun0", Value::Null, ""),
     ];
     let start = stub.store().persistent;
     for (line, body, want) in table {

@@ -740,20 +740,20 @@ impl Works {
         let rule = settings::rule(&flow.matching);
         let id = self.engine.add_flow(link, rule, flow.maxbw, flow.priority).map_err(refused)?;
         self.flows.insert(name.clone(), id);
-        if flow.minbw.is_some() {
-            self.engine.set_flow_minbw(id, flow.minbw).map_err(refused)?;
-        }
-        if flow.fusion != Fusing::default() {
-            self.engine.set_flow_fusion(id, settings::fusion(flow.fusion)).map_err(refused)?;
-        }
-        if !flow.cpus.is_empty() {
-            self.engine.set_flow_cpus(id, &flow.cpus.numbers().collect::<Vec<_>>()).map_err(refused)?;
-        }
-        Ok(())
+        let plain = Flow { minbw: None, fusion: Fusing::default(), cpus: Cpus::NONE, ..flow.clone() };
+        self.set_flow(name, &plain, flow).inspect_err(|_| {
+            // Half of it is nobody's.
+            self.flows.remove(name);
+            let _ = self.engine.remove_flow(id);
+        })
     }
 
     fn set_flow(&mut self, name: &FlowName, from: &Flow, to: &Flow) -> Done {
         let id = self.flow(name)?;
+        // What may be refused comes first, so that nothing else is half done.
+        if from.cpus != to.cpus {
+            self.engine.set_flow_cpus(id, &to.cpus.numbers().collect::<Vec<_>>()).map_err(refused)?;
+        }
         if from.maxbw != to.maxbw {
             self.engine.set_flow_maxbw(id, to.maxbw).map_err(refused)?;
         }
@@ -765,9 +765,6 @@ impl Works {
         }
         if from.fusion != to.fusion {
             self.engine.set_flow_fusion(id, settings::fusion(to.fusion)).map_err(refused)?;
-        }
-        if from.cpus != to.cpus {
-            self.engine.set_flow_cpus(id, &to.cpus.numbers().collect::<Vec<_>>()).map_err(refused)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The comparison itself.
 
-use firelane_model::{Interface, LinkName, Model, Netstack, NetstackName, Vnic};
+use firelane_model::{Interface, LinkName, Mac, Model, Netstack, NetstackName, Vnic};
 
 use crate::promise;
 use crate::torn::Torn;
@@ -219,14 +219,24 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn build_top(&mut self) {
+    /// Those whose addresses are said come first: who chooses his own must not choose one of theirs.
+    fn build_vnics(&mut self) {
         let (wanted, present) = (self.wanted, self.present);
-        for (name, shall) in &wanted.vnics {
-            let is = present.vnics.get(name);
-            if is.is_none_or(|is| self.torn.vnic(name, is)) {
-                self.push(anew(is.is_some()), Action::CreateVnic(name.clone(), shall.clone()));
+        for is_fixed in [true, false] {
+            for (name, shall) in
+                wanted.vnics.iter().filter(|(_, it)| matches!(it.mac, Mac::Fixed(_)) == is_fixed)
+            {
+                let is = present.vnics.get(name);
+                if is.is_none_or(|is| self.torn.vnic(name, is)) {
+                    self.push(anew(is.is_some()), Action::CreateVnic(name.clone(), shall.clone()));
+                }
             }
         }
+    }
+
+    fn build_top(&mut self) {
+        let (wanted, present) = (self.wanted, self.present);
+        self.build_vnics();
         self.build_wires();
         for (name, shall) in &wanted.netstacks {
             let is = self.kept_netstack(name);

@@ -226,6 +226,17 @@ fn interfaces_and_addresses_change_while_they_are_in_use() {
     assert!(place("create vnic web0") < place("forwarding -- -> on"), "{steps}");
 }
 
+/// Who has no address as yet chooses one that nobody has, so those whose addresses are said come first: after a rename, the one that
+/// is called as another once was would choose its address.
+#[test]
+fn vnics_whose_addresses_are_said_are_made_first() {
+    let bob = |text: String| text.replace("[vnic.bob0]", "[vnic.bob0]\nmac = \"2:8:20:1:2:3\"");
+    let steps = render(&plan(&two_tenants(bob), &Model::default()));
+    let place = |text: &str| steps.find(text).unwrap_or_else(|| panic!("{text}\n{steps}"));
+    assert!(place("create vnic bob0") < place("create vnic alice0"), "{steps}");
+    assert!(place("create vnic alice0") < place("create vnic web0"), "{steps}");
+}
+
 #[test]
 fn what_a_route_says_of_congestion_control_changes_in_its_place() {
     const AT: &str = "[netstack.web.addresses]";

@@ -107,4 +107,13 @@ fn a_plan_changes_them_live_and_what_cannot_be_is_refused() {
     let refused = daemon.firelane(&remote);
     assert!(refused.code() == 1 && refused.stderr.contains("names local_port"), "{refused:?}");
     assert!(!daemon.firelane(&["flowadm", "show-flow", "-p", "-o", "flow"]).expect_success().contains("far"));
+    // What was refused has left nothing: the same is there to be had, and what was to be limited is not.
+    let half = ["flowadm", "add-flow", "-l", "web0", "-a", "transport=tcp,local_port=8"];
+    let refused = daemon.firelane(&[&half[..], &["-p", "maxbw=1M,cpus=1023", "half"]].concat());
+    assert!(refused.code() == 1 && refused.stderr.contains("non-existent processor ID"), "{refused:?}");
+    daemon.firelane(&[&half[..], &["half"]].concat()).expect_success();
+    let refused = daemon.firelane(&["flowadm", "set-flowprop", "-p", "maxbw=1M,cpus=1023", "half"]);
+    assert_eq!(refused.code(), 1);
+    let dumped = daemon.firelane(&["dump"]).expect_success();
+    assert!(!dumped.contains("maxbw"), "{dumped}");
 }
