@@ -28,7 +28,7 @@ loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --profile soak --target-dir target/loom --package firelane-frame --package firelane-lane --package firelane-shm --lib model
 
 bench:
-	@test -n "$(B)" || { echo "usage: make bench B=switch|lanes-scale|limit|isolation|polling|computing|tap-bulk|wire-tcp|conn-rate|memif|afxdp|loss|idle|conn-memory|growth|udp|forward|forward-veth|filter|attack-cost|shim-rtt|shim-memory|redis-tap|nginx-close|sendfile|run-start|fused-rtt|fused-bulk|fused-redis|fused-java|fused-conn|fused-pgbench|fused-nginx-close" >&2; exit 2; }
+	@test -n "$(B)" || { echo "usage: make bench B=switch|lanes-scale|neighbours|limit|isolation|polling|computing|tap-bulk|wire-tcp|conn-rate|memif|afxdp|loss|idle|conn-memory|growth|udp|forward|forward-veth|filter|attack-cost|shim-rtt|shim-memory|redis-tap|nginx-close|sendfile|run-start|fused-rtt|fused-bulk|fused-redis|fused-java|fused-conn|fused-pgbench|fused-nginx-close" >&2; exit 2; }
 	@$(CARGO) xtask setup bench
 	@$(CARGO) build --quiet --release --package firelane-bench --package firelane-cli --package firelane-daemon --package firelane-shim
 	@target/release/firelane-bench $(B)
