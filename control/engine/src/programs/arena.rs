@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use firelane_frame::{ArenaPair, RingArena};
+use firelane_lane::{LaneMessage, SocketCommand};
 use firelane_shm::layout::Inbox;
 use firelane_shm::{Arena, Block, Layout, Mapping, set_bits};
 use firelane_units::{Instant, LaneId};
@@ -49,6 +50,11 @@ pub(crate) struct ProgramArena {
     queues: Mutex<Vec<ArenaPair>>,
     /// Somebody is on his way to give memory back.
     is_called: AtomicBool,
+}
+
+/// Whether a program shuts an end of a stream down.
+const fn is_shutdown(message: &Message) -> bool {
+    matches!(message, LaneMessage::Socket(_, SocketCommand::Shutdown(_) | SocketCommand::ShutdownRead(_)))
 }
 
 impl ProgramArena {
@@ -204,10 +210,14 @@ impl ProgramArena {
                 if let Some(stream) = stream.filter(|stream| stream.lane() == lane)
                     && let Some(block) = self.mapping().block(number)
                 {
-                    let shuts = block.asks_to_shut();
+                    let mut shuts = false;
+                    let note = |message: Message| {
+                        shuts |= is_shutdown(&message);
+                        give(message);
+                    };
                     if stream.can_close_later(block) {
                         later(number);
-                    } else if stream.obey(now, block, &may_begin, &mut give) {
+                    } else if stream.obey(now, block, &may_begin, note) {
                         self.left().push(number);
                         *closed += 1;
                     }
