@@ -34,11 +34,10 @@ impl<D: AsFd> Watched<D> {
     /// Lets the device wake the worker of `bell`, whose lane has no number for it as yet.
     pub(crate) fn watch(&mut self, bell: &Arc<Bell>) -> std::io::Result<()> {
         bell.watch(self.device.as_fd())?;
-        self.number = None;
+        (self.bell, self.number) = (Some(Arc::clone(bell)), None);
         if self.hearing != (Hearing { is_mute: false, is_reminded: false }) {
-            bell.set_hearing(self.device.as_fd(), self.hearing, None);
+            self.tell_bell();
         }
-        self.bell = Some(Arc::clone(bell));
         Ok(())
     }
 

@@ -207,15 +207,12 @@ impl Stacks {
     /// Limits are others now: whoever waits for one asks again.
     pub(crate) fn ask_limits_anew(&mut self) {
         self.conns.ask_limits_anew();
-        for index in 0..self.shards.places() {
-            if self.shards.get(index).is_some_and(|shard| !shard.limited_datagrams.is_empty())
-                && let Some(shard) = self.shards.get_mut(index)
-            {
-                for socket in shard.limited_datagrams.take_all() {
-                    shard.dirty_datagrams.push(shard.band_of(socket), socket);
-                }
+        let waits = |shard: &Shard| !shard.limited_datagrams.is_empty();
+        self.shards.each_where(waits, |shard| {
+            for socket in shard.limited_datagrams.take_all() {
+                shard.dirty_datagrams.push(shard.band_of(socket), socket);
             }
-        }
+        });
     }
 
     /// Another lane of a netstack has learned something.
@@ -435,15 +432,12 @@ impl Stacks {
 
     /// A port ends, or gets another user.
     pub(crate) fn detach<D>(&mut self, common: &mut Common<D>, link: LinkId) {
-        for index in 0..self.shards.places() {
-            if !self.shards.get(index).is_some_and(|shard| shard.links.contains(&link)) {
-                continue;
-            }
-            let Some(shard) = self.shards.get_mut(index) else { continue };
+        let uses = |shard: &Shard| shard.links.contains(&link);
+        self.shards.each_where(uses, |shard| {
             shard.links.retain(|&mine| mine != link);
             shard.ip.core.remove_interface(link, &mut common.pools);
             shard.ip.touch();
-        }
+        });
     }
 
     pub(crate) fn add_address<D>(

@@ -54,6 +54,15 @@ impl Shards {
         self.all.places()
     }
 
+    /// Does something with those of which `is_one` is true, and touches them alone.
+    pub(super) fn each_where(&mut self, is_one: impl Fn(&Shard) -> bool, mut act: impl FnMut(&mut Shard)) {
+        for index in 0..self.all.places() {
+            if self.get(index).is_some_and(&is_one) {
+                self.get_mut(index).into_iter().for_each(&mut act);
+            }
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Shard> {
         self.all.iter()
     }
