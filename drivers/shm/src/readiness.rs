@@ -92,7 +92,9 @@ impl<M: Storage> StreamEnd<'_, M> {
             mixed
         } else {
             let beside = self.beside.as_ref().map_or(0, Beside::written_there);
-            [rings.two.tail.load(Ordering::Acquire), beside].into_iter().fold(mixed, mix)
+            // Who says that less is enough is told of what is there.
+            let least = u64::from(self.block.low_water[0].load(Ordering::Relaxed));
+            [rings.two.tail.load(Ordering::Acquire), beside, least].into_iter().fold(mixed, mix)
         };
         if events & Readiness::WRITABLE == 0 {
             return mixed;

@@ -509,20 +509,21 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// Waits until one of `events`, or an error or hang-up, is there: looks again for a while and then sleeps, for at most
     /// `limit` and [`crate::SLICE`].
     pub fn wait(&self, events: u32, limit: Duration, spin: &mut Spin) -> Woken {
-        self.wait_by(events, limit, spin, crate::wait::sleep_on)
+        let wanted = events | Readiness::ERROR | Readiness::HANGUP;
+        self.wait_by(events, |ready| ready.has(wanted), limit, spin, crate::wait::sleep_on)
     }
 
-    /// The same, asleep in a call of `sleep_on` ([`crate::Sleep::until_by`]).
+    /// The same until `is_there`, asked of what is ready of `events`, and asleep in a call of `sleep_on` ([`crate::Sleep::until_by`]).
     pub fn wait_by(
         &self,
         events: u32,
+        is_there: impl Fn(Readiness) -> bool,
         limit: Duration,
         spin: &mut Spin,
         sleep_on: impl FnOnce(&AtomicU32, u32, Duration) -> Result<(), Errno>,
     ) -> Woken {
-        let wanted = events | Readiness::ERROR | Readiness::HANGUP;
         // Who waits for a stream that gets a joint meanwhile must wait there.
-        let is_ready = || self.readiness_of(events).has(wanted) || self.lacks().is_some();
+        let is_ready = || is_there(self.readiness_of(events)) || self.lacks().is_some();
         if spin.until(is_ready) { Woken::Ready } else { self.sleep().until_by(limit, is_ready, sleep_on) }
     }
 }

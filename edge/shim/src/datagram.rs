@@ -14,6 +14,7 @@ use firelane_units::LinkId;
 use rustix::io::Errno;
 
 use crate::address::{Given, Shown};
+use crate::awaited::Awaited;
 use crate::buffers::{Sink, Source};
 use crate::interfaces::LOOPBACK;
 use crate::socket::{self, Beside, Held, Kind, Received, broken_pipe};
@@ -217,7 +218,7 @@ fn write_pieces<'p, P: Iterator<Item = &'p [u8]>>(
     pieces: impl Fn() -> P,
     flags: c_int,
 ) -> Result<(), Errno> {
-    let mut wait = Waiting::new(stream, false, flags);
+    let mut wait = Waiting::new(stream, Awaited::Room, flags);
     loop {
         match stream.end().send_record(envelope, len, pieces()) {
             Ok(()) => {
@@ -268,7 +269,7 @@ pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Resul
         return Err(if session::is_dead() { Errno::NETDOWN } else { Errno::AGAIN });
     }
     let (socket, stream) = bound(socket)?;
-    let mut wait = Waiting::new(&stream, true, flags);
+    let mut wait = Waiting::new(&stream, Awaited::Bytes(1), flags);
     loop {
         if sink.is_faulty() && stream.end().first_record().is_some() {
             return Err(Errno::FAULT);

@@ -146,6 +146,14 @@ pub(crate) fn changed(fd: c_int, from: Word, to: Word) {
     each(|set| table::ours().filter(is_copy).for_each(|fd| set.changes(fd, from, to)));
 }
 
+/// There may be news of a stream that no lane and no peer tells of.
+pub(crate) fn has_news(word: Word) {
+    each(|set| {
+        set.interests.line_up_block(socket::arena(word), socket::number(word));
+        set.tell_sleepers();
+    });
+}
+
 /// Nobody is told of this listener any more.
 pub(crate) fn silence(fd: c_int) {
     each(|set| {

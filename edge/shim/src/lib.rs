@@ -34,6 +34,7 @@ mod accept_queue;
 mod address;
 mod answer;
 mod arenas;
+mod awaited;
 mod buffers;
 mod cancelling;
 mod confining;

@@ -15,7 +15,7 @@ use rustix::net::sockopt::{self, Timeout};
 
 use crate::socket::Held;
 use crate::stream::Stream;
-use crate::{corking, echoes, session, sys};
+use crate::{corking, echoes, epoll, session, sys, table, waiter};
 
 /// Levels that all sockets of the internet's families have.
 const LEVELS: [c_int; 3] = [SOL_SOCKET, libc::IPPROTO_IP, libc::IPPROTO_IPV6];
@@ -101,7 +101,8 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
                 ..0 => c_int::MAX.unsigned_abs(),
                 least => least.unsigned_abs().max(1),
             };
-            stream.end().block().low_water[0].store(least, Ordering::Relaxed);
+            stream.end().block().low_water[0].store(least, Ordering::SeqCst);
+            tell_watchers(socket.fd, &stream);
             Ok(())
         }
         (
@@ -137,6 +138,15 @@ fn number(value: &[u8]) -> Option<c_int> {
 /// It, if it is a connection, whose words have SO_RCVLOWAT: programs change that between two reads.
 fn a_stream(socket: &Held) -> Option<Stream> {
     socket.stream().filter(|_| !socket.is_datagram())
+}
+
+/// What is there may be enough now: whoever waits for it looks again.
+fn tell_watchers(fd: c_int, stream: &Stream) {
+    if let Some(word) = table::get(fd) {
+        epoll::has_news(word);
+        waiter::watchers(word).ring();
+    }
+    stream.wake();
 }
 
 /// How much is worth telling of (SO_RCVLOWAT).

@@ -12,6 +12,7 @@ use libc::{pollfd, sigset_t};
 use rustix::io::Errno;
 
 use crate::accept_queue::Watching;
+use crate::awaited::Awaited;
 use crate::handlers::Seen;
 use crate::memory::Pages;
 use crate::socket::{self, Kind};
@@ -99,7 +100,7 @@ fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>, seen: Seen) -> Opt
     let mut asked = fds.iter_mut().filter(|entry| entry.fd >= 0);
     let (Some(entry), None) = (asked.next(), asked.next()) else { return None };
     let is_same = |word: &Word| socket::kind(*word) == Kind::Stream;
-    let events = ready::wanted(wanted(entry.events));
+    let awaited = Awaited::Events(ready::wanted(wanted(entry.events)));
     loop {
         let word = ours(entry).filter(is_same)?;
         entry.revents = (ready::of(entry.fd, word) & wanted(entry.events)) as c_short;
@@ -108,7 +109,7 @@ fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>, seen: Seen) -> Opt
             return Some(Ok(c_int::from(entry.revents != 0)));
         }
         let stream = Stream::new(entry.fd, socket::arena(word), socket::number(word))?;
-        match cancelling::sleeping(Woken::Interrupted, || stream.sleep(events, left, seen)) {
+        match cancelling::sleeping(Woken::Interrupted, || stream.sleep(awaited, left, seen)) {
             Woken::Interrupted => return Some(Err(Errno::INTR)),
             Woken::TimeOut => _ = session::look_for_death(),
             Woken::Ready => {}

@@ -14,6 +14,7 @@ use libc::pollfd;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
+use crate::awaited::Awaited;
 use crate::buffers::{Sink, Source};
 use crate::handlers::Seen;
 use crate::socket::{self, Held, broken_pipe};
@@ -222,7 +223,7 @@ fn room_in(stream: &Stream) -> Result<usize, Errno> {
         // What is written begins the connection, and waits for that.
         return Ok(stream.end().room());
     }
-    let mut wait = Waiting::new(stream, false, 0);
+    let mut wait = Waiting::new(stream, Awaited::Room, 0);
     loop {
         // A write of nothing says whether there could be one.
         let stop = match stream.end().write(&[]) {

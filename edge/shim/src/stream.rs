@@ -15,6 +15,7 @@ use firelane_shm::{Busy, ReadError, Readiness, Spin, StreamEnd, UrgentError, Wok
 use firelane_units::Instant;
 use rustix::io::Errno;
 
+use crate::awaited::{Awaited, lacks_bytes};
 use crate::buffers::{Sink, Source};
 use crate::handlers::Seen;
 use crate::holds::{self, Hold};
@@ -88,26 +89,10 @@ impl Stream {
         self.end().readiness()
     }
 
-    /// Whether less is there than is worth telling of (SO_RCVLOWAT, half of the buffer at most), and more may come.
-    pub(crate) fn lacks_some(&self, ready: Readiness) -> bool {
-        const MOST: u32 = 32 << 10;
-        let block = self.end().block();
-        let least = block.low_water[0].load(Ordering::Relaxed);
-        let ended = Readiness::PEER_CLOSED | Readiness::ERROR | Readiness::HANGUP;
-        if least <= 1 || ready.has(ended) {
-            return false;
-        }
-        let most = match block.capacity[1].load(Ordering::Relaxed) / 2 {
-            0 => MOST,
-            half => half,
-        };
-        self.end().unread_in_all() < least.min(most) as usize
-    }
-
     /// There is no room, and whoever is signalled about the stream wants to know when there is. Look once more.
     #[inline]
     fn ask_for_a_signal(&self) {
-        if self.has(SIGNALLED) {
+        if self.is_marked(SIGNALLED) {
             self.end().block().file.fetch_or(REFUSED, Ordering::SeqCst);
             fence(Ordering::SeqCst);
         }
@@ -119,7 +104,7 @@ impl Stream {
         session::kick(&self.end());
     }
 
-    fn has(&self, bit: u64) -> bool {
+    fn is_marked(&self, bit: u64) -> bool {
         self.end().block().file.load(Ordering::Relaxed) & bit != 0
     }
 
@@ -135,7 +120,7 @@ impl Stream {
 
     /// Whether O_NONBLOCK is set.
     pub(crate) fn is_nonblocking(&self) -> bool {
-        self.has(file::NONBLOCK)
+        self.is_marked(file::NONBLOCK)
     }
 
     /// Remembers O_NONBLOCK.
@@ -168,14 +153,14 @@ impl Stream {
 
     /// The first `connect` after the connection stands succeeds, and the next ones say EISCONN: whether it is the first.
     pub(crate) fn tell_connected(&self) -> bool {
-        let is_first = !self.has(file::TOLD);
+        let is_first = !self.is_marked(file::TOLD);
         self.mark(file::TOLD, true);
         is_first
     }
 
     /// Whether a call has told the program that it is connected.
     pub(crate) fn is_known_connected(&self) -> bool {
-        self.has(file::TOLD)
+        self.is_marked(file::TOLD)
     }
 
     /// Whether it was ever established and is not yet over.
@@ -217,9 +202,14 @@ impl Stream {
         }
         self.tell_connected();
         // Other threads of this program may sleep in a call that ends now.
+        self.wake();
+        Ok(())
+    }
+
+    /// Wakes whoever sleeps on its words.
+    pub(crate) fn wake(&self) {
         self.end().block().wake();
         self.end().sleep().wake();
-        Ok(())
     }
 
     /// How long a read (SO_RCVTIMEO) or a write (SO_SNDTIMEO) waits; `None` is for ever.
@@ -258,7 +248,7 @@ impl Stream {
 
     /// Linux answers a read of nothing as it would one of a byte, be that urgent, and leaves the byte.
     fn receive_nothing(&self, flags: c_int) -> Result<usize, Errno> {
-        let mut wait = Waiting::new(self, true, flags);
+        let mut wait = Waiting::new(self, Awaited::Bytes(1), flags);
         loop {
             if self.end().is_before_urgent() {
                 return Ok(0);
@@ -273,11 +263,11 @@ impl Stream {
     fn receive_some(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<usize, Errno> {
         let peeks = flags & libc::MSG_PEEK != 0;
         let wanted = self.wanted(sink.len(), flags);
-        let mut wait = Waiting::new(self, true, flags);
+        // Who takes what there is waits for a byte more.
+        let mut wait = Waiting::new(self, Awaited::Bytes(if peeks { wanted } else { 1 }), flags);
         let mut done = 0;
         loop {
-            let is_short =
-                || self.end().available() < wanted && !self.has_ended() && !self.end().ends_at_mark();
+            let is_short = || lacks_bytes(&self.end(), self.end().readiness(), wanted);
             if peeks && !wait.is_over() && is_short() {
                 wait.after(Stop::Wait, 0)
                     .or_else(|errno| if self.end().available() > 0 { Ok(()) } else { Err(errno) })?;
@@ -318,11 +308,6 @@ impl Stream {
         low.clamp(1, len)
     }
 
-    fn has_ended(&self) -> bool {
-        let ended = Readiness::PEER_CLOSED | Readiness::ERROR | Readiness::HANGUP;
-        self.end().readiness().has(ended)
-    }
-
     /// One look at the ring, behind the first `done` bytes of `sink`.
     fn read_once(&self, sink: &mut Sink<'_>, done: usize, flags: c_int) -> Result<(usize, bool), Stop> {
         self.follow();
@@ -360,7 +345,7 @@ impl Stream {
         }
         let early = if self.is_deferred() { self.send_early(source, flags)? } else { 0 };
         let is_urgent = flags & libc::MSG_OOB != 0;
-        let mut wait = Waiting::new(self, false, flags);
+        let mut wait = Waiting::new(self, Awaited::Room, flags);
         if early > 0 && (!wait.blocks || early >= source.len()) {
             return Ok(early);
         }
@@ -412,7 +397,7 @@ impl Stream {
         let (pieces, count) = batch(source, 0);
         let Some(early) = self.end().begin_early(&pieces[..count]) else { return Ok(0) };
         self.kick();
-        if !Waiting::new(self, false, flags).blocks {
+        if !Waiting::new(self, Awaited::Room, flags).blocks {
             // Without text the SYN leaves alone, and the call is a connect(2).
             return if early > 0 { Ok(early) } else { Err(Errno::INPROGRESS) };
         }
@@ -600,7 +585,7 @@ impl From<Busy> for Stop {
 /// The waiting of one call.
 pub(crate) struct Waiting<'a> {
     stream: &'a Stream,
-    events: u32,
+    awaited: Awaited,
     blocks: bool,
     limit: Option<Duration>,
     deadline: Option<Deadline>,
@@ -616,18 +601,17 @@ pub(crate) struct Waiting<'a> {
 const REFUSALS_MAX: u8 = 64;
 
 impl<'a> Waiting<'a> {
-    /// Of a call with these flags, which reads or writes.
-    pub(crate) fn new(stream: &'a Stream, reads: bool, flags: c_int) -> Self {
-        let events = if reads { Readiness::READABLE } else { Readiness::WRITABLE };
-        if stream.has(SIGNALLED) {
+    /// Of a call with these flags.
+    pub(crate) fn new(stream: &'a Stream, awaited: Awaited, flags: c_int) -> Self {
+        if stream.is_marked(SIGNALLED) {
             signals::drain(stream.fd);
         }
         let blocks = flags & libc::MSG_DONTWAIT == 0 && !stream.is_nonblocking();
-        let limit = if blocks { stream.limit(reads) } else { None };
+        let limit = if blocks { stream.limit(awaited != Awaited::Room) } else { None };
         let seen = if blocks { Seen::now() } else { Seen::default() };
         Self {
             stream,
-            events,
+            awaited,
             blocks,
             limit,
             deadline: None,
@@ -669,7 +653,7 @@ impl<'a> Waiting<'a> {
         if session::is_dead() {
             return Err(Errno::NETDOWN);
         }
-        let writes = self.events & Readiness::WRITABLE != 0;
+        let writes = self.awaited == Awaited::Room;
         let asked = writes && self.stream.ask_for_room();
         if !self.blocks {
             let has_room = writes && self.finds_room() || asked && self.stream.gets_room();
@@ -684,10 +668,13 @@ impl<'a> Waiting<'a> {
         if self.hold.is_none() {
             self.hold = self.stream.hold()?;
         }
-        let (stream, events) = (self.stream, self.events);
-        let is_ready = || stream.has_some(events);
-        let shallow = |slice, seen| stream.sleep(events, slice, seen);
-        match self.sleeper.sleep(stream.own(), self.deadline, is_ready, shallow) {
+        let (stream, awaited) = (self.stream, self.awaited);
+        let is_ready = || stream.has(awaited);
+        let shallow = |slice, seen| stream.sleep(awaited, slice, seen);
+        let woken = self.sleeper.sleep(stream.own(), self.deadline, is_ready, shallow);
+        // Who is woken because it was fused must look there.
+        stream.follow();
+        match woken {
             Woken::Interrupted => {
                 self.sleeper.interrupted(self.limit.is_none() && done == 0)?;
                 stream.begins_again()
@@ -716,19 +703,18 @@ impl Stream {
         self.own().map(drop).ok_or(Errno::BADF)
     }
 
-    /// Whether one of `events`, or an error or hang-up, is there.
-    fn has_some(&self, events: u32) -> bool {
+    /// Whether what is waited for is there.
+    fn has(&self, awaited: Awaited) -> bool {
         self.follow();
-        self.is_given_up() || self.end().readiness().has(events | Readiness::ERROR | Readiness::HANGUP)
+        self.is_given_up() || awaited.is_there(&self.end(), self.end().readiness())
     }
 
-    /// Waits until one of `events`, or an error or hang-up, is there, or it may have been fused; for `left`, or a slice of it. A handler that has run
-    /// since `seen` interrupts it.
-    pub(crate) fn sleep(&self, events: u32, left: Duration, seen: Seen) -> Woken {
+    /// Waits until it is there, or the stream may have been fused; for `left`, or a slice of it. A handler that has run since `seen` interrupts it.
+    pub(crate) fn sleep(&self, awaited: Awaited, left: Duration, seen: Seen) -> Woken {
         let end = self.end();
-        let wait = |spin: &mut Spin| {
-            end.wait_by(events, left, spin, |word, value, limit| seen.sleep_on(word, value, limit))
-        };
+        let is_there = |ready| awaited.is_there(&end, ready);
+        let sleep_on = |word: &_, value, limit| seen.sleep_on(word, value, limit);
+        let wait = |spin: &mut Spin| end.wait_by(awaited.events(), is_there, left, spin, sleep_on);
         match end.beside() {
             // The lane needs the CPU on which it is woken.
             None if end.has_lane_on(sys::cpu()) => wait(&mut Spin::new(1)),

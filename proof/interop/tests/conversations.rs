@@ -1,0 +1,124 @@
+//! Conversations of two ends that scripts draw by lot: each call tells on the netstack what it tells in the kernel. A part of `shim_more.rs`.
+
+use firelane_interop::{On, Sandbox, Stage};
+
+use crate::script;
+
+/// Conversations that were drawn by lot, beside the kernel's: fused and by TCP.
+fn converses_as_the_kernel(kind: &str, fusion: &str, first: u32, count: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    set_fusion(&stage, fusion);
+    converse(&stage, "conversation.py", &[&first.to_string(), &count.to_string(), kind], 12 * count as usize);
+}
+
+/// Whether the netstack fuses its connections.
+pub(crate) fn set_fusion(stage: &Stage<'_>, fusion: &str) {
+    let property = format!("_fusion={fusion}");
+    let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
+    stage.daemon().firelane(&words).expect_success();
+}
+
+/// Each call of a conversation tells what it tells in the kernel.
+pub(crate) fn converse(stage: &Stage<'_>, name: &str, more: &[&str], least: usize) {
+    let script = script(name);
+    let ask = |on, host| {
+        let words: Vec<&str> =
+            ["/usr/bin/python3", &script, host].into_iter().chain(more.iter().copied()).collect();
+        stage.ask(on, &words)
+    };
+    let (kernels, ours) = (ask(On::Kernel, Stage::KERNEL), ask(On::Firelane, Stage::FIRELANE));
+    assert!(kernels.lines().count() > least, "{kernels}");
+    for (at, (theirs, own)) in kernels.lines().zip(ours.lines()).enumerate() {
+        let before: Vec<&str> = kernels.lines().take(at).skip(at.saturating_sub(8)).collect();
+        assert_eq!(own, theirs, "behind {before:#?}");
+    }
+    assert_eq!(ours.lines().count(), kernels.lines().count());
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn conversations_that_are_fused_are_as_the_kernels() {
+    converses_as_the_kernel("plain", "on", 0, 15);
+}
+
+#[test]
+fn conversations_by_tcp_are_as_the_kernels() {
+    converses_as_the_kernel("plain", "off", 1000, 15);
+}
+
+#[test]
+fn conversations_with_urgent_text_are_as_the_kernels() {
+    converses_as_the_kernel("urgent", "off", 2005, 15);
+}
+
+#[test]
+fn conversations_with_urgent_text_that_leaves_a_joint_are_as_the_kernels() {
+    converses_as_the_kernel("urgent", "on", 2030, 15);
+}
+
+#[test]
+fn conversations_in_an_epoll_set_are_as_the_kernels() {
+    for fusion in ["on", "off"] {
+        converses_as_the_kernel("sets", fusion, 3000, 8);
+    }
+}
+
+/// Conversations of datagram sockets that were drawn by lot, beside the kernel's.
+fn datagrams_converse_as_the_kernels(kind: &str, first: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    converse(&stage, "datagram_conversation.py", &[&first.to_string(), "30", kind], 400);
+}
+
+#[test]
+fn datagrams_are_conversed_by_as_in_the_kernel() {
+    datagrams_converse_as_the_kernels("plain", 0);
+}
+
+#[test]
+fn what_stands_beside_datagrams_is_as_the_kernels() {
+    datagrams_converse_as_the_kernels("beside", 1000);
+}
+
+#[test]
+fn datagrams_that_nobody_takes_are_refused_as_by_the_kernel() {
+    datagrams_converse_as_the_kernels("refused", 2000);
+}
+
+#[test]
+fn who_may_be_bound_where_is_as_in_the_kernel() {
+    datagrams_converse_as_the_kernels("bound", 3000);
+}
+
+#[test]
+fn groups_and_broadcasts_are_heard_as_in_the_kernel() {
+    datagrams_converse_as_the_kernels("groups", 4000);
+}
+
+/// Conversations about one socket's options, beside the kernel's.
+fn options_are_told_as_by_the_kernel(kind: &str, first: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    converse(&stage, "option_conversation.py", &[&first.to_string(), "25", kind], 400);
+}
+
+#[test]
+fn options_of_streams_are_the_kernels() {
+    options_are_told_as_by_the_kernel("streams", 0);
+}
+
+#[test]
+fn options_of_datagram_sockets_are_the_kernels() {
+    options_are_told_as_by_the_kernel("datagrams", 1000);
+}
+
+#[test]
+fn connections_have_of_their_listener_what_the_kernels_have() {
+    options_are_told_as_by_the_kernel("listeners", 2000);
+}
+
+#[test]
+fn requests_and_flags_of_descriptors_are_the_kernels() {
+    options_are_told_as_by_the_kernel("requests", 3000);
+}
