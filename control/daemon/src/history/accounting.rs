@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 
 use firelane_api::{ApiError, NetRecord, NetRecords, RECORD_SECONDS, Status, Traffic, UsageOf};
 use firelane_model::Accounting;
@@ -14,8 +14,11 @@ use firelane_model::Accounting;
 use super::{Parting, Subject, Totals};
 use crate::text::plain;
 
-/// As much of a file as is looked at to see whose it is: longer than any record.
-const FIRST_LINE_MAX: u64 = 4096;
+/// As much of a file as is looked at to see whose it is, and where its last record ends: longer than any record.
+const LINE_MAX: u64 = 4096;
+
+/// What every record begins with.
+const BEGINNING: &str = "{\"curtime\":";
 
 /// The writer of records.
 #[derive(Debug, Default)]
@@ -99,8 +102,7 @@ impl Writer {
             lines.push('\n');
         }
         if !lines.is_empty() {
-            let written = self.open(&path).and_then(|mut file| file.write_all(lines.as_bytes()));
-            written.map_err(|error| {
+            self.open(&path).and_then(|file| add(file, lines.as_bytes())).map_err(|error| {
                 self.file = None;
                 format!("{path}: {}; records wait", plain(&error))
             })?;
@@ -112,10 +114,29 @@ impl Writer {
 
     fn open(&mut self, path: &str) -> std::io::Result<&File> {
         if self.file.is_none() {
-            self.file = Some(OpenOptions::new().append(true).create(true).open(path)?);
+            let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+            cut_what_is_torn(&file)?;
+            self.file = Some(file);
         }
         Ok(self.file.as_ref().expect("it was opened just now"))
     }
+}
+
+/// Adds lines, all of them or none: they wait, and would be there twice.
+fn add(mut file: &File, lines: &[u8]) -> std::io::Result<()> {
+    let len = file.metadata()?.len();
+    file.write_all(lines).inspect_err(|_| _ = file.set_len(len))
+}
+
+/// Whoever wrote there last may have ended in the middle of a line. A line behind it would be no record, nor would what follows.
+fn cut_what_is_torn(mut file: &File) -> std::io::Result<()> {
+    let len = file.metadata()?.len();
+    let from = len.saturating_sub(LINE_MAX);
+    file.seek(SeekFrom::Start(from))?;
+    let mut last = Vec::new();
+    file.take(LINE_MAX).read_to_end(&mut last)?;
+    let torn = last.iter().rev().take_while(|&&byte| byte != b'\n').count() as u64;
+    if torn == 0 || torn == LINE_MAX { Ok(()) } else { file.set_len(len - torn) }
 }
 
 /// Whether records may be added to the file that is wanted: it is new, empty, or has some.
@@ -131,9 +152,13 @@ pub(crate) fn check(wanted: &Accounting) -> Result<(), ApiError> {
         return Err(refused(Status::BadArg, "no plain file".to_owned()));
     }
     let mut first = Vec::new();
-    file.take(FIRST_LINE_MAX).read_to_end(&mut first).map_err(failed)?;
+    file.take(LINE_MAX).read_to_end(&mut first).map_err(failed)?;
     let text = String::from_utf8_lossy(&first);
     let line = text.split_inclusive('\n').next().unwrap_or_default();
+    // Nothing but the first record, torn.
+    if line == text && (line.starts_with(BEGINNING) || BEGINNING.starts_with(line)) {
+        return Ok(());
+    }
     match NetRecords::read(line) {
         Ok(_) => Ok(()),
         Err(_) => {
@@ -226,6 +251,31 @@ mod tests {
         assert_eq!(carried(&folder, UsageOf::Links).iter().map(|it| it.1).sum::<u64>(), 34);
         assert_eq!(writer.follow(&active, 140, &totals(4)), Ok(()));
         assert_eq!(carried(&folder, UsageOf::Links).iter().map(|it| it.1).sum::<u64>(), 34);
+    }
+
+    #[test]
+    fn a_record_that_is_torn_is_cut_off_before_the_next_one() {
+        let folder = Scratch::new();
+        let active = wanted(&folder, Tracked::BASIC, true);
+        let path = folder.path().join("net.log");
+        let mut writer = Writer::default();
+        for second in [100, 120] {
+            assert_eq!(writer.follow(&active, second, &totals(second)), Ok(()));
+        }
+        let whole = std::fs::read_to_string(&path).unwrap();
+        for torn in ["{", "{\"curti", "{\"curtime\":1", "{\"curtime\":120,\"name\":\"web0\"}"] {
+            for before in ["", &whole] {
+                std::fs::write(&path, before.to_owned() + torn).unwrap();
+                assert_eq!(check(&active), Ok(()), "{torn} behind {before}");
+                let mut writer = Writer::default();
+                for second in [200, 220] {
+                    assert_eq!(writer.follow(&active, second, &totals(second)), Ok(()));
+                }
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert!(text.starts_with(&(before.to_owned() + "{\"curtime\":220,")), "{text}");
+                assert_eq!(NetRecords::read(&text).map(|_| text.ends_with('\n')), Ok(true), "{text}");
+            }
+        }
     }
 
     #[test]
