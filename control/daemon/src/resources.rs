@@ -151,9 +151,7 @@ pub(crate) fn again(works: &Works, step: &Step, present: &Model) -> Option<Step>
             let to = Flow { cpus: wanted.cpus.clone(), ..is.clone() };
             Action::SetFlow(name.clone(), is.clone(), to)
         }
-        Action::SetDaemon(_, wanted) if are_there(&wanted.cpus) && present.daemon.cpus.is_empty() => {
-            Action::SetDaemon(present.daemon.clone(), wanted.clone())
-        }
+        Action::SetDaemon(from, to) if from.cpus != to.cpus && are_there(&to.cpus) => step.action.clone(),
         _ => return None,
     };
     Some(Step { action, effect: Effect::Live })

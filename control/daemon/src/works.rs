@@ -113,8 +113,10 @@ impl Works {
         match &step.action {
             // Lanes are made at the start; status says what the next one changes. Where they run changes now.
             Action::SetDaemon(from, to) => {
-                // Its writer follows by itself.
-                accounting::check(&to.accounting)?;
+                if from.accounting != to.accounting {
+                    // Its writer follows by itself.
+                    accounting::check(&to.accounting)?;
+                }
                 if from.cpus != to.cpus {
                     self.engine.set_cpus(&to.cpus.numbers().collect::<Vec<_>>()).map_err(refused)?;
                 }

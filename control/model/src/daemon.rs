@@ -136,6 +136,35 @@ impl Daemon {
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Takes from `to` what is other there than in `from`.
+    pub fn change(&mut self, from: &Self, to: &Self) {
+        // Whoever adds a field finds this place.
+        let Self { lanes, cpus, slice, accounting } = to;
+        if from.lanes != *lanes {
+            self.lanes = *lanes;
+        }
+        if from.cpus != *cpus {
+            self.cpus.clone_from(cpus);
+        }
+        if from.slice != *slice {
+            self.slice = *slice;
+        }
+        if from.accounting != *accounting {
+            self.accounting.clone_from(accounting);
+        }
+    }
+
+    /// What changes on the way to `to`, setting by setting, so that each stands or fails alone.
+    pub fn changes<'a>(&'a self, to: &Self) -> impl Iterator<Item = Self> + use<'a> {
+        let alone = [
+            Self { lanes: to.lanes, ..self.clone() },
+            Self { cpus: to.cpus.clone(), ..self.clone() },
+            Self { slice: to.slice, ..self.clone() },
+            Self { accounting: to.accounting.clone(), ..self.clone() },
+        ];
+        alone.into_iter().filter(move |it| it != self)
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
         Action::DeleteEtherstub(name) => drop(present.etherstubs.remove(&name)),
         Action::DeleteLink(name) => drop(present.links.remove(&name)),
         Action::DeleteNetstack(name) => drop(present.netstacks.remove(&name)),
-        Action::SetDaemon(_, to) => present.daemon = to,
+        Action::SetDaemon(from, to) => present.daemon.change(&from, &to),
         Action::CreateNetstack(name, cpus, tunables) => {
             present.netstacks.insert(name, Netstack { cpus, tunables, ..Netstack::default() });
         }

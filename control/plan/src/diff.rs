@@ -107,11 +107,11 @@ impl<'a> Plan<'a> {
 
     fn settings(&mut self) {
         let (is, shall) = (&self.present.daemon, &self.wanted.daemon);
-        if is != shall {
+        for to in is.changes(shall) {
             // Connections are bound to lanes, and another number of lanes is another set of lanes. A lane that moves to
             // another CPU takes all with it.
-            let effect = if is.lanes == shall.lanes { Effect::Live } else { Effect::Recreate };
-            self.push(effect, Action::SetDaemon(is.clone(), shall.clone()));
+            let effect = if is.lanes == to.lanes { Effect::Live } else { Effect::Recreate };
+            self.push(effect, Action::SetDaemon(is.clone(), to));
         }
     }
 

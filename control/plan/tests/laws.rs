@@ -184,7 +184,31 @@ fn lanes_move_between_cpus_live_but_another_number_of_them_is_another_start() {
     let here = host("lanes = 2");
     let step = |to: &str| render(&plan(&host(to), &here));
     assert_eq!(step("lanes = 2\ncpus = \"0,2-3\""), "live      set daemon cpus -- -> 0,2,3\n");
-    assert_eq!(step("lanes = 3\ncpus = \"1\""), "recreate  set daemon lanes 2 -> 3, cpus -- -> 1\n");
+    assert_eq!(
+        step("lanes = 3\ncpus = \"1\""),
+        "recreate  set daemon lanes 2 -> 3\nlive      set daemon cpus -- -> 1\n"
+    );
+}
+
+#[test]
+fn each_setting_of_the_daemon_is_carried_out_or_fails_alone() {
+    let wanted =
+        Model::from_toml("test", "[daemon]\ncpus = '1'\nslice = '3ms'\naccounting = { file = '/none' }\n")
+            .unwrap();
+    let steps = plan(&wanted, &Model::default());
+    assert_eq!(steps.len(), 3);
+    for failed in &steps {
+        let mut is = Model::default();
+        steps.iter().filter(|step| *step != failed).for_each(|step| apply_to_model(&mut is, step));
+        assert_eq!(
+            plan(&wanted, &is).iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [failed.to_string()]
+        );
+        // Who changes another setting meanwhile changes nothing of what is wanted still.
+        is.daemon.lanes = firelane_model::Lanes::Count(2);
+        apply_to_model(&mut is, failed);
+        assert!(is.daemon != wanted.daemon && is.daemon.changes(&wanted.daemon).count() == 1);
+    }
 }
 
 #[test]
