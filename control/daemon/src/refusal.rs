@@ -33,6 +33,7 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::NoFlow(_) | E::NoNetstack(_) => Status::NotFound,
         E::LinkBusy(_) | E::VnicBusy(_) => Status::LinkBusy,
         E::MacTaken(_) => Status::MacInUse,
+        E::AddressTaken(_) => Status::Exists,
         E::TunnelTaken(_) => Status::IptunInUse,
         E::NoWire(_) => Status::NotSupported,
         E::Rule(RuleError::Identical(_)) => Status::FlowIdentical,

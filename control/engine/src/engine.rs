@@ -506,10 +506,14 @@ impl Engine {
     /// Gives the netstack of a VNIC an address.
     ///
     /// # Errors
-    /// The VNIC does not exist or has no netstack.
+    /// The VNIC does not exist or has no netstack, or the netstack has the address.
     pub fn add_address(&self, vnic: LinkId, address: IpPrefix) -> Result<(), ChangeError> {
-        let mut registry = self.0.registry();
+        let mut registry = self.0.registry_of_now();
         let id = registry.netstack_of(vnic)?;
+        // Who takes it back later would take it from its owner.
+        if registry.netstack_mut(id)?.has_address(address.addr()) {
+            return Err(ChangeError::AddressTaken(address.addr()));
+        }
         self.0.tell_all(|_| Control::AddAddress(id, vnic, address))?;
         registry.netstack_mut(id)?.addresses.push((vnic, address));
         Ok(())

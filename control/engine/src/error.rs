@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 
 use firelane_classify::{MASK_SETS_MAX, RANGE_PAIRS_MAX, RuleError};
 use firelane_socket::SocketError;
@@ -34,6 +35,8 @@ pub enum ChangeError {
     Rule(RuleError),
     /// The VNIC has no netstack, so it has no addresses.
     NoUser(LinkId),
+    /// The netstack has the address: the operator's, a lease's, or one that it made itself.
+    AddressTaken(IpAddr),
     /// Another tunnel of the netstack has the same two ends, protocol and key.
     TunnelTaken(LinkId),
     /// A device or the kernel refused.
@@ -127,6 +130,9 @@ impl fmt::Display for ChangeError {
             Self::NoWire(id) => write!(f, "link {id} has no wire; its VNICs may have flows"),
             Self::Rule(rule) => fmt_rule(rule, f),
             Self::NoUser(id) => write!(f, "VNIC {id} has no netstack"),
+            Self::AddressTaken(addr) => {
+                write!(f, "the netstack has address {addr} already; `ipadm show-addr` shows by what")
+            }
             Self::TunnelTaken(id) => write!(f, "tunnel {id} has the same ends"),
             Self::Device(error) => write!(f, "device: {error}"),
             Self::Tap(error) => error.fmt(f),

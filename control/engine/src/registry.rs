@@ -192,9 +192,13 @@ impl Netstack {
 
     /// Whether the netstack may listen on or send from `addr`.
     pub(crate) fn owns(&self, addr: IpAddr) -> bool {
-        let mut owned = self.addresses.iter().chain(&self.configured);
         // Every netstack has the loopback addresses to itself.
-        addr.is_unspecified() || addr.is_loopback() || owned.any(|(_, prefix)| prefix.addr() == addr)
+        addr.is_unspecified() || addr.is_loopback() || self.has_address(addr)
+    }
+
+    /// Whether one of its interfaces has `addr`.
+    pub(crate) fn has_address(&self, addr: IpAddr) -> bool {
+        self.addresses.iter().chain(&self.configured).any(|(_, prefix)| prefix.addr() == addr)
     }
 }
 

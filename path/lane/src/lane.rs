@@ -233,6 +233,8 @@ impl<D: Driver> Lane<D> {
         let Self { common, stacks, .. } = self;
         match control {
             Control::RemoveAddress(id, link, address) => {
+                // Another link's is not ended for who has never had it.
+                stacks.check_address(id, link, address)?;
                 stacks.abort_address(common, id, address)?;
                 stacks.suspend_address(id, link, address)
             }

@@ -203,12 +203,17 @@ impl Interface {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_address(&self, prefix: IpPrefix) {
+    /// Whether the interface may have it. What is somebody else's is not noted as given, for it would be taken back.
+    fn give_address(&self, prefix: IpPrefix) -> bool {
         self.take_back();
-        self.given().address = Some(prefix);
-        if let Err(error) = self.engine().add_address(self.link, prefix) {
-            tracing::error!("leased address {prefix}: {error}");
-        }
+        let is_given = self.adds("leased", prefix);
+        self.given().address = is_given.then_some(prefix);
+        is_given
+    }
+
+    fn adds(&self, what: &str, prefix: IpPrefix) -> bool {
+        let added = self.engine().add_address(self.link, prefix);
+        added.inspect_err(|error| tracing::error!("{what} address {prefix}: {error}")).is_ok()
     }
 
     /// Gives the routes of a lease, and takes those away that it has no more.
@@ -252,12 +257,11 @@ impl Interface {
         }
     }
 
-    fn give_link_local(&self, prefix: IpPrefix) {
+    fn give_link_local(&self, prefix: IpPrefix) -> bool {
         self.take_link_local();
-        self.given().link_local = Some(prefix);
-        if let Err(error) = self.engine().add_address(self.link, prefix) {
-            tracing::error!("link-local address {prefix}: {error}");
-        }
+        let is_given = self.adds("link-local", prefix);
+        self.given().link_local = is_given.then_some(prefix);
+        is_given
     }
 
     fn take_link_local(&self) {
@@ -338,20 +342,26 @@ impl AtWork {
         own.follow(now, self.client.phase());
         while let Some(step) = own.poll(now) {
             match step {
-                Step::Try(prefix) => self.interface.give_link_local(prefix),
+                Step::Try(prefix) => {
+                    if !self.interface.give_link_local(prefix)
+                        && let IpAddr::V4(addr) = prefix.addr()
+                    {
+                        own.on_tested(now, addr, false);
+                    }
+                }
                 Step::Drop(_) => self.interface.take_link_local(),
             }
         }
         own.poll_at()
     }
 
-    async fn carry_out(&self, action: Action) {
+    async fn carry_out(&mut self, action: Action) {
         match action {
             Action::Broadcast(bytes) => self.send(Ipv4Addr::BROADCAST, &bytes).await,
             Action::Unicast(server, bytes) => self.send(server, &bytes).await,
             Action::Test(lease) => {
-                if let Some(prefix) = lease.prefix() {
-                    self.interface.give_address(prefix);
+                if lease.prefix().is_some_and(|prefix| !self.interface.give_address(prefix)) {
+                    self.client.on_tested(self.clock.now(), lease.addr, false);
                 }
             }
             Action::Bound(held) => {

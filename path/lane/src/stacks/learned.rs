@@ -94,9 +94,11 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// An address that has ended takes its connections with it.
+    /// An address that has ended takes its connections with it. The operator's may be the same, and stays.
     fn on_own_change(&mut self, change: Configured) {
-        if let Configured::NoAddress { addr, .. } = change {
+        if let Configured::NoAddress { addr, .. } = change
+            && self.shard.ip.core.addresses().all(|it| it.prefix.addr() != addr)
+        {
             self.abort_all(|conn| conn.tuple().is_some_and(|tuple| tuple.local() == addr));
         }
     }

@@ -478,6 +478,13 @@ impl Stacks {
         Ok(())
     }
 
+    /// Whether a link has an address.
+    pub(crate) fn check_address(&self, id: NetstackId, link: LinkId, address: IpAddr) -> Result<(), Refusal> {
+        let ip = &self.shards.get(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let is_there = ip.core.addresses().any(|it| it.link == link && it.prefix.addr() == address);
+        if is_there { Ok(()) } else { Err(address_refusal(AddressError::Missing)) }
+    }
+
     /// An address ceases to be one of the netstack's. Connections that have it find no way, and send again until it is back.
     pub(crate) fn suspend_address(
         &mut self,

@@ -185,12 +185,15 @@ impl Interface {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give(&self, prefix: IpPrefix) {
+    /// Whether the interface may have it. What is somebody else's is not noted as given, for it would be taken back.
+    fn give(&self, prefix: IpPrefix) -> bool {
         self.take_back();
-        *self.given() = Some(prefix);
-        if let Err(error) = self.engine().add_address(self.link, prefix) {
-            tracing::error!("leased address {prefix}: {error}");
+        let given = self.engine().add_address(self.link, prefix);
+        match &given {
+            Ok(()) => *self.given() = Some(prefix),
+            Err(error) => tracing::error!("leased address {prefix}: {error}"),
         }
+        given.is_ok()
     }
 
     /// Says whether something new may begin with the address.
@@ -275,7 +278,11 @@ impl AtWork {
     async fn carry_out(&mut self, action: Action) {
         match action {
             Action::Send(bytes) => self.send(&bytes).await,
-            Action::Test(lease) => self.interface.give(lease.prefix()),
+            Action::Test(lease) => {
+                if !self.interface.give(lease.prefix()) {
+                    self.client.on_tested(self.clock.now(), lease.addr, false);
+                }
+            }
             Action::Bound(held) => {
                 tracing::info!("lease of {}", held.lease.addr);
                 self.interface.retire(held.lease.prefix(), false);
