@@ -2,6 +2,7 @@
 //! `returning_lanes.rs`, which knows this process' lanes by the names of their threads, and `remains.rs`, which looks at its address space.
 
 mod accept_queue;
+mod addresses;
 mod autoconf;
 mod capture;
 mod datagrams;

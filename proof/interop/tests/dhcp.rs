@@ -179,6 +179,21 @@ fn an_address_that_a_station_has_is_declined_and_another_taken() {
     assert!(log.contains("DHCPDECLINE(srv0) 10.7.0.100"), "{log}");
 }
 
+/// A server that leases what the operator has given, be it on purpose, takes nothing away.
+#[test]
+fn an_address_that_the_netstack_has_is_declined_and_stays_its_owners() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "[netstack.default.addresses]\n\"web0/fixed\" = \"10.7.0.9/24\"\n");
+    let args = [RANGE, &["--dhcp-host=02:08:20:00:00:77,10.7.0.9"]].concat();
+    let _server = Server::start(&sandbox, &args);
+    answers(&sandbox, "10.7.0.9");
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-w", "0", "web0/v4"]);
+    until("it is declined", || log_of(&sandbox).contains("DHCPDECLINE(srv0) 10.7.0.9").then_some(()));
+    daemon.firelane(&["ipadm", "delete-addr", "web0/v4"]).expect_success();
+    assert_eq!(row(&daemon, "web0/fixed")["state"], "ok");
+    assert!(ping(&sandbox, "10.7.0.9"), "it is the operator's");
+}
+
 #[test]
 fn a_lease_survives_the_daemon_and_its_server_may_refuse_it() {
     let sandbox = Sandbox::new();
