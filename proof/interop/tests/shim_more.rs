@@ -427,6 +427,11 @@ fn who_sleeps_at_a_set_hears_of_what_is_added() {
 }
 
 #[test]
+fn sockets_that_are_in_a_set_before_they_connect_or_listen_stay_there() {
+    as_the_kernels("beforehand.py", 1);
+}
+
+#[test]
 fn who_waits_for_more_than_is_there_hears_when_it_is_enough() {
     for fusion in ["on", "off"] {
         let sandbox = Sandbox::new();

@@ -263,8 +263,11 @@ impl Interests {
     /// now (R2). Of an edge that was told nothing is ready until its stream has changed: there are news that change nothing.
     fn ready(&mut self, fd: usize) -> (u32, u64) {
         let Some(it) = self.at(fd) else { return (0, 0) };
-        let Some(word) = table::get(fd as c_int).filter(|&word| is_current(it, word)) else {
-            self.unlink(fd);
+        let now = table::get(fd as c_int);
+        let Some(word) = now.filter(|&word| is_current(it, word)) else {
+            if !now.is_some_and(|word| may_become(it, word)) {
+                self.unlink(fd);
+            }
             return (0, 0);
         };
         let look = || ready::of(fd as c_int, word) & it.events;
@@ -323,6 +326,13 @@ fn generation_of(word: Word) -> u64 {
     let block = arenas::get(socket::arena(word)).and_then(|arena| arena.block(socket::number(word)));
     let is_stream = socket::kind(word) == Kind::Stream;
     block.filter(|_| is_stream).map_or(0, |block| block.generation.load(Ordering::Acquire))
+}
+
+/// Whether it may be the same socket, which connects, listens or was given up at this moment: who does that says so to the sets after he has
+/// changed the word (`epoll::changed`).
+fn may_become(it: &Interest, word: Word) -> bool {
+    let is_fresh = |word| socket::kind(word) == Kind::Fresh;
+    is_fresh(word) || Word::new(it.word).is_some_and(is_fresh)
 }
 
 /// Whether an interest is in the socket that `word` names now. Copies of its descriptor made meanwhile change nothing.

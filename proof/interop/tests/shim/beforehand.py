@@ -1,0 +1,50 @@
+"""Sockets are added to a set before they listen or connect, while another thread waits there: they are in it still afterwards."""
+import select
+import socket
+import sys
+import threading
+
+HOST = sys.argv[1]
+given = select.epoll()
+heard = {}
+ended = False
+
+
+def wait():
+    while not ended:
+        for fd, event in given.poll(0.2):
+            heard[fd] = heard.get(fd, 0) | event
+
+
+threading.Thread(target=wait, daemon=True).start()
+lost, deaf = 0, 0
+for _ in range(400):
+    listener, client = socket.socket(), socket.socket()
+    client.setblocking(False)
+    given.register(listener, 0)
+    listener.bind((HOST, 0))
+    listener.listen()
+    given.register(client, 0)
+    try:
+        client.connect(listener.getsockname())
+    except BlockingIOError:
+        pass
+    for one in (listener, client):
+        try:
+            given.modify(one, select.EPOLLIN | select.EPOLLONESHOT)
+        except FileNotFoundError:
+            lost += 1
+    other = listener.accept()[0]
+    other.close()
+    for _ in range(400):
+        if client.fileno() in heard:
+            break
+        threading.Event().wait(0.005)
+    else:
+        deaf += 1
+    for one in (client, listener):
+        heard.pop(one.fileno(), None)
+        one.close()
+ended = True
+print("lost", lost)
+print("deaf", deaf)
