@@ -10,6 +10,7 @@
 
 mod address;
 mod aside;
+mod bare_calls;
 pub(crate) mod cleanup;
 mod elf;
 mod preload;

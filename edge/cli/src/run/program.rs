@@ -62,6 +62,12 @@ impl fmt::Display for Obstacle {
         match self {
             Self::Elf(Elf::Static) => f.write_str("statically linked"),
             Self::Elf(Elf::Go) => f.write_str("made by Go, which does not use the C library's sockets"),
+            Self::Elf(Elf::Bare(call)) => {
+                write!(
+                    f,
+                    "its own code makes the system call {call}, which does not go by the C library's sockets"
+                )
+            }
             Self::Elf(Elf::Foreign(what)) => f.write_str(what),
             Self::Elf(Elf::Dynamic(loader)) => {
                 write!(f, "its loader is {}, not that of the GNU C library", loader.display())
@@ -256,8 +262,9 @@ mod tests {
         }
         let mut offset = 64 + 56 * segments.len();
         for (kind, content) in segments {
+            let flags = if *kind == LOAD { 5u32 } else { 4 };
             bytes.extend(kind.to_le_bytes());
-            bytes.extend(4u32.to_le_bytes());
+            bytes.extend(flags.to_le_bytes());
             let size = content.len() as u64;
             for word in [offset as u64, 0, 0, size, size, 4] {
                 bytes.extend(word.to_le_bytes());
@@ -268,10 +275,16 @@ mod tests {
         bytes
     }
 
+    const LOAD: u32 = 1;
     const INTERP: u32 = 3;
     const NOTE: u32 = 4;
     const GO: &[u8] = b"\x04\0\0\0\x04\0\0\0\x04\0\0\0Go\0\0abcd";
     const GNU: &[u8] = b"\x04\0\0\0\x04\0\0\0\x03\0\0\0GNU\0abcd";
+
+    /// A program's own call of `socket`.
+    fn own_call() -> &'static [u8] {
+        if elf::MACHINE == 62 { b"\xb8\x29\0\0\0\x0f\x05" } else { b"\xc8\x18\x80\xd2\x01\0\0\xd4" }
+    }
 
     #[test]
     fn what_a_file_says_decides() {
@@ -281,6 +294,11 @@ mod tests {
         narrow[4] = 1;
         let mut cut_off = elf(elf::MACHINE, &[loader]);
         cut_off.truncate(90);
+        // Two pieces of code; the call lies across their border.
+        let plain = vec![0x90; 3 << 20];
+        let mut bare = plain.clone();
+        let (at, call) = ((1 << 20) - 4, own_call());
+        bare[at..at + call.len()].copy_from_slice(call);
         for (name, bytes, words) in [
             ("dynamic", elf(elf::MACHINE, &[(NOTE, GNU), loader]), None),
             ("static", elf(elf::MACHINE, &[(NOTE, GNU)]), Some("statically linked")),
@@ -290,6 +308,8 @@ mod tests {
                 elf(elf::MACHINE, &[(INTERP, b"/lib/ld-musl-x86_64.so.1\0")]),
                 Some("ld-musl-x86_64.so.1"),
             ),
+            ("plain", elf(elf::MACHINE, &[loader, (LOAD, &plain)]), None),
+            ("bare", elf(elf::MACHINE, &[loader, (LOAD, &bare)]), Some("makes the system call socket")),
             ("other", elf(2, &[loader]), Some("another machine (ELF machine 2)")),
             ("narrow", narrow, Some("a 32-bit program")),
             ("cut-off", cut_off, Some("cannot be looked at")),
