@@ -283,7 +283,7 @@ impl Inner {
     fn fall_short(&mut self, step: Step, error: ApiError) {
         let mut why = error.to_string();
         let below = self.failed.iter().map(|(step, _)| step);
-        if let Some(below) = below.filter(|it| self.is_missing(it)).find(|it| step.rests_on(it)) {
+        if let Some(below) = below.filter(|it| step.rests_on(it)).find(|it| self.is_missing(it)) {
             why = format!("it rests on what failed, \"{below}\" ({why})");
         }
         let left = |step: &Step, error: &ApiError, present: &Model| {
@@ -495,10 +495,9 @@ impl Inner {
         self.works.engine.settle();
         for nth in (0..self.failed.len()).rev() {
             let step = &self.failed[nth].0;
-            if !self.is_missing(step) {
-                continue;
-            }
+            // Most steps are asked for no CPU, and that is known at once.
             let again = resources::again(&self.works, step, &self.store.active);
+            let again = again.filter(|_| self.is_missing(step));
             // What is refused for another reason stands among the problems already.
             if again.is_some_and(|step| self.carry_out(&step).is_ok()) {
                 self.failed.remove(nth);
@@ -543,12 +542,7 @@ impl Inner {
 
     /// Whether what `step` makes is still wanted and still not there.
     fn is_missing(&self, step: &Step) -> bool {
-        let would_change = |model: &Model| {
-            let mut after = model.clone();
-            apply_to_model(&mut after, step);
-            after != *model
-        };
-        would_change(&self.store.active) && !would_change(&self.store.persistent)
+        step.would_change(&self.store.active) && !step.would_change(&self.store.persistent)
     }
 }
 

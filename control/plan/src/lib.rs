@@ -21,6 +21,7 @@ mod promise;
 mod rests;
 mod step;
 mod torn;
+mod touched;
 
 pub use apply::apply_to_model;
 pub use diff::plan;

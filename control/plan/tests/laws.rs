@@ -65,6 +65,17 @@ proptest! {
     }
 
     #[test]
+    fn a_step_is_known_to_change_something_by_its_object_alone((wanted, present) in models()) {
+        for step in plan(&wanted, &present) {
+            for model in [&wanted, &present, &Model::default()] {
+                let mut after = model.clone();
+                apply_to_model(&mut after, &step);
+                prop_assert_eq!(step.would_change(model), after != *model, "{}", step);
+            }
+        }
+    }
+
+    #[test]
     fn what_stays_equal_and_rests_on_nothing_changed_is_not_touched((wanted, present) in models()) {
         let touched: Vec<_> = plan(&wanted, &present).iter().map(|step| subject(&step.action)).collect();
         // With another number of lanes of its own it is another netstack.
