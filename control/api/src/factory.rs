@@ -160,12 +160,17 @@ impl Store {
         })
     }
 
-    /// What is settled returns at the next start.
+    /// What is settled returns at the next start, unless one has the slot then that is not in force now.
     fn keep_slots(&mut self) {
-        for (name, vnic) in self.persistent.vnics.iter_mut().filter(|(_, it)| it.mac == Mac::Factory(None)) {
-            let active = self.active.vnics.get(name).filter(|it| it.over == vnic.over);
-            if let Some(Mac::Factory(slot)) = active.map(|it| it.mac) {
-                vnic.mac = Mac::Factory(slot);
+        let of = |(name, it): (&LinkName, &Vnic)| (name.clone(), it.over.clone(), it.mac);
+        let settled: Vec<_> = self.active.vnics.iter().map(of).collect();
+        for (name, over, mac) in settled {
+            let all = &mut self.persistent.vnics;
+            let has_it = |(other, it): (&LinkName, &Vnic)| *other != name && it.over == over && it.mac == mac;
+            let is_anothers = all.iter().any(has_it);
+            let own = all.get_mut(&name).filter(|it| it.over == over && it.mac == Mac::Factory(None));
+            if let (Some(own), Mac::Factory(Some(_)), false) = (own, mac, is_anothers) {
+                own.mac = mac;
             }
         }
     }
@@ -223,6 +228,22 @@ mod tests {
         assert_eq!(settled(&first, store(&both), 2), Ok(vec!["a0:2".to_owned(), "b0:1".to_owned()]));
         // What was had is free once its VNIC is gone.
         assert_eq!(settled(&first, store(&vnic("a0", "factory")), 1), Ok(vec!["a0:1".to_owned()]));
+    }
+
+    #[test]
+    fn a_slot_is_not_kept_for_the_next_start_that_another_has_then() {
+        let none = store("");
+        let mut next = store(&vnic("a0", "factory/1"));
+        // One that was deleted for now alone returns with its slot.
+        next.active.vnics.clear();
+        let b0 = store(&vnic("b0", "factory")).active.vnics.remove("b0").unwrap();
+        for model in [&mut next.active, &mut next.persistent] {
+            model.vnics.insert("b0".parse().unwrap(), b0.clone());
+        }
+        next.settle(&none.active, &slots(1, 0)).unwrap();
+        assert_eq!(next.active.vnics["b0"].mac, Mac::Factory(FactorySlot::new(1)));
+        assert_eq!(next.persistent.vnics["b0"].mac, Mac::Factory(None));
+        assert_eq!(next.persistent.validate(), []);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use firelane::{Engine, EngineConfig};
 use firelane_model::{Lanes, MODEL_TEXT_MAX, Model};
@@ -33,6 +34,8 @@ const SOCKET: &str = "api.sock";
 const PROGRAMS: &str = "app.sock";
 /// A TAP's queues: one for each lane up to so many, each a descriptor.
 const QUEUES_MAX: usize = 8;
+/// How long requests that are being answered are waited for at the end.
+const AT_THE_END: Duration = Duration::from_secs(1);
 
 /// Why the daemon ended before its time: one line, and the exit code.
 #[derive(Debug)]
@@ -103,6 +106,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     let _ = std::fs::remove_file(&socket);
     let _ = std::fs::remove_file(&door);
     host.shut_down();
+    drop(host);
+    // Who watches lanes for a while, as a trace does, is not waited for: the folders are free for the next daemon.
+    runtime.shutdown_timeout(AT_THE_END);
     ended.map_err(failure)
 }
 

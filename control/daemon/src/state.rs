@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use firelane_api::{ApiError, Status};
-use firelane_model::Model;
+use firelane_model::{MODEL_TEXT_MAX, Model};
 
 use crate::folder::{self, Prepared};
 use crate::text::{first_of, plain};
@@ -65,10 +65,20 @@ impl State {
         }
     }
 
-    /// Writes `model` beside the file: the part of a change that a full disk can refuse.
+    /// Writes `model` beside the file: the part of a change that a full disk can refuse. What [`load`](Self::load) would not read is refused as
+    /// well, or the next start would begin with nothing.
     pub(crate) fn prepare(&self, model: &Model) -> Result<Prepared<'_>, ApiError> {
+        if let Some(fault) = model.validate().first() {
+            return Err(ApiError::new(Status::OutOfRange, "state", self.path.display(), fault.to_string()));
+        }
+        let text = model.to_toml();
+        if text.len() > MODEL_TEXT_MAX {
+            let allowed =
+                format!("a configuration is at most {MODEL_TEXT_MAX} bytes, and this one {}", text.len());
+            return Err(ApiError::new(Status::TooMany, "state", self.path.display(), allowed));
+        }
         // It has the secrets of memifs.
-        folder::prepare_private(&self.path, &model.to_toml()).map_err(|error| self.refused(&error))
+        folder::prepare_private(&self.path, &text).map_err(|error| self.refused(&error))
     }
 
     /// The error of a write that failed.
@@ -93,6 +103,28 @@ mod tests {
             Found::Model(found) => assert_eq!(*found, model),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn what_the_next_start_would_not_read_is_not_written() {
+        let folder = Scratch::new();
+        let state = State::new(folder.path());
+        let mut wrong =
+            Model::from_toml("test", "[etherstub.s0]\n[vnic.a0]\nover = 's0'\ntap = {}\n").unwrap();
+        wrong.etherstubs.clear();
+        assert_eq!(state.prepare(&wrong).unwrap_err().status, Status::OutOfRange);
+        let with_pool = |name: &str| {
+            let network = |n: u32| {
+                format!("'2001:db8:1111:2222:{:x}:{:x}:3333:4444/128',", 0x1000 + (n >> 16), n & 0xffff)
+            };
+            let networks: String = (0..200_000).map(network).collect();
+            Model::from_toml("test", &format!("[netstack.{name}.pools]\n7 = [{networks}]\n")).unwrap()
+        };
+        let (mut large, other) = (with_pool("a"), with_pool("b"));
+        large.netstacks.extend(other.netstacks);
+        assert_eq!(large.validate(), []);
+        assert_eq!(state.prepare(&large).unwrap_err().status, Status::TooMany);
+        assert!(matches!(state.load(), Found::Nothing), "nothing was written");
     }
 
     #[test]

@@ -53,6 +53,9 @@ fn hand_on(model: &mut Model, from: &LinkName, to: &LinkName) -> Result<(), ApiE
     if let Some((vnic, _)) = model.vnics.iter().find(|(_, it)| it.over.is(from.as_str())) {
         return Err(ApiError::new(Status::LinkBusy, "vnic", vnic, ""));
     }
+    if let Some((wire, _)) = model.wire_of(from.as_str()) {
+        return Err(ApiError::new(Status::LinkBusy, "wire", wire, ""));
+    }
     if let Some((flow, _)) = model.flows.iter().find(|(_, it)| it.link == *from) {
         return Err(ApiError::new(Status::LinkBusy, "flow", flow, ""));
     }
