@@ -358,6 +358,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Whether nothing was carried; what was dropped is not.
+    pub fn is_nothing(&self) -> bool {
+        Self { ierrors: 0, oerrors: 0, ..*self } == Self::default()
+    }
+
     /// All counters, in the order of their declaration.
     pub const fn counts(&self) -> [u64; 8] {
         let Self { ipackets, rbytes, ierrors, opackets, obytes, oerrors, rfused, ofused } = *self;

@@ -3,9 +3,9 @@
 //! Called by `host.rs`. Inward is towards a VNIC's user; on a link it is what came from outside, on an etherstub
 //! what VNICs sent into it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use firelane::{EngineSnapshot, RingCounters, Traffic as Counted};
+use firelane::{EngineSnapshot, PortCounters, PortTraffic, RingCounters, Traffic as Counted};
 use firelane_api::{DropInfo, FlowStats, LaneReceived, LinkStats, RingStats, Stopped, Traffic, UsageOf};
 use firelane_model::{LinkClass, LinkName, Model};
 use firelane_units::{Direction, DropReason, LaneId, LinkId};
@@ -18,11 +18,12 @@ pub(crate) fn links(works: &Works, model: &Model) -> Vec<LinkStats> {
     links_in(&works.engine.snapshot(), works, model)
 }
 
-/// What everything has carried, for the history.
+/// What everything has carried, for the history, which asks each second.
 pub(crate) fn totals(works: &Works, model: &Model) -> Totals {
     let snapshot = works.engine.snapshot();
-    let links = links_in(&snapshot, works, model).into_iter().map(|it| {
-        (Subject { of: UsageOf::Links, name: it.name.to_string(), link: String::new() }, it.traffic)
+    let links = model.link_names().map(|(name, class)| {
+        let subject = Subject { of: UsageOf::Links, name: name.to_string(), link: String::new() };
+        (subject, carried(&snapshot, works, model, name, class))
     });
     let flows = flows_in(&snapshot, works, model).into_iter().map(|it| {
         (Subject { of: UsageOf::Flows, name: it.name.to_string(), link: it.link.to_string() }, it.traffic)
@@ -30,24 +31,37 @@ pub(crate) fn totals(works: &Works, model: &Model) -> Totals {
     links.chain(flows).collect()
 }
 
+/// What a link has carried.
+fn carried(
+    snapshot: &EngineSnapshot,
+    works: &Works,
+    model: &Model,
+    name: &LinkName,
+    class: LinkClass,
+) -> Traffic {
+    let traffic = match class {
+        LinkClass::Vnic | LinkClass::Vlan | LinkClass::Iptun => {
+            works.vnics.get(name).map(|it| port(snapshot, it.id))
+        }
+        LinkClass::Phys => {
+            works.links.get(name).and_then(|it| it.uplink).map(|id| turned(port(snapshot, id)))
+        }
+        LinkClass::Etherstub => Some(switched(snapshot, works, model, name)),
+    };
+    traffic.unwrap_or_default()
+}
+
 fn links_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<LinkStats> {
+    let (by_port, by_ring) = (ByPort::of(snapshot), by_ring(snapshot));
     let stats = |(name, class): (&LinkName, LinkClass)| {
-        let traffic = match class {
-            LinkClass::Vnic | LinkClass::Vlan | LinkClass::Iptun => {
-                works.vnics.get(name).map(|it| port(snapshot, it.id))
-            }
-            LinkClass::Phys => {
-                works.links.get(name).and_then(|it| it.uplink).map(|id| turned(port(snapshot, id)))
-            }
-            LinkClass::Etherstub => Some(switched(snapshot, works, model, name)),
-        };
+        let traffic = carried(snapshot, works, model, name, class);
         let guard = works.vnics.get(name).and_then(|it| snapshot.guards.get(&it.id)).copied();
         let [macspoofed, restricted, ipspoofed, dhcpspoofed] = guard.unwrap_or_default();
         let stopped = Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed };
         let parted = works.links.get(name).map_or(&[][..], |it| &it.parted.lanes);
-        let lanes = joined(received(snapshot, &ports(works, model, name, class)), parted);
-        let rings = rings(snapshot, works, name);
-        LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default(), stopped, lanes, rings }
+        let lanes = joined(by_port.received(&ports(works, model, name, class)), parted);
+        let rings = rings(&by_ring, works, name);
+        LinkStats { name: name.clone(), traffic, stopped, lanes, rings }
     };
     model.link_names().map(stats).collect()
 }
@@ -83,26 +97,45 @@ fn ports(works: &Works, model: &Model, name: &LinkName, class: LinkClass) -> Vec
     }
 }
 
-/// How packets came in by these ports, in each lane in which any did.
-fn received(snapshot: &EngineSnapshot, ports: &[(LinkId, Direction)]) -> Vec<LaneReceived> {
-    let in_lane = |lane: &firelane::LaneSnapshot| {
-        let counted = |&(id, direction): &(LinkId, Direction)| {
-            let (_, counters) = lane.ports.iter().find(|(port, _)| *port == id)?;
-            let traffic = if direction == Direction::In { counters.inward } else { counters.outward };
-            Some(LaneReceived {
-                lane: lane.lane.0,
-                ipackets: traffic.packets,
-                rbytes: traffic.bytes,
-                sdrops: traffic.dropped,
-                intrs: traffic.arrivals.notified,
-                polls: traffic.arrivals.polled,
-                fetched_bytes: traffic.arrivals.bytes,
-                chains: traffic.arrivals.chains(),
-            })
-        };
-        ports.iter().filter_map(counted).reduce(LaneReceived::and)
-    };
-    snapshot.lanes.iter().filter_map(in_lane).filter(|it| !it.is_silent()).collect()
+/// What each lane has counted of a port. All lanes have all ports, so they are looked through once for all links.
+struct ByPort<'a>(HashMap<LinkId, Vec<(LaneId, &'a PortCounters)>>);
+
+impl<'a> ByPort<'a> {
+    fn of(snapshot: &'a EngineSnapshot) -> Self {
+        let mut by_port = HashMap::<_, Vec<_>>::new();
+        for lane in &snapshot.lanes {
+            for (port, counters) in &lane.ports {
+                by_port.entry(*port).or_default().push((lane.lane, counters));
+            }
+        }
+        Self(by_port)
+    }
+
+    /// How packets came in by these ports, in each lane in which any did.
+    fn received(&self, ports: &[(LinkId, Direction)]) -> Vec<LaneReceived> {
+        let mut lanes = BTreeMap::new();
+        for (port, direction) in ports {
+            for (lane, counters) in self.0.get(port).into_iter().flatten() {
+                let came = if *direction == Direction::In { counters.inward } else { counters.outward };
+                let came = received(*lane, &came);
+                lanes.entry(*lane).and_modify(|all: &mut LaneReceived| *all = all.and(came)).or_insert(came);
+            }
+        }
+        lanes.into_values().filter(|it| !it.is_silent()).collect()
+    }
+}
+
+fn received(lane: LaneId, traffic: &PortTraffic) -> LaneReceived {
+    LaneReceived {
+        lane: lane.0,
+        ipackets: traffic.packets,
+        rbytes: traffic.bytes,
+        sdrops: traffic.dropped,
+        intrs: traffic.arrivals.notified,
+        polls: traffic.arrivals.polled,
+        fetched_bytes: traffic.arrivals.bytes,
+        chains: traffic.arrivals.chains(),
+    }
 }
 
 /// What was received in each lane by both.
@@ -120,13 +153,24 @@ pub(crate) fn joined(mut lanes: Vec<LaneReceived>, others: &[LaneReceived]) -> V
 /// How what each VNIC has sent came into its etherstub.
 pub(crate) fn sent_by_vnics(works: &Works) -> BTreeMap<LinkName, Vec<LaneReceived>> {
     let snapshot = works.engine.snapshot();
-    let sent =
-        |(name, it): (&LinkName, &Upper)| (name.clone(), received(&snapshot, &[(it.id, Direction::Out)]));
+    let by_port = ByPort::of(&snapshot);
+    let sent = |(name, it): (&LinkName, &Upper)| (name.clone(), by_port.received(&[(it.id, Direction::Out)]));
     works.vnics.iter().map(sent).collect()
 }
 
+/// The rings of each port's device, with the lanes that have them.
+type ByRing = HashMap<LinkId, Vec<(LaneId, RingCounters)>>;
+
+fn by_ring(snapshot: &EngineSnapshot) -> ByRing {
+    let mut by_ring = ByRing::new();
+    for (lane, ring) in &snapshot.rings {
+        by_ring.entry(ring.port).or_default().push((*lane, *ring));
+    }
+    by_ring
+}
+
 /// What each ring of a link's device has carried, as the link's user sees it: who sends to a VNIC's device sends to the VNIC.
-fn rings(snapshot: &EngineSnapshot, works: &Works, name: &LinkName) -> Vec<RingStats> {
+fn rings(by_ring: &ByRing, works: &Works, name: &LinkName) -> Vec<RingStats> {
     let upper = works.vnics.get(name).map(|it| (it.id, true));
     let lower = || works.links.get(name).and_then(|it| it.uplink).map(|id| (id, false));
     let Some((port, is_vnic)) = upper.or_else(lower) else { return Vec::new() };
@@ -146,7 +190,7 @@ fn rings(snapshot: &EngineSnapshot, works: &Works, name: &LinkName) -> Vec<RingS
             obytes: sent.bytes,
         }
     };
-    let its = snapshot.rings.iter().filter(|(_, it)| it.port == port).copied();
+    let its = by_ring.get(&port).into_iter().flatten().copied();
     let (lent, mut own): (Vec<_>, Vec<_>) = its.partition(|(_, it)| it.is_lent);
     // What a lane has sent by a ring that is lent to it is the ring's; one that has ended is where it was at last.
     for (lane, lent) in lent {

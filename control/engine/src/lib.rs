@@ -68,7 +68,7 @@ pub use desk::{IpTables, KnownPath, SocketCursor, SocketPage};
 pub use echo_socket::{Echo, EchoSocket};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
-pub use firelane_lane::Snapshot as LaneSnapshot;
+pub use firelane_lane::{PortCounters, PortTraffic, Snapshot as LaneSnapshot};
 pub use invented::{BadPacket, InventedPacket};
 pub use memory::{EngineMemory, LaneMemory};
 pub use netstack_config::{NetstackConfig, PrivilegedPorts, SocketDefaults};

@@ -34,6 +34,8 @@ pub(crate) struct Writer {
     gone: Vec<(Subject, Traffic)>,
     /// Up to when there are records.
     since: u64,
+    /// When it was last asked.
+    asked: u64,
 }
 
 impl Writer {
@@ -41,12 +43,17 @@ impl Writer {
     pub(crate) fn follow(&mut self, wanted: &Accounting, now: u64, totals: &Totals) -> Result<(), String> {
         if *wanted != self.wanted {
             let ended = self.write(now, totals);
-            *self = Self { wanted: wanted.clone(), since: now, ..Self::default() };
+            *self = Self { wanted: wanted.clone(), since: now, asked: now, ..Self::default() };
             self.last = totals.iter().cloned().collect();
             self.latest = self.last.clone();
             return ended;
         }
         self.note_gone(totals);
+        // A clock that is set back moves the beginning with it.
+        if now < self.asked {
+            self.since = now.saturating_sub(self.asked.saturating_sub(self.since));
+        }
+        self.asked = now;
         if now.saturating_sub(self.since) >= RECORD_SECONDS { self.write(now, totals) } else { Ok(()) }
     }
 
@@ -251,6 +258,17 @@ mod tests {
         assert_eq!(carried(&folder, UsageOf::Links).iter().map(|it| it.1).sum::<u64>(), 34);
         assert_eq!(writer.follow(&active, 140, &totals(4)), Ok(()));
         assert_eq!(carried(&folder, UsageOf::Links).iter().map(|it| it.1).sum::<u64>(), 34);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_delays_no_record() {
+        let folder = Scratch::new();
+        let mut writer = Writer::default();
+        let active = wanted(&folder, Tracked::BASIC, true);
+        for (nth, second) in (5000..5010).chain(1400..1412).enumerate() {
+            assert_eq!(writer.follow(&active, second, &totals(nth as u64)), Ok(()));
+        }
+        assert_eq!(carried(&folder, UsageOf::Links), [(20, 21)]);
     }
 
     #[test]

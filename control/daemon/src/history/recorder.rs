@@ -26,6 +26,8 @@ pub(super) struct Recorder {
     batch: Batch,
     /// When the batch is to be written.
     due: Option<u64>,
+    /// When the counters were last read.
+    read: u64,
     /// Why the file could not be written when it was last tried.
     fault: Option<String>,
     /// That is not what was told last.
@@ -35,18 +37,21 @@ pub(super) struct Recorder {
 impl Recorder {
     pub(super) fn new(store: Store) -> Self {
         let (last, batch) = (BTreeMap::new(), Batch::default());
-        Self { store, last, batch, due: None, fault: None, is_news: false }
+        Self { store, last, batch, due: None, read: 0, fault: None, is_news: false }
     }
 
     /// Takes the counters as they were at the end of the second `now`.
     pub(super) fn record(&mut self, now: u64, totals: Totals) {
+        // By a clock that was set back all of them are there anew: since when, they were not by the one before.
+        let is_earlier = now < self.read;
+        self.read = now;
         let mut last = BTreeMap::new();
         let mut changed = false;
         for (subject, total) in totals {
             let before = self.last.remove(&subject);
             changed |= before.is_none();
             let came = total.since(before.unwrap_or_default());
-            if before.is_none() {
+            if before.is_none() || is_earlier {
                 self.batch.seen.insert(subject.clone(), now);
             }
             if came != Traffic::default() {
@@ -63,7 +68,7 @@ impl Recorder {
         if changed && self.due.is_none() {
             self.due = Some(now + GATHER_SECONDS);
         }
-        if self.due.is_some_and(|due| due <= now) {
+        if self.due.is_some_and(|due| due <= now || due > now + GATHER_SECONDS) {
             self.write(now);
         }
     }
@@ -108,8 +113,7 @@ impl Recorder {
 
     /// What every subject carried.
     pub(super) fn usage(&mut self, request: &UsageRequest, now: u64) -> rusqlite::Result<Vec<Usage>> {
-        self.write(now);
-        self.store.usage(request, now)
+        self.ask(now, |store| store.usage(request, now))
     }
 
     /// What one carried, piece by piece; `None` if there was never one of that name.
@@ -119,8 +123,27 @@ impl Recorder {
         request: &UsageRequest,
         now: u64,
     ) -> rusqlite::Result<Option<Vec<UsageSample>>> {
+        self.ask(now, |store| store.samples(name, request, now))
+    }
+
+    fn ask<R>(&mut self, now: u64, ask: impl Fn(&Store) -> rusqlite::Result<R>) -> rusqlite::Result<R> {
         self.write(now);
-        self.store.samples(name, request, now)
+        match ask(&self.store) {
+            Err(error) if self.begins_anew(now, &error) => {
+                self.write(now);
+                ask(&self.store)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Whether the file was damaged, and there is a new one.
+    fn begins_anew(&mut self, now: u64, error: &rusqlite::Error) -> bool {
+        let Some(aside) = self.store.begin_anew(error) else { return false };
+        let present = self.last.keys().map(|subject| (subject.clone(), now));
+        self.batch.seen.extend(present);
+        self.fail(format!("{FILE}: {error}; it is kept as {aside}, and the history begins anew"));
+        true
     }
 
     fn write(&mut self, now: u64) {
@@ -133,7 +156,9 @@ impl Recorder {
             }
             Err(error) => {
                 self.due = Some(now + GATHER_SECONDS);
-                if self.batch.pieces.len() > PIECES_MAX {
+                if self.begins_anew(now, &error) {
+                    self.due = Some(now);
+                } else if self.batch.pieces.len() > PIECES_MAX {
                     self.batch.pieces.clear();
                     self.fail(format!("{FILE}: {error}; {PIECES_MAX} pieces of history are lost"));
                 } else if self.fault.is_none() {
@@ -168,6 +193,49 @@ mod tests {
 
     fn carried(rbytes: u64) -> Traffic {
         Traffic { ipackets: rbytes / 100, rbytes, ..Traffic::default() }
+    }
+
+    /// A part of the file that is not read when it is opened.
+    #[test]
+    fn a_file_that_is_damaged_behind_its_head_is_put_aside() {
+        for asks in [false, true] {
+            let folder = Scratch::new();
+            let mut recorder = open(&folder);
+            for nth in 0..400 {
+                recorder.record(NOON + nth, vec![(link("a0"), carried(100 * (nth + 1)))]);
+            }
+            recorder.write(NOON + 400);
+            drop(recorder);
+            let path = folder.path().join(FILE);
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[1024..].fill(0x5a);
+            std::fs::write(&path, bytes).unwrap();
+            let mut recorder = open(&folder);
+            if !asks {
+                for nth in 500..540 {
+                    recorder.record(NOON + nth, vec![(link("a0"), carried(100 * nth))]);
+                }
+            }
+            let carried = links(&mut recorder, NOON, NOON + 540);
+            assert!(folder.path().join("history.db.broken").exists(), "asks {asks}");
+            assert_eq!(carried.len(), usize::from(!asks), "{carried:?}");
+            if !asks {
+                assert_eq!(carried[0].1, 100 * 539);
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_stops_nothing() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        recorder.record(NOON + 7200, vec![(link("a0"), carried(100))]);
+        for second in 1..60 {
+            recorder.record(NOON + second, vec![(link("a0"), carried(100 + second))]);
+        }
+        let pieces = |recorder: &Recorder| recorder.store.count("SELECT count(*) FROM pieces WHERE step = 1");
+        assert!(pieces(&recorder) > 40, "they are written while nobody asks");
+        assert_eq!(links(&mut recorder, NOON, NOON + 60), [("a0".to_owned(), 59, 60, false)]);
     }
 
     fn open(folder: &Scratch) -> Recorder {

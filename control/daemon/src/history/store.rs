@@ -4,7 +4,7 @@
 //! once is written in one transaction, so a crash loses seconds and never half of one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use firelane_api::{Traffic, Usage, UsageOf, UsageRequest, UsageSample};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -67,6 +67,7 @@ impl Batch {
 /// The file.
 #[derive(Debug)]
 pub(super) struct Store {
+    path: PathBuf,
     db: Connection,
     /// When old pieces were last looked for.
     pruned: u64,
@@ -79,15 +80,24 @@ impl Store {
         match Self::try_open(path) {
             Ok(store) => Ok((store, None)),
             Err(error) if is_foreign(&error) => {
-                let aside = path.with_extension("db.broken");
-                let moved = std::fs::rename(path, &aside);
-                moved.map_err(|_| error)?;
-                // What belongs to the file that was put aside must not be taken for the new one's.
-                let _ = std::fs::remove_file(path.with_extension("db-journal"));
-                Ok((Self::try_open(path)?, Some(aside.display().to_string())))
+                let aside = put_aside(path).map_err(|_| error)?;
+                Ok((Self::try_open(path)?, Some(aside)))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Begins another file after `error`, if that says that this one is damaged: a part of it may be that was not read when it was
+    /// opened. Where the old one is.
+    pub(super) fn begin_anew(&mut self, error: &rusqlite::Error) -> Option<String> {
+        if !is_foreign(error) {
+            return None;
+        }
+        // It is closed before it gets another name.
+        self.db = Connection::open_in_memory().ok()?;
+        let aside = put_aside(&self.path).ok()?;
+        *self = Self::try_open(&self.path).ok()?;
+        Some(aside)
     }
 
     fn try_open(path: &Path) -> rusqlite::Result<Self> {
@@ -103,7 +113,7 @@ impl Store {
             _ => return Err(rusqlite::Error::InvalidQuery),
         }
         // Who was there when the last daemon ended is there again, or went meanwhile: the first writing says which.
-        Ok(Self { db, pruned: 0 })
+        Ok(Self { path: path.to_owned(), db, pruned: 0 })
     }
 
     /// Tests need not wait for a disk.
@@ -112,13 +122,20 @@ impl Store {
         self.db.pragma_update(None, "synchronous", "OFF").expect("the file is open");
     }
 
+    /// What a question is answered with.
+    #[cfg(test)]
+    pub(super) fn count(&self, question: &str) -> i64 {
+        self.db.query_row(question, [], |row| row.get(0)).expect("there is one number")
+    }
+
     /// Writes a batch, and at times drops what is too old.
     pub(super) fn write(&mut self, batch: &Batch, now: u64) -> rusqlite::Result<()> {
         let is_first = self.pruned == 0;
         if batch.is_empty() && !is_first {
             return Ok(());
         }
-        let prunes = now >= self.pruned + PRUNE_SECONDS;
+        // A clock may have been set back.
+        let prunes = now >= self.pruned + PRUNE_SECONDS || now < self.pruned;
         let transaction = self.db.transaction()?;
         for (subject, since) in &batch.seen {
             see(&transaction, subject, *since)?;
@@ -177,7 +194,7 @@ impl Store {
                 let at = |index| row.get::<_, f64>(index).map(|it| it as u64);
                 traffic(at)
             })?;
-            if traffic == Traffic::default() && !request.all {
+            if traffic.is_nothing() && !request.all {
                 continue;
             }
             let days = if request.days { self.days(id, request.from, until)? } else { Vec::new() };
@@ -226,7 +243,9 @@ impl Store {
                 let traffic = traffic(|index| unsigned(row, index))?;
                 Ok(UsageSample { start: unsigned(row, 8)?, seconds: step, traffic })
             })?;
-        rows.collect::<rusqlite::Result<_>>().map(Some)
+        let is_shown = |it: &UsageSample| request.all || !it.traffic.is_nothing();
+        let samples: rusqlite::Result<Vec<_>> = rows.collect();
+        samples.map(|samples| Some(samples.into_iter().filter(is_shown).collect()))
     }
 }
 
@@ -242,6 +261,15 @@ fn shown_step(from: u64, until: u64, now: u64) -> u64 {
     STEPS[readable.max(finest(from, now))]
 }
 
+/// Gives the file another name, and tells it.
+fn put_aside(path: &Path) -> std::io::Result<String> {
+    let aside = path.with_extension("db.broken");
+    std::fs::rename(path, &aside)?;
+    // What belongs to the file that was put aside must not be taken for the new one's.
+    let _ = std::fs::remove_file(path.with_extension("db-journal"));
+    Ok(aside.display().to_string())
+}
+
 /// Whether the file is not one of ours, or damaged.
 fn is_foreign(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
@@ -253,7 +281,7 @@ fn see(transaction: &Transaction<'_>, subject: &Subject, since: u64) -> rusqlite
     transaction
         .prepare_cached(
             "INSERT INTO subjects (kind, name, link, first, last, gone) VALUES (?1, ?2, ?3, ?4, ?4, 0)
-             ON CONFLICT (kind, name, link) DO UPDATE SET gone = 0",
+             ON CONFLICT (kind, name, link) DO UPDATE SET gone = 0, first = min(first, excluded.first)",
         )?
         .execute(params![kind(subject.of), subject.name, subject.link, signed(since)])?;
     Ok(())
