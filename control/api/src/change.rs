@@ -46,6 +46,8 @@ pub enum Change {
     AddFlow(FlowName, Flow),
     /// Removes a flow.
     RemoveFlow(FlowName),
+    /// Removes all flows of a link.
+    RemoveFlowsOf(LinkName),
     /// Sets or resets properties of a flow.
     SetFlowProps(FlowName, Vec<PropChange>),
     /// Gives a VNIC to a netstack, which is made if it does not exist.

@@ -41,6 +41,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::RenameLink(from, to) => rename_link(model, from, to)?,
         Change::SetLinkProps(name, changes) => set_link_props(model, name, changes)?,
         Change::AddFlow(name, flow) => add_flow(model, name, flow)?,
+        Change::RemoveFlowsOf(link) => remove_flows_of(model, link)?,
         Change::RemoveFlow(name) => drop(model.flows.remove(name).ok_or(Status::NotFound)?),
         Change::SetFlowProps(name, changes) => {
             let flow = model.flows.get_mut(name).ok_or(Status::NotFound)?;
@@ -312,6 +313,12 @@ fn kept_promises(faults: &[FieldError], changes: &[PropChange]) -> Result<(), Ap
     let changed = changes.iter().rev().find(is_rate);
     let (name, value) = changed.map_or(("", None), |it| (it.name.as_str(), it.value.clone()));
     Err(ApiError::new(Status::OutOfRange, name, value.unwrap_or_default(), fault.to_string()))
+}
+
+fn remove_flows_of(model: &mut Model, link: &LinkName) -> Result<(), ApiError> {
+    model.class_of(link.as_str()).ok_or(Status::NotFound)?;
+    model.flows.retain(|_, flow| flow.link != *link);
+    Ok(())
 }
 
 fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiError> {

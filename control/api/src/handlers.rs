@@ -38,6 +38,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Put, paths::MODEL, apply_model),
     route(Method::Post, paths::PLAN, plan_model),
     route(Method::Get, paths::LINKS, links),
+    route(Method::Delete, "/v1/links/{name}/flows", remove_flows_of),
     route(Method::Delete, "/v1/links/{name}", delete_phys),
     route(Method::Get, "/v1/links/{name}/props", link_props),
     route(Method::Patch, "/v1/links/{name}/props", set_link_props),
@@ -125,7 +126,7 @@ pub(crate) const ROUTES: &[Route] = &[
     components(schemas(Problem, LinkClass)),
     paths(
         status, openapi_json, dump_model, apply_model, plan_model, links, delete_phys, link_props, set_link_props, vnics,
-        rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, iptuns, create_iptun, modify_iptun, delete_iptun,
+        rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, remove_flows_of, iptuns, create_iptun, modify_iptun, delete_iptun,
         flow_props, set_flow_props, ifs, create_if, ip::enable_if, delete_if, if_props, set_if_props, addrs, create_addr, ip::modify_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
         netstack_props, set_netstack_props, routes, neighbours, ip::destinations, ip::memory, counters, groups, sockets, program, link_stats, flow_stats, accounting::accounting, accounting::change_accounting, drops, doctor, capture, trace, steps, history::link_usage, history::link_samples, history::flow_usage, history::flow_samples, rules::filter, rules::change_filter, rules::pools, rules::change_pools, rules::nat, rules::change_nat, rules::set_nat_limits, rules::nat_sessions, rules::flush_nat, fpm
     )
@@ -390,6 +391,15 @@ fn add_flow(api: &dyn Api, call: &Call<'_>) -> Reply {
     responses((status = 200), (status = "4XX", body = Problem)))]
 fn remove_flow(api: &dyn Api, call: &Call<'_>) -> Reply {
     change(api, call.temporary()?, Change::RemoveFlow(call.parsed("flow")?))
+}
+
+/// Removes all flows of a link.
+#[utoipa::path(delete, path = "/v1/links/{name}/flows",
+    params(("name" = String, Path, description = "the link"),
+        ("temporary" = Option<bool>, Query, description = "they return at the next start")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn remove_flows_of(api: &dyn Api, call: &Call<'_>) -> Reply {
+    change(api, call.temporary()?, Change::RemoveFlowsOf(call.parsed("link")?))
 }
 
 /// The properties of a flow.

@@ -127,7 +127,8 @@ fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), A
         "txrings" => vnic.rings.tx = read_rings(name, value)?,
         "mac-address" => vnic.mac = value.map_or(Ok(Mac::Auto), read_mac)?,
         "vlan-id" => {
-            let wrong = |text: &str| ApiError::new(Status::VidInvalid, name, text, "0 (none) to 4094");
+            let allowed = if vnic.is_vlan { "1 to 4094" } else { "0 (none) to 4094" };
+            let wrong = |text: &str| ApiError::new(Status::VidInvalid, name, text, allowed);
             let read = |text: &str| text.parse::<u16>().map_err(|_| wrong(text));
             let id = value.map_or(Ok(0), read)?;
             let vlan = VlanId::new(id);
@@ -339,7 +340,10 @@ fn of_vnic(
     properties.extend(of_rings(vnic.rings, rings, has_device));
     properties.extend([
         property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),
-        property("vlan-id", "rw", vid, "0", "0-4094"),
+        match vnic.is_vlan {
+            true => property("vlan-id", "rw", vid, "", "1-4094"),
+            false => property("vlan-id", "rw", vid, "0", "0-4094"),
+        },
         property("promisc-filtered", "rw", vnic.promisc_filtered.word().to_owned(), "on", Switch::POSSIBLE),
         property("protection", "rw", kinds.to_string(), "", KINDS),
         property("allowed-ips", "rw", list_of(allowed_ips), "", ""),

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::hash::Hash;
 
-use firelane_model::{Model, Netstack, NetstackName};
+use firelane_model::{LinkClass, Model, Netstack, NetstackName};
 
 use crate::edit::edit;
 use crate::filter::{Left, RULE_WORDS, no_netstack};
@@ -55,6 +55,7 @@ impl Store {
             {
                 return Err(Status::PersistentFlowExists.into());
             }
+            self.spare_kept_name(&request.change)?;
             return Ok(Self { active: active?, persistent: self.persistent.clone() });
         }
         if let Change::ChangeFilter(name, change) = &request.change {
@@ -76,10 +77,29 @@ impl Store {
             (Err(error), Ok(persistent)) if is_deletion(&request.change) && is_absence(error.status) => {
                 (self.active.clone(), persistent)
             }
+            // What is kept alone is not deleted for a reason of its own.
+            (Err(absent), Err(error))
+                if is_deletion(&request.change) && is_absence(absent.status) && !is_absence(error.status) =>
+            {
+                return Err(error);
+            }
             (Err(error), _) => return Err(error),
             (Ok(_), Err(error)) => return Err(only_persistent(&request.change, error)),
         };
         Ok(Self { active, persistent })
+    }
+
+    /// A link that is there for now alone may not have the name of one of another class that is kept: neither could be deleted by it.
+    fn spare_kept_name(&self, change: &Change) -> Result<(), ApiError> {
+        let (name, class) = match change {
+            Change::CreateEtherstub(name, _) => (name, LinkClass::Etherstub),
+            Change::CreateVnic(name, vnic) | Change::CreateIptun(name, vnic) => (name, vnic.class()),
+            _ => return Ok(()),
+        };
+        match self.persistent.class_of(name.as_str()) {
+            Some(kept) if kept != class => Err(Status::Exists.into()),
+            _ => Ok(()),
+        }
     }
 
     /// A rule or what is in a pool may be in one of the two lists only, as `-t` leaves it: it goes from where it is, and comes to where it is
@@ -134,6 +154,7 @@ fn is_deletion(change: &Change) -> bool {
             | Change::DeleteIptun(_)
             | Change::RenameLink(..)
             | Change::RemoveFlow(_)
+            | Change::RemoveFlowsOf(_)
             | Change::DeleteIf(_)
             | Change::DeleteAddr(_)
     )
@@ -160,7 +181,7 @@ fn only_persistent(change: &Change, error: ApiError) -> ApiError {
         {
             Status::TemporaryOnly.into()
         }
-        _ if matches!(error.status, Status::LinkInvalid | Status::NotFound) => {
+        _ if matches!(error.status, Status::LinkInvalid | Status::NotFound) && !is_deletion(change) => {
             ApiError { status: Status::TemporaryBelow, ..error }
         }
         Change::SetAddrProps(..) | Change::MarkAddr(..) if error.status == Status::NoAddrObj => {

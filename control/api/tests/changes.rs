@@ -200,6 +200,44 @@ fn what_is_temporary_is_not_in_the_next_start() {
     assert_eq!((active.as_array().unwrap().len(), persistent.as_array().unwrap().len()), (2, 1));
 }
 
+/// What is only kept, because `-t` has taken it out of what is in force.
+#[test]
+fn what_is_kept_alone_is_found_by_its_name() {
+    let stub = Stub::new(Model::default(), planner);
+    let vlan = json!({"name": "k2", "temporary": true, "vnic": {"over": "s1", "vlan": 7, "is_vlan": true}});
+    let flow = |name: &str, port: u16| json!({"name": name, "flow": {"link": "v1", "match": {"transport": "udp", "local_port": port}}});
+    let table = [
+        ("POST /v1/etherstubs", json!({"name": "s1"}), ""),
+        ("POST /v1/vnics", json!({"name": "k2", "vnic": {"over": "s1"}}), ""),
+        ("DELETE /v1/vnics/k2?temporary=true", Value::Null, ""),
+        // One of another class could not be told from it.
+        ("POST /v1/vnics", vlan, "object already exists"),
+        ("POST /v1/etherstubs", json!({"name": "k2", "temporary": true}), "object already exists"),
+        ("POST /v1/vnics", json!({"name": "k2", "temporary": true, "vnic": {"over": "s1"}}), ""),
+        ("DELETE /v1/vnics/k2", Value::Null, ""),
+        // What holds it is named, though it is kept alone.
+        ("POST /v1/etherstubs", json!({"name": "ea1"}), ""),
+        ("POST /v1/vnics", json!({"name": "va1", "vnic": {"over": "ea1"}}), ""),
+        ("DELETE /v1/vnics/va1?temporary=true", Value::Null, ""),
+        ("DELETE /v1/etherstubs/ea1?temporary=true", Value::Null, ""),
+        ("DELETE /v1/etherstubs/ea1", Value::Null, "link busy"),
+        ("DELETE /v1/vnics/va1", Value::Null, ""),
+        ("DELETE /v1/etherstubs/ea1", Value::Null, ""),
+        // All flows of a link, wherever they are.
+        ("POST /v1/vnics", json!({"name": "v1", "vnic": {"over": "s1"}}), ""),
+        ("POST /v1/flows", flow("dns", 53), ""),
+        ("POST /v1/flows", flow("ntp", 123), ""),
+        ("DELETE /v1/flows/dns?temporary=true", Value::Null, ""),
+        ("DELETE /v1/links/nosuch/flows", Value::Null, "object not found"),
+        ("DELETE /v1/links/v1/flows", Value::Null, ""),
+    ];
+    for (line, body, wanted) in table {
+        assert_eq!(refusal(&stub, line, &body), wanted, "{line} {body}");
+    }
+    let store = stub.store();
+    assert!(store.active.flows.is_empty() && store.persistent.flows.is_empty());
+}
+
 #[test]
 fn the_whole_configuration_is_planned_and_replaced() {
     let stub = Stub::new(Model::default(), planner);

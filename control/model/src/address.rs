@@ -153,7 +153,13 @@ impl Address {
                 let host = addr.to_bits() & host_bits;
                 unicast && (prefix.prefix_len() >= 31 || (host != 0 && host != host_bits))
             }
-            IpAddr::V6(addr) => !addr.is_unspecified() && !addr.is_loopback() && !addr.is_multicast(),
+            // RFC 4291 §2.5.5.2: a mapped one stands for an IPv4 address inside a host, and is nobody's on a link.
+            IpAddr::V6(addr) => {
+                !addr.is_unspecified()
+                    && !addr.is_loopback()
+                    && !addr.is_multicast()
+                    && addr.to_ipv4_mapped().is_none()
+            }
         };
         (usable && prefix.prefix_len() > 0).then_some(Self::Static(StaticAddress {
             prefix,
@@ -294,6 +300,7 @@ mod tests {
             "dhcp,down=on",
             "10.0.0.1/24,down=off",
             "10.0.0.1/24,down=on,deprecated=on",
+            "::ffff:10.0.0.1/120",
         ] {
             assert_eq!(Address::read(bad), None, "{bad}");
         }

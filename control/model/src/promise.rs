@@ -3,10 +3,12 @@
 //! Called by [`Model::validate`]. A guarantee is a part of the limits above it. Where there is none nothing has to wait, and it
 //! is kept by itself.
 
+use std::collections::BTreeMap;
+
 use firelane_units::BitRate;
 
 use crate::value::spell_rate;
-use crate::{FieldError, Flow, Model, Vnic};
+use crate::{FieldError, LinkName, Model};
 
 /// Every promise that cannot be kept.
 pub(crate) fn faults(model: &Model) -> Vec<FieldError> {
@@ -21,17 +23,25 @@ pub(crate) fn faults(model: &Model) -> Vec<FieldError> {
         }
         faults.extend(beyond_own(&path, flow.minbw, flow.maxbw));
     }
+    // All flows and VNICs are looked through once, for a link may have ten thousand.
+    let mut of_flows = BTreeMap::new();
+    for flow in model.flows.values() {
+        promise(&mut of_flows, &flow.link, bits(flow.minbw));
+    }
+    let of_flows = |vnic: &LinkName| of_flows.get(vnic).copied().unwrap_or(0);
+    let mut of_vnics = BTreeMap::new();
     for (name, vnic) in &model.vnics {
         let path = format!("vnic.{name}");
         faults.extend(beyond_own(&path, vnic.minbw, vnic.maxbw));
-        faults.extend(beyond(&path, vnic.maxbw, of_flows(model, name.as_str()), "its flows are"));
+        faults.extend(beyond(&path, vnic.maxbw, of_flows(name), "its flows are"));
+        if let Some(over) = vnic.over.link() {
+            promise(&mut of_vnics, over, bits(vnic.minbw).max(of_flows(name)));
+        }
     }
     let links = model.links.iter().map(|(name, link)| ("link", name, link.maxbw));
     let stubs = model.etherstubs.iter().map(|(name, stub)| ("etherstub", name, stub.maxbw));
     for (kind, name, maxbw) in links.chain(stubs) {
-        let of_vnic =
-            |(vnic, it): (&crate::LinkName, &Vnic)| bits(it.minbw).max(of_flows(model, vnic.as_str()));
-        let promised = model.vnics_over(name.as_str()).map(of_vnic).fold(0, u64::saturating_add);
+        let promised = of_vnics.get(name).copied().unwrap_or(0);
         faults.extend(beyond(&format!("{kind}.{name}"), maxbw, promised, "what is over it is"));
     }
     faults
@@ -41,10 +51,10 @@ fn bits(rate: Option<BitRate>) -> u64 {
     rate.map_or(0, BitRate::bps)
 }
 
-/// What the flows of a VNIC are guaranteed together.
-fn of_flows(model: &Model, vnic: &str) -> u64 {
-    let of = |(_, flow): (_, &Flow)| bits(flow.minbw);
-    model.flows_on(vnic).map(of).fold(0, u64::saturating_add)
+/// So much more is promised of a link.
+fn promise<'a>(promised: &mut BTreeMap<&'a LinkName, u64>, link: &'a LinkName, bits: u64) {
+    let sum = promised.entry(link).or_default();
+    *sum = sum.saturating_add(bits);
 }
 
 fn beyond_own(path: &str, minbw: Option<BitRate>, maxbw: Option<BitRate>) -> Option<FieldError> {

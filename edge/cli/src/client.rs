@@ -384,6 +384,7 @@ impl Api for Client {
             }
             Change::AddFlow(name, flow) => self.create(paths::FLOWS, &AddFlow { name, flow, temporary }),
             Change::RemoveFlow(name) => delete(paths::FLOWS, &name),
+            Change::RemoveFlowsOf(link) => delete(paths::LINKS, &format!("{link}/flows")),
             Change::SetFlowProps(name, changes) => {
                 set(format!("{}/{name}/{}", paths::FLOWS, paths::PROPS), &changes)
             }

@@ -128,7 +128,7 @@ pub(crate) fn prefix(text: &str) -> Result<IpPrefix, String> {
 }
 
 /// Splits `name=value,...`; a value goes on over a comma if what follows has no equals sign. None if a
-/// part has no name, or if values are needed and one is missing.
+/// part has no name, if values are needed and one is missing, or if a property is named twice.
 pub(crate) fn prop_list(texts: &[&str]) -> Option<Vec<PropChange>> {
     let mut list: Vec<PropChange> = Vec::new();
     for text in texts {
@@ -136,6 +136,9 @@ pub(crate) fn prop_list(texts: &[&str]) -> Option<Vec<PropChange>> {
         for part in text.split(',') {
             match (part.split_once('='), list.last_mut()) {
                 (Some((name, value)), _) if !name.is_empty() && !value.is_empty() => {
+                    if list.iter().any(|it| it.name == name) {
+                        return None;
+                    }
                     list.push(PropChange { name: name.to_owned(), value: Some(value.to_owned()) });
                     open = true;
                 }
@@ -181,7 +184,8 @@ pub(crate) fn prop_failure(
         _ => {
             let verb = if reset { "reset" } else { "set" };
             // What is refused may be the object and not one of its properties.
-            let which = if name.is_empty() { String::new() } else { format!(" '{name}'") };
+            let is_object = name.is_empty() || error.status == Status::Io;
+            let which = if is_object { String::new() } else { format!(" '{name}'") };
             format!("cannot {verb} {kind} property{which} on '{object}': {error}")
         }
     };
@@ -296,7 +300,7 @@ mod tests {
         };
         assert_eq!(list("maxbw=50M,priority=low").as_deref(), Some("maxbw:50M priority:low"));
         assert_eq!(list("cpus=0,1,priority=low").as_deref(), Some("cpus:0,1 priority:low"));
-        for bad in ["", "maxbw", "=5", "maxbw=", "maxbw=5,,x=1", "5,maxbw=1"] {
+        for bad in ["", "maxbw", "=5", "maxbw=", "maxbw=5,,x=1", "5,maxbw=1", "maxbw=5,maxbw=6"] {
             assert_eq!(list(bad), None, "{bad:?}");
         }
         assert_eq!(name_list(&["a,b", "c"]), Some(["a", "b", "c"].map(str::to_owned).to_vec()));

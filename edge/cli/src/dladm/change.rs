@@ -52,8 +52,14 @@ pub(super) fn create_vnic(session: &mut Session<'_>, call: &Call<'_>) -> Result<
     let texts: Vec<_> = call.args.values('p').collect();
     if !texts.is_empty() {
         let changes = prop_list(&texts).ok_or_else(|| {
-            die(format!("invalid vnic property ({}: property=value[,...])", texts.join(",")))
+            die(format!("invalid vnic property ({}: property=value[,...], each once)", texts.join(",")))
         })?;
+        // An option and a property say the same.
+        for (letter, name) in [('v', "vlan-id"), ('m', "mac-address")] {
+            if call.args.has(letter) && changes.iter().any(|change| change.name == name) {
+                return Err(die(format!("invalid vnic property '{name}' (-{letter} says it already)")));
+            }
+        }
         for change in &changes {
             set_vnic_prop(&mut vnic, change).map_err(|error| die_status(&what, &error))?;
         }

@@ -37,8 +37,12 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
     let mut vnic = Vnic::of_tunnel(Iptun { local, remote, ..Iptun::new(kind) });
     let texts: Vec<_> = call.args.values('p').collect();
     if !texts.is_empty() {
-        let wrong =
-            || die(format!("invalid link property specified ({}: property=value[,...])", texts.join(",")));
+        let wrong = || {
+            die(format!(
+                "invalid link property specified ({}: property=value[,...], each once)",
+                texts.join(",")
+            ))
+        };
         for change in &prop_list(&texts).ok_or_else(wrong)? {
             set_vnic_prop(&mut vnic, change).map_err(failed)?;
         }

@@ -19,6 +19,8 @@ const PHYS: &[Column] = &[
     col("DUPLEX", 9),
     col("DEVICE", 13),
 ];
+/// What is kept says nothing of what there is.
+const KEPT: &[Column] = &[col("LINK", 13), col("DEVICE", 13), col("MEDIA", 21), col("FLAGS", 7)];
 const ADDRESSES: &[Column] =
     &[col("LINK", 13), col("SLOT", 9), col("ADDRESS", 19), col("INUSE", 5), col("CLIENT", 13)];
 const RINGS: &[Column] = &[col("LINK", 13), col("RINGTYPE", 9), col("RINGS", 21), col("CLIENTS", 24)];
@@ -55,12 +57,25 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     if call.args.has('j') {
         return session.json("links", &links, false);
     }
+    if call.args.has('P') {
+        return kept(session, call, &links);
+    }
     let mut table = Table::open(session, PROGRAM, PHYS, "link,media,state,speed,duplex,device", style(call))?;
     for link in &links {
         let device = link.device.clone().unwrap_or_default();
         let (state, speed) = (link.state.word().to_owned(), link.speed.to_string());
         table
             .row(session, &[link.name.to_string(), "Ethernet".into(), state, speed, "full".into(), device])?;
+    }
+    Ok(())
+}
+
+/// -P: which links there will be. None of them has flags.
+fn kept(session: &mut Session<'_>, call: &Call<'_>, links: &[LinkInfo]) -> Result<(), Failure> {
+    let mut table = Table::open(session, PROGRAM, KEPT, "link,device,media,flags", style(call))?;
+    for link in links {
+        let device = link.device.clone().unwrap_or_default();
+        table.row(session, &[link.name.to_string(), device, "Ethernet".into(), "-----".into()])?;
     }
     Ok(())
 }

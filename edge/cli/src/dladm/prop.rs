@@ -54,8 +54,9 @@ pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fail
     if texts.is_empty() {
         return Err(die("link property must be specified"));
     }
-    let wrong =
-        || die(format!("invalid link property specified ({}: property=value[,...])", texts.join(",")));
+    let wrong = || {
+        die(format!("invalid link property specified ({}: property=value[,...], each once)", texts.join(",")))
+    };
     change(session, call, prop_list(&texts).ok_or_else(wrong)?, false)
 }
 

@@ -54,8 +54,9 @@ fn changes(call: &Call<'_>) -> Result<Vec<PropChange>, Failure> {
     if texts.is_empty() {
         return Ok(Vec::new());
     }
-    let wrong =
-        || die(format!("invalid wire property specified ({}: property=value[,...])", texts.join(",")));
+    let wrong = || {
+        die(format!("invalid wire property specified ({}: property=value[,...], each once)", texts.join(",")))
+    };
     prop_list(&texts).ok_or_else(wrong)
 }
 

@@ -68,8 +68,12 @@ pub(super) fn add(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fail
     flow.matching = matching(&attributes)?;
     let texts: Vec<_> = call.args.values('p').collect();
     if !texts.is_empty() {
-        let wrong =
-            || die(format!("invalid flow property specified ({}: property=value[,...])", texts.join(",")));
+        let wrong = || {
+            die(format!(
+                "invalid flow property specified ({}: property=value[,...], each once)",
+                texts.join(",")
+            ))
+        };
         for change in prop_list(&texts).ok_or_else(wrong)? {
             set_flow_prop(&mut flow, &change).map_err(|error| match error.status {
                 Status::BadProperty => die(format!("invalid flow property specified{}", error.detail())),
@@ -122,16 +126,18 @@ fn attribute_failure(fault: FieldError, name: &str) -> Failure {
 pub(super) fn remove(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     call.no_root()?;
     let temporary = call.args.has('t');
-    let names = match (call.args.value('l'), call.args.operands.as_slice()) {
-        (Some(_), []) => flows(session.api, call, Which::Active)?.into_iter().map(|flow| flow.name).collect(),
-        (None, [name]) => vec![flow_name(name)?],
+    let no_link = |link: &str| die(format!("invalid link '{link}'"));
+    let change = match (call.args.value('l'), call.args.operands.as_slice()) {
+        (Some(link), []) => Change::RemoveFlowsOf(link.parse().map_err(|_| no_link(link))?),
+        (None, [name]) => Change::RemoveFlow(flow_name(name)?),
         _ => return Err(call.misused()),
     };
-    for name in names {
-        let request = ChangeRequest { temporary, change: Change::RemoveFlow(name) };
-        session.api.change(&request).map_err(|error| die_status("remove flow failed", &error))?;
-    }
-    Ok(())
+    session.api.change(&ChangeRequest { temporary, change }).map_err(|error| {
+        match call.args.value('l').filter(|_| error.status == Status::NotFound) {
+            Some(link) => no_link(link),
+            None => die_status("remove flow failed", &error),
+        }
+    })
 }
 
 /// show-flow

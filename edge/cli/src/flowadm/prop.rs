@@ -14,8 +14,9 @@ const PROPERTY: &[Column] =
 /// set-flowprop
 pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let texts: Vec<_> = call.args.values('p').collect();
-    let wrong =
-        || die(format!("invalid flow property specified ({}: property=value[,...])", texts.join(",")));
+    let wrong = || {
+        die(format!("invalid flow property specified ({}: property=value[,...], each once)", texts.join(",")))
+    };
     let changes = match texts.is_empty() {
         true => None,
         false => Some(prop_list(&texts).ok_or_else(wrong)?),

@@ -276,8 +276,11 @@ fn received_rows(link: &LinkStats, options: &Options<'_>) -> Vec<Vec<String>> {
     let lane_of = |lane: u16| if fans_out { lane.to_string() } else { String::new() };
     let sum = link.lanes.iter().copied().reduce(LaneReceived::and).unwrap_or_default();
     let mut rows: Vec<_> = match fans_out {
-        true => link.lanes.iter().map(|lane| local(lane_of(lane.lane), lane)).collect(),
-        false => vec![local(String::new(), &sum)],
+        true if !link.lanes.is_empty() => {
+            link.lanes.iter().map(|lane| local(lane_of(lane.lane), lane)).collect()
+        }
+        // Nothing has come as yet, in any lane.
+        true | false => vec![local(String::new(), &sum)],
     };
     let of_ring = |it: &RingStats| LaneReceived {
         lane: it.lane,
