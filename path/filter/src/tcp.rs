@@ -87,11 +87,16 @@ impl Tracked {
     /// From the first segment that is seen, which the end 0 has sent.
     pub(crate) fn new(segment: &TcpView<'_>, strict: bool) -> Self {
         let mut tracked = Self { strict, ..Self::default() };
-        let is_begin = segment.flags().syn();
-        let scale = segment.options().window_scale;
-        tracked.scales = !is_begin || scale.is_some();
-        tracked.shifts =
-            if is_begin { [scale.unwrap_or_default().min(SHIFT_MAX), 0] } else { [SHIFT_MAX; 2] };
+        let (flags, scale) = (segment.flags(), segment.options().window_scale);
+        let is_begin = flags.syn() && !flags.ack();
+        // An answer scales if what it answers does (RFC 7323 §2.2), but does not say by how much.
+        tracked.scales = !flags.syn() || scale.is_some();
+        tracked.shifts = match scale.map(|scale| scale.min(SHIFT_MAX)) {
+            _ if !flags.syn() => [SHIFT_MAX; 2],
+            Some(scale) if is_begin => [scale, 0],
+            Some(scale) => [scale, SHIFT_MAX],
+            None => [0; 2],
+        };
         tracked.has[0] = Has::Sent;
         let offered = tracked.offers(0, segment);
         let [from, to] = &mut tracked.sides;
@@ -99,7 +104,7 @@ impl Tracked {
             // The other end has offered what this one uses, and has sent what this one acknowledges.
             to.end = segment.ack_field().0;
             tracked.has[1] = Has::Sent;
-            to.window = u32::from(u16::MAX) << SHIFT_MAX;
+            to.window = u32::from(u16::MAX) << tracked.shifts[1];
         }
         from.end = end(segment);
         from.most = from.end.wrapping_add(if is_begin { 0 } else { to.window });

@@ -75,6 +75,22 @@ fn what_is_outside_the_window_begins_no_state_in_its_place() {
     assert_eq!(filter.counts().states.added, 1);
 }
 
+/// What came before was let in without a state, or before there were rules.
+#[test]
+fn a_connection_whose_first_segment_seen_is_an_answer_goes_on() {
+    let mut filter = filter(vec![rule(OUT, PASS).keep()]);
+    let steps = [
+        (IN, syn(CLIENT, SERVER)),
+        (OUT, tcp(SERVER, CLIENT, SYN_ACK, 499, 100, 0)),
+        (IN, tcp(CLIENT, SERVER, TcpFlags::ACK, 100, 500, 50)),
+        (OUT, tcp(SERVER, CLIENT, TcpFlags::ACK, 500, 150, 900)),
+    ];
+    for (nth, (direction, packet)) in steps.into_iter().enumerate() {
+        assert_eq!(ask(&mut filter, direction, &packet), Verdict::Pass, "{nth}");
+    }
+    assert_eq!(filter.counts().states.out_of_window, 0);
+}
+
 #[test]
 fn icmp_errors_pass_with_what_they_are_about() {
     let mut filter = outward();
