@@ -210,7 +210,7 @@ impl Kept for State {
 
     fn is_half_open(&self) -> bool {
         match self.protocol() {
-            IpProtocol::TCP => self.tcp.phase().is_half_open(),
+            IpProtocol::TCP => self.tcp.is_half_open(),
             _ => !self.is_answered,
         }
     }

@@ -62,11 +62,6 @@ impl Phase {
             Self::Reset => 30,
         })
     }
-
-    /// Whether nobody has shown that both ends are there.
-    pub(crate) const fn is_half_open(self) -> bool {
-        matches!(self, Self::Asked | Self::Answered)
-    }
 }
 
 /// What is known of a connection.
@@ -81,6 +76,8 @@ pub(crate) struct Tracked {
     strict: bool,
     /// Both SYNs had a window scale, or neither was seen.
     scales: bool,
+    /// Both ends have shown that they are there.
+    has_met: bool,
 }
 
 impl Tracked {
@@ -117,6 +114,11 @@ impl Tracked {
     /// How far it is.
     pub(crate) const fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// Whether nobody has shown that both ends are there.
+    pub(crate) const fn is_half_open(&self) -> bool {
+        !self.has_met
     }
 
     /// A segment of the end `at`: whether it may be one of this connection's, in which case it is followed.
@@ -190,16 +192,23 @@ impl Tracked {
             self.has[at] = Has::Finished;
         }
         let finished = self.has.iter().filter(|has| **has == Has::Finished).count();
+        // Whatever one end sends alone, anybody can send in its name.
+        self.has_met |= !flags.rst()
+            && !flags.syn()
+            && match self.phase {
+                Phase::Asked => at == 1,
+                Phase::Answered => at == 0 && flags.ack(),
+                _ => false,
+            };
         self.phase = match (self.phase, finished) {
             _ if flags.rst() => Phase::Reset,
             // A SYN after the end is a new connection with the same names.
             (phase @ (Phase::Reset | Phase::Closed), _) => phase,
+            (Phase::Asked, _) if at == 1 && flags.syn() => Phase::Answered,
+            (phase, _) if !self.has_met => phase,
             (_, 2) => Phase::Closed,
             (_, 1) => Phase::HalfClosed,
-            (Phase::Asked, _) if at == 1 && flags.syn() => Phase::Answered,
-            (Phase::Asked, _) if !flags.syn() => Phase::Established,
-            (Phase::Answered, _) if at == 0 && flags.ack() && !flags.syn() => Phase::Established,
-            (phase, _) => phase,
+            _ => Phase::Established,
         };
     }
 
@@ -358,8 +367,9 @@ mod tests {
     fn a_connection_that_was_there_before_is_followed_from_where_it_is() {
         let middle = segment(ACK, 70_000, 90_000, 500, 100, None);
         let mut tracked = Tracked::new(&TcpView::parse(&middle).unwrap(), false);
-        assert_eq!(tracked.phase(), Phase::Established);
+        assert_eq!(tracked.phase(), Phase::Asked, "the other end is not known to be there");
         assert!(take(&mut tracked, 1, &segment(ACK, 90_000, 70_100, 500, 1400, None)));
+        assert_eq!(tracked.phase(), Phase::Established);
         assert!(take(&mut tracked, 0, &segment(ACK, 70_100, 91_400, 500, 1400, None)));
     }
 }

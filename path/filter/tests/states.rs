@@ -213,6 +213,29 @@ fn a_flood_pushes_out_the_oldest_half_open_and_nobody_else() {
     assert_eq!(full.counts().states.full, 1);
 }
 
+/// One end alone shows nothing of the other, whatever it sends: its states give way like all half-open ones.
+#[test]
+fn what_one_end_alone_sends_keeps_no_place() {
+    let floods: [&[(TcpFlags, u32)]; 6] = [
+        &[(TcpFlags::SYN, 99), (TcpFlags::ACK, 100)],
+        &[(TcpFlags::ACK, 100)],
+        &[(TcpFlags::SYN, 99), (TcpFlags::FIN, 99)],
+        &[(TcpFlags::SYN, 99), (TcpFlags::RST, 100)],
+        &[(SYN_ACK, 99), (TcpFlags::ACK, 100)],
+        &[(TcpFlags::ACK.with(TcpFlags::FIN), 100), (TcpFlags::ACK, 101)],
+    ];
+    for flood in floods {
+        let mut filter = filter_of(vec![rule(IN, PASS).keep()], 2);
+        for client in ["10.2.0.1:5", "10.2.0.2:5", "10.2.0.3:5"] {
+            for &(flags, seq) in flood {
+                let verdict = ask(&mut filter, IN, &tcp(client, SERVER, flags, seq, 7, 0));
+                assert_eq!(verdict, Verdict::Pass, "{client} {flags:?}");
+            }
+        }
+        assert_eq!(filter.counts().states.full, 0);
+    }
+}
+
 #[test]
 fn who_asks_to_be_told_is_told_of_each_packet_or_of_the_first() {
     let told = |log: FilterLog| {

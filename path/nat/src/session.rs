@@ -142,8 +142,8 @@ impl Session {
         self.has_finished[way] |= flags.fin();
         self.phase = match self.phase {
             _ if flags.rst() => Phase::Reset,
-            // RFC 7857 §2.2: only somebody's word that it was over.
-            Phase::Reset if self.has_finished != [true; 2] => Phase::Established,
+            // RFC 7857 §2.2: only somebody's word that it was over. Of what never was nobody has to say so.
+            Phase::Reset if self.has_met && self.has_finished != [true; 2] => Phase::Established,
             phase @ (Phase::Reset | Phase::Closed) => phase,
             Phase::Asked if way == 1 && flags.syn() => Phase::Answered,
             Phase::Asked if way == 1 => Phase::Established,
@@ -199,6 +199,7 @@ mod tests {
         assert_eq!(with(&[(1, RST)]), Phase::Reset);
         assert_eq!(with(&[(1, RST), (0, ACK)]), Phase::Established, "it was not the end");
         assert_eq!(after(&[(0, SYN), (1, RST.with(ACK))]), Phase::Reset);
+        assert_eq!(after(&[(0, SYN), (0, RST), (0, ACK)]), Phase::Reset, "one end alone shows nothing");
         assert_eq!(after(&[(0, ACK), (1, ACK)]), Phase::Established, "one that was there before us");
     }
 }
