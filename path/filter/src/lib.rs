@@ -242,7 +242,8 @@ impl Filter {
             return self.passed_by_state(rule, is_news, state);
         }
         let pools = PoolsInSight { own: &self.pools, beyond };
-        let found = self.rules.search(packet, belongs == Belongs::OutOfWindow, pools, now);
+        let is_outside = matches!(belongs, Belongs::OutOfWindow | Belongs::Anew);
+        let found = self.rules.search(packet, is_outside, pools, now);
         let Some((nth, rule)) = found.rule.and_then(|nth| Some((nth, self.rules.get(nth)?))) else {
             let is_for_all = self.is_for_all(found.is_for_all);
             return Ruling { is_for_all, logged: found.logged, ..pass(None) };
@@ -258,6 +259,9 @@ impl Filter {
             verdict = match belongs {
                 // What does not fit a state begins none in its place.
                 Belongs::OutOfWindow => Verdict::OutOfWindow,
+                // Who has forgotten a connection asks for another one, and hears from the other end that the old one is still there
+                // (RFC 9293 §3.5.1): the state stays as it is until he resets that.
+                Belongs::Anew => Verdict::Pass,
                 _ => match self.states.make(packet, nth, keep, now) {
                     Err(NoState::Full | NoState::RuleFull) => Verdict::NoRoom,
                     Err(NoState::Never) => Verdict::Pass,

@@ -309,6 +309,11 @@ impl State {
         *known == link
     }
 
+    /// Whether packets that go this way were asked about on their way in.
+    pub(crate) fn comes_in(&self, way: usize) -> bool {
+        self.links[2 * way + Direction::In.index()] != NO_LINK
+    }
+
     /// A packet has passed by it: it lasts longer for that. Whether others have not heard of it for a while, and the packet
     /// goes as the first one did.
     pub(crate) fn renew(&mut self, way: usize, now: Instant) -> bool {

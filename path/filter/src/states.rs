@@ -107,6 +107,8 @@ pub(crate) enum Belongs {
     },
     /// By its names, but it is outside the window.
     OutOfWindow,
+    /// The same, and it asks for a new connection with these names.
+    Anew,
 }
 
 /// What the state of a flow says of its next packet.
@@ -262,7 +264,14 @@ impl States {
             && !state.tcp.take(way, &segment)
         {
             self.counts.out_of_window += 1;
-            return Belongs::OutOfWindow;
+            return match segment.flags() {
+                flags if !flags.syn() || flags.ack() || flags.rst() => Belongs::OutOfWindow,
+                // What has come in to be passed on was asked about there.
+                _ if packet.direction == Direction::Out && state.comes_in(way) => {
+                    Belongs::To { rule: self.rules.rule(state.rule), is_news: false, state: None }
+                }
+                _ => Belongs::Anew,
+            };
         }
         let (is_news, number) = (state.renew(way, now), state.number);
         self.counts.hits += 1;

@@ -91,6 +91,63 @@ fn a_connection_whose_first_segment_seen_is_an_answer_goes_on() {
     assert_eq!(filter.counts().states.out_of_window, 0);
 }
 
+/// RFC 9293 section 3.5.1: whoever has forgotten a connection asks for another with the same names, is told of the old one, resets that,
+/// and asks again.
+#[test]
+fn who_has_forgotten_a_connection_may_begin_anew() {
+    let anew = 1 << 30;
+    let ask_anew = tcp(CLIENT, SERVER, TcpFlags::SYN, anew, 0, 0);
+    let steps = [
+        syn(CLIENT, SERVER),
+        tcp(SERVER, CLIENT, SYN_ACK, 499, 100, 0),
+        tcp(CLIENT, SERVER, TcpFlags::ACK, 100, 500, 50),
+        tcp(SERVER, CLIENT, TcpFlags::ACK, 500, 150, 900),
+        ask_anew.clone(),
+        // It was not touched by that.
+        tcp(SERVER, CLIENT, TcpFlags::ACK, 1400, 150, 0),
+        tcp(CLIENT, SERVER, TcpFlags::RST, 150, 0, 0),
+        ask_anew.clone(),
+        tcp(SERVER, CLIENT, SYN_ACK, 77, anew + 1, 0),
+        tcp(CLIENT, SERVER, TcpFlags::ACK, anew + 1, 78, 50),
+    ];
+    let is_forth = |nth: usize| [0, 2, 4, 6, 7, 9].contains(&nth);
+    // At the server.
+    let mut near = filter(vec![rule(IN, PASS).keep(), rule(OUT, BLOCK)]);
+    for (nth, packet) in steps.iter().enumerate() {
+        let direction = if is_forth(nth) { IN } else { OUT };
+        assert_eq!(ask(&mut near, direction, packet), Verdict::Pass, "{nth}");
+    }
+    assert_eq!(near.counts().states.added, 2);
+    // In a router: what a state lets out asks no rule there, as before.
+    let mut between = filter(vec![
+        rule(IN, BLOCK),
+        rule(OUT, BLOCK),
+        rule(IN, PASS).to_port(80).proto(IpProtocol::TCP).keep(),
+    ]);
+    for (nth, packet) in steps.iter().enumerate() {
+        let links = if is_forth(nth) { [LINK, LinkId(2)] } else { [LinkId(2), LINK] };
+        for (direction, link) in [IN, OUT].into_iter().zip(links) {
+            assert_eq!(
+                ask_at(&mut between, direction, link, packet, 0).verdict,
+                Verdict::Pass,
+                "{nth} {direction:?}"
+            );
+        }
+    }
+    assert_eq!(between.counts().states.added, 2);
+    // Whom no rule lets in begins none, and no other segment does.
+    let (mut outward, mut inward) = (outward(), filter(vec![rule(IN, PASS).keep()]));
+    for (nth, packet) in steps[..4].iter().enumerate() {
+        let directions = if is_forth(nth) { [OUT, IN] } else { [IN, OUT] };
+        assert_eq!(ask(&mut outward, directions[0], packet), Verdict::Pass);
+        assert_eq!(ask(&mut inward, directions[1], packet), Verdict::Pass);
+    }
+    let backward = tcp(SERVER, CLIENT, TcpFlags::SYN, anew, 0, 0);
+    assert_eq!(ask(&mut outward, IN, &backward), BLOCKED);
+    let stray = tcp(CLIENT, SERVER, SYN_ACK, anew, 1 << 29, 0);
+    assert_eq!(ask(&mut inward, IN, &stray), Verdict::OutOfWindow);
+}
+
 #[test]
 fn icmp_errors_pass_with_what_they_are_about() {
     let mut filter = outward();
