@@ -17,7 +17,7 @@ const SHIFT_MAX: u8 = 14;
 /// One end.
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
-    /// Behind the last that it has sent.
+    /// Behind the last that it has sent; while that is nothing, behind the SYN that it may answer.
     end: u32,
     /// How far the other lets it send.
     most: u32,
@@ -97,6 +97,7 @@ impl Tracked {
         tracked.has[0] = Has::Sent;
         let offered = tracked.offers(0, segment);
         let [from, to] = &mut tracked.sides;
+        to.end = segment.seq().0.wrapping_add(1);
         if !is_begin {
             // The other end has offered what this one uses, and has sent what this one acknowledges.
             to.end = segment.ack_field().0;
@@ -153,9 +154,13 @@ impl Tracked {
             return false;
         }
         let scale = segment.options().window_scale.filter(|_| self.scales);
-        let (from, to) = self.pair(at);
-        if segment.flags().ack() && ahead(segment.ack_field().0, to.end) != 0 {
+        if segment.flags().ack() && !self.takes_syn(at, segment) {
             return false;
+        }
+        let (from, to) = self.pair(at);
+        if segment.flags().ack() {
+            // Text of the SYN that it leaves comes again.
+            to.end = segment.ack_field().0;
         }
         from.most = end(segment).wrapping_add(to.window);
         match scale {
@@ -165,12 +170,18 @@ impl Tracked {
         true
     }
 
+    /// Whether what an end acknowledges that has sent nothing is the other's SYN, with as much of its text as it likes (RFC 7413 §4.2).
+    fn takes_syn(&self, at: usize, segment: &TcpView<'_>) -> bool {
+        let (ack, [own, other]) = (segment.ack_field().0, [&self.sides[at], &self.sides[1 - at]]);
+        ahead(ack, own.end) >= 0 && ahead(other.end, ack) >= 0
+    }
+
     fn is_in_window(&self, at: usize, segment: &TcpView<'_>) -> bool {
         let [from, to] = [&self.sides[at], &self.sides[1 - at]];
         let flags = segment.flags();
         if !self.has_sent(at) {
             // Before it has sent a SYN an end may refuse, and no more.
-            return flags.rst() && flags.ack() && ahead(segment.ack_field().0, to.end) == 0;
+            return flags.rst() && flags.ack() && self.takes_syn(at, segment);
         }
         let (seq, end) = (segment.seq().0, end(segment));
         // Who asks again begins anew: it is the same SYN.
@@ -371,5 +382,21 @@ mod tests {
         assert!(take(&mut tracked, 1, &segment(ACK, 90_000, 70_100, 500, 1400, None)));
         assert_eq!(tracked.phase(), Phase::Established);
         assert!(take(&mut tracked, 0, &segment(ACK, 70_100, 91_400, 500, 1400, None)));
+    }
+
+    /// RFC 7413 section 4.2: a server need not take the text of a SYN.
+    #[test]
+    fn a_server_may_leave_a_syns_text() {
+        let syn = segment(SYN, 999, 0, 1000, 100, None);
+        let new = |strict| Tracked::new(&TcpView::parse(&syn).unwrap(), strict);
+        for (ack, is_its) in [(999, false), (1000, true), (1050, true), (1100, true), (1101, false)] {
+            let mut answered = new(true);
+            let bytes = segment(SYN.with(ACK), 4999, ack, 2000, 0, None);
+            assert_eq!(take(&mut answered, 1, &bytes), is_its, "{ack}");
+            let again = segment(ACK, ack, 5000, 1000, 100, None);
+            assert_eq!(take(&mut answered, 0, &again), is_its, "what it left comes again, from {ack} on");
+            let bytes = segment(TcpFlags::RST.with(ACK), 0, ack, 0, 0, None);
+            assert_eq!(take(&mut new(false), 1, &bytes), is_its, "it refuses with {ack}");
+        }
     }
 }
