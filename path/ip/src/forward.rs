@@ -210,6 +210,10 @@ impl Ip {
             Ok(view) => (Ipv4Repr::parse(&view), view.header_len()),
             Err(error) => return Sent::Drop(frame, error.into()),
         };
+        // No datagram is as long as that, and the later pieces could not say where they are.
+        if u32::from(header.fragment_offset) + u32::from(header.payload_len) > u16::MAX.into() {
+            return Sent::Drop(frame, DropReason::BadFragment);
+        }
         let mut options = [0; 40];
         let options = &mut options[..header_len - Ipv4View::HEADER_LEN];
         options.copy_from_slice(&frame.as_slice()[Ipv4View::HEADER_LEN..header_len]);

@@ -516,4 +516,16 @@ fn the_next_hop_of_ipv4_may_be_known_by_an_ipv6_address() {
     header.emit(&mut large[L3..]);
     give(&mut router, A, &large);
     assert_eq!((router.ip.counts().v4.cut, router.ip.counts().v6.cut), (1, 0));
+    // A piece whose end no datagram has is not cut.
+    while router.ip.poll_output().is_some() {}
+    for (offset, is_cut) in [(64_512, true), (64_536, false), (65_528, false)] {
+        header.fragment_offset = offset;
+        header.emit(&mut large[L3..]);
+        let fate = give(&mut router, A, &large);
+        match is_cut {
+            true => assert!(matches!(fate, Fate::Forwarded(_)), "{offset}"),
+            false => assert!(matches!(fate, Fate::Dropped(DropReason::BadFragment)), "{offset}"),
+        }
+    }
+    assert_eq!((router.ip.counts().v4.cut, router.ip.counts().v4.pieces), (2, 4));
 }
