@@ -127,7 +127,8 @@ impl<T: Kept> Places<T> {
             None => self.append(kept),
         };
         if is_half_open {
-            if self.half_open.len() > 2 * self.most {
+            // Where there are more than allowed, all of them may be half-open.
+            if self.half_open.len() > 2 * self.most.max(self.len()) {
                 let mut places = core::mem::take(&mut self.half_open);
                 places.retain(|&place| self.is_half_open_at(place));
                 self.half_open = places;
@@ -321,6 +322,41 @@ mod tests {
                 prop_assert!(model.iter().all(|(at, entry)| places.get(*at) == Some(entry)));
             }
         }
+    }
+
+    /// An entry that counts who asks.
+    struct Asked<'a>(u64, &'a core::cell::Cell<u64>);
+
+    impl Kept for Asked<'_> {
+        fn number(&self) -> u64 {
+            self.0
+        }
+        fn ends(&self) -> Instant {
+            Instant::from_secs(9)
+        }
+        fn is_half_open(&self) -> bool {
+            self.1.set(self.1.get() + 1);
+            true
+        }
+    }
+
+    #[test]
+    fn who_enters_where_there_are_more_than_allowed_looks_at_few() {
+        let asked = core::cell::Cell::new(0);
+        let mut places = Places::new(10_000);
+        for number in 0..10_000 {
+            places.enter(Asked(number, &asked));
+        }
+        places.set_most(10);
+        asked.set(0);
+        for number in 10_000..11_000 {
+            assert!(places.is_full());
+            let oldest = places.oldest_half_open().unwrap();
+            places.take(oldest);
+            places.enter(Asked(number, &asked));
+        }
+        assert!(asked.get() < 10_000, "{}", asked.get());
+        assert_eq!(places.len(), 10_000);
     }
 
     #[test]
