@@ -8,9 +8,12 @@ use firelane_lane::*;
 use firelane_nat::{NatConfig, NatCounts};
 use firelane_units::{
     BlockAnswer, Direction, DropReason, FilterAction, FilterPorts, FilterProtocol, FilterRule, KeepState,
-    LinkId, NatAction, NatEnd, NatLimits, NatPorts, NatRedirect, NatRule, NatTarget, Port,
+    LinkId, MacAddr, NatAction, NatEnd, NatLimits, NatPorts, NatRedirect, NatRule, NatTarget, Port, SeqNum,
 };
-use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, UdpView};
+use firelane_wire::{
+    ArpOperation, ArpRepr, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, TcpFlags, TcpOptions,
+    TcpRepr, TcpView, UdpView,
+};
 use firelane_world::router::*;
 use firelane_world::*;
 use proptest::prelude::*;
@@ -32,6 +35,28 @@ pub(crate) fn redirect(port: u16, to: Ipv4Addr, to_port: u16) -> NatRule<LinkId>
     let ports = FilterPorts::Equal(Port(port));
     let to = NatEnd { ports, ..NatEnd::default() };
     NatRule { protocol: FilterProtocol::Number(17), to, ..NatRule::new(WAN, action) }
+}
+
+/// Another station of the side inside.
+const OTHER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 9);
+
+/// A redirect of datagrams to two servers in turn.
+fn turns(port: u16, [one, other]: [Ipv4Addr; 2], to_port: u16) -> NatRule<LinkId> {
+    let to_port = Some(Port(to_port));
+    let target = NatRedirect { address: one, second: Some(other), port: to_port, is_range: false };
+    NatRule { action: NatAction::Redirect(target), ..redirect(port, one, 0) }
+}
+
+/// The other station says where it is.
+fn introduce_other(net: &mut Net) {
+    let mut hello = vec![0; 14];
+    EthernetRepr { dst: mac(1), src: mac(9), ethertype: EtherType::ARP }.emit(&mut hello);
+    let (operation, target_mac) = (ArpOperation::Request, MacAddr::ZERO);
+    let (sender_ip, target_ip) = (OTHER, Ipv4Addr::new(10, 1, 0, 1));
+    let arp = ArpRepr { operation, sender_mac: mac(9), sender_ip, target_mac, target_ip };
+    hello.resize(14 + arp.emitted_len(), 0);
+    arp.emit(&mut hello[14..]);
+    net.send(0, &hello);
 }
 
 pub(crate) fn translate(net: &mut Net, rules: &[NatRule<LinkId>]) {
@@ -180,6 +205,110 @@ fn rules_come_and_go_live() {
     net.world.check_conservation();
 }
 
+/// A session that ends takes along where its packets went, not only who they were for.
+#[test]
+fn what_belongs_to_no_session_goes_where_its_own_address_says() {
+    for is_watched in [false, true] {
+        let mut net = ready(1);
+        translate(&mut net, &[map()]);
+        if is_watched {
+            net.world.visit(firelane_units::LaneId(0), |_, lane| lane.count_steps(Some(|| 0)));
+        }
+        let (inside, peer) = (station(0).0, station(1).0);
+        for _ in 0..2 {
+            let (outer, _) = ends(&pass(&mut net, 0, (inside, 7), (peer, 53)).unwrap());
+            for _ in 0..3 {
+                assert!(pass(&mut net, 1, (peer, 53), outer).is_some());
+            }
+            assert_eq!(net.world.lanes[0].flush_nat(ROUTER), Some(1));
+            for _ in 0..3 {
+                assert_eq!(pass(&mut net, 1, (peer, 53), outer), None, "it is for the router itself");
+            }
+        }
+        net.world.check_conservation();
+    }
+}
+
+/// Sends a segment from a side, and answers the first one that a side gets then: its frame, and its number.
+fn segment(
+    net: &mut Net,
+    (side, heard): (usize, usize),
+    [from, to]: [(Ipv4Addr, u16); 2],
+    (flags, seq, ack): (TcpFlags, u32, u32),
+    text: &[u8],
+) -> Option<(Vec<u8>, u32)> {
+    let mut bytes = datagram_of(side, from, to, &[0; 12]);
+    let ack = flags.ack().then_some(SeqNum(ack));
+    let (src_port, dst_port) = (Port(from.1), Port(to.1));
+    let (seq, options) = (SeqNum(seq), TcpOptions::EMPTY);
+    let repr = TcpRepr { src_port, dst_port, seq, ack, flags, window: 1000, urgent: 0, options };
+    let mut segment = vec![0; repr.emitted_len()];
+    repr.emit(&mut segment);
+    segment.extend(text);
+    let length = segment.len() as u16;
+    let pseudo = firelane_wire::Sum::pseudo_v4(from.0, to.0, IpProtocol::TCP, length);
+    firelane_wire::tcp::fill_checksum(&mut segment, pseudo);
+    Ipv4Repr::new(from.0, to.0, IpProtocol::TCP, length).emit(&mut bytes[14..]);
+    bytes.truncate(34);
+    bytes.extend(segment);
+    net.received(heard);
+    net.send(side, &bytes);
+    let frame = net.received(heard).into_iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 6)?;
+    let seq = TcpView::parse(Ipv4View::parse(&frame[14..]).unwrap().payload()).unwrap().seq().0;
+    Some((frame, seq))
+}
+
+/// What was passed on inside before is for a socket of the netstack now, and for its connection behind that.
+#[test]
+fn what_belongs_to_no_session_finds_the_netstacks_own_connection() {
+    const SYN: TcpFlags = TcpFlags::SYN;
+    const ACK: TcpFlags = TcpFlags::ACK;
+    let mut net = ready(1);
+    translate(&mut net, &[map()]);
+    let (inside, peer) = ((station(0).0, 7), (station(1).0, 53));
+    let (left, _) = segment(&mut net, (0, 1), [inside, peer], (SYN, 9, 0), &[]).unwrap();
+    let outer = (OUTSIDE, u16::from_be_bytes([left[34], left[35]]));
+    for _ in 0..3 {
+        let answered = segment(&mut net, (1, 0), [peer, outer], (SYN.with(ACK), 99, 10), &[]);
+        assert!(answered.is_some(), "to who is inside");
+    }
+    assert_eq!(net.world.lanes[0].flush_nat(ROUTER), Some(1));
+    let listener = net.world.listen(1, 9, &format!("{}:{}", outer.0, outer.1), 8);
+    let (_, first) = segment(&mut net, (1, 1), [peer, outer], (SYN, 499, 0), &[]).unwrap();
+    let ack = first.wrapping_add(1);
+    segment(&mut net, (1, 1), [peer, outer], (ACK, 500, ack), &[]);
+    let mut server = listener.accept().expect("the handshake is over").stream;
+    segment(&mut net, (1, 1), [peer, outer], (ACK, 500, ack), b"text");
+    let mut text = [0; 9];
+    assert_eq!(net.world.read(&mut server, &mut text), Ok(4));
+    assert_eq!(&text[..4], b"text");
+}
+
+/// A conversation that begins anew with the same names has another server, and another station.
+#[test]
+fn a_turn_of_servers_turns_their_stations_too() {
+    let mut net = ready(1);
+    let servers = [station(0).0, station(1).0];
+    translate(&mut net, &[turns(80, servers, 8080)]);
+    let asked = datagram(1, (Ipv4Addr::new(10, 2, 0, 77), 5), (OUTSIDE, 80));
+    let mut stations = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..4 {
+            net.send(1, &asked);
+            let heard = [0, 1].map(|side| net.received(side));
+            let is_udp = |frame: &&Vec<u8>| frame[12..14] == [8, 0] && frame[23] == 17;
+            let got = heard.each_ref().map(|frames| frames.iter().find(is_udp));
+            let side = got.iter().position(Option::is_some).expect("it goes to one of them");
+            assert_eq!((ends(got[side].unwrap()).1, got[1 - side]), ((servers[side], 8080), None));
+            stations.push(side);
+        }
+        assert_eq!(net.world.lanes[0].flush_nat(ROUTER), Some(1));
+    }
+    stations.dedup();
+    assert_eq!(stations.len(), 3, "they took turns");
+    net.world.check_conservation();
+}
+
 #[test]
 fn an_address_that_goes_takes_along_what_was_made_of_it() {
     let mut net = ready(1);
@@ -258,15 +387,18 @@ fn the_netstacks_own_connections_go_on() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// What is known of flows changes nothing: a router that remembers does what one does that is watched and walks step by step.
+    /// What is known of flows changes nothing: a router that remembers does what one does that is watched and walks step by step, and
+    /// one that is told its rules again before each packet, and so knows no flow.
     #[test]
     fn what_is_known_changes_nothing(
-        sent in prop::collection::vec((any::<bool>(), 1..4_u16, 1..4_u16, 0..8_u8), 1..60), is_filtered: bool,
+        sent in prop::collection::vec((any::<bool>(), 1..4_u16, 1..4_u16, 0..10_u8), 1..60), is_filtered: bool,
     ) {
-        let mut nets = [ready(1), ready(1)];
+        let mut nets = [ready(1), ready(1), ready(1)];
         let (inside, peer) = (station(0).0, station(1).0);
+        let rules = [turns(80, [inside, OTHER], 8080), map()];
         for net in &mut nets {
-            translate(net, &[redirect(80, inside, 8080), map()]);
+            introduce_other(net);
+            translate(net, &rules);
             if is_filtered {
                 let rules = vec![FilterRule::new(Direction::In, FilterAction::Pass)];
                 let filter = Arc::from(rules);
@@ -276,20 +408,26 @@ proptest! {
         nets[1].world.visit(firelane_units::LaneId(0), |_, lane| lane.count_steps(Some(|| 0)));
         let mut outer = [20_000; 4];
         for (goes_out, port, to, kind) in sent {
+            for net in nets.iter_mut().filter(|_| kind == 9) {
+                net.world.lanes[0].flush_nat(ROUTER);
+            }
+            translate(&mut nets[2], &rules);
             let results = nets.each_mut().map(|net| match (goes_out, kind) {
                 (true, 0) => pass(net, 0, (inside, 8080), (peer, to)),
                 (true, _) => pass(net, 0, (inside, port), (peer, to)),
-                (false, 0) => pass(net, 1, (peer, to), (OUTSIDE, 80)),
+                (false, 0 | 1) => pass(net, 1, (peer, to), (OUTSIDE, 80)),
                 (false, _) => pass(net, 1, (peer, to), (OUTSIDE, outer[usize::from(port)])),
             });
-            prop_assert_eq!(&results[0], &results[1]);
+            for nth in [1, 2] {
+                prop_assert_eq!(&results[0], &results[nth]);
+                prop_assert_eq!(counts(&nets[0]), counts(&nets[nth]));
+            }
             if let Some(left) = results[0].as_ref().filter(|_| goes_out && kind > 0) {
                 outer[usize::from(port)] = ends(left).0.1;
             }
-            prop_assert_eq!(counts(&nets[0]), counts(&nets[1]));
         }
-        let both = nets.each_ref().map(|net| net.world.lanes[0].nat_rows(ROUTER, 0, 99).unwrap().0.len());
-        prop_assert_eq!(both[0], both[1]);
+        let all = nets.each_ref().map(|net| net.world.lanes[0].nat_rows(ROUTER, 0, 99).unwrap().0.len());
+        prop_assert_eq!(all, [all[0]; 3]);
         nets.iter().for_each(|net| net.world.check_conservation());
     }
 }

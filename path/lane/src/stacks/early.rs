@@ -83,7 +83,7 @@ impl<D> Inside<'_, D> {
             // A piece has no ports, so no other lane was asked for who has them.
             Ok(headers) => {
                 if let Some((frame, changed)) = self.pass_doors((link, None), frame, &headers) {
-                    self.slow_path(link, frame, changed.as_ref().unwrap_or(&headers), &headers);
+                    self.slow_path(link, frame, &headers, changed.as_ref());
                 }
             }
             Err(reason) => self.drop_frame(frame, reason),

@@ -19,6 +19,7 @@ use firelane_wire::{Ecn, IpProtocol, TcpFlags, TcpView};
 use super::Stacks;
 use super::conn::{Conn, Conns};
 use super::shard::Shard;
+use super::translated::Changed;
 use crate::arrivals::Arrival;
 use crate::common::Common;
 use crate::message::Stage;
@@ -87,26 +88,7 @@ impl Stacks {
             },
             false => (frame, None),
         };
-        let is_changed = changed.is_some();
-        let headers = changed.as_ref().unwrap_or(headers);
-        if headers.protocol == IpProtocol::TCP
-            && let Some(tuple) = headers.tuple()
-            && let Some(conn) = inside.lookup_sought(arrival.sought.filter(|_| !is_changed), &tuple)
-        {
-            let frame = match WATCHED {
-                true => Err(frame),
-                false => inside.take_expected(conn, &tuple, link, frame, headers),
-            };
-            if let Err(frame) = frame {
-                inside.walk_in(&self.steps, conn, link, frame, headers);
-            }
-            return;
-        }
-        if WATCHED {
-            inside.common.see(frame.meta().trace, Sight::Found(Owner::Nobody));
-        }
-        inside.slow_path(link, frame, headers, &arrival.headers);
-        inside.let_follow();
+        inside.arrive_past_doors::<WATCHED>(&self.steps, frame, arrival, changed.as_ref());
     }
 }
 
@@ -115,6 +97,37 @@ impl<D> Inside<'_, D> {
     pub(crate) fn drop_frame(&mut self, frame: Frame, reason: DropReason) {
         self.shard.drops.count(reason);
         self.common.drop_frame(frame, reason);
+    }
+
+    /// A packet is past the doors: its connection has it, or the long way. While somebody watches, it goes step by step.
+    #[inline]
+    pub(super) fn arrive_past_doors<const WATCHED: bool>(
+        &mut self,
+        lists: &StepLists,
+        frame: Frame,
+        arrival: &Arrival,
+        changed: Option<&Changed>,
+    ) {
+        let (link, is_changed) = (arrival.link, changed.is_some());
+        let headers = changed.map_or(&arrival.headers, |(changed, _)| changed);
+        if headers.protocol == IpProtocol::TCP
+            && let Some(tuple) = headers.tuple()
+            && let Some(conn) = self.lookup_sought(arrival.sought.filter(|_| !is_changed), &tuple)
+        {
+            let frame = match WATCHED {
+                true => Err(frame),
+                false => self.take_expected(conn, &tuple, link, frame, headers),
+            };
+            if let Err(frame) = frame {
+                self.walk_in(lists, conn, link, frame, headers);
+            }
+            return;
+        }
+        if WATCHED {
+            self.common.see(frame.meta().trace, Sight::Found(Owner::Nobody));
+        }
+        self.slow_path(link, frame, &arrival.headers, changed);
+        self.let_follow();
     }
 
     /// The connection of a tuple.
@@ -263,14 +276,21 @@ impl<D> Inside<'_, D> {
     }
 
     /// A packet of no known connection; it arrived with the headers `arrived`.
-    pub(super) fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers, arrived: &Headers) {
+    pub(super) fn slow_path(
+        &mut self,
+        link: LinkId,
+        frame: Frame,
+        arrived: &Headers,
+        changed: Option<&Changed>,
+    ) {
+        let headers = changed.map_or(arrived, |(changed, _)| changed);
         let trace = frame.meta().trace;
         let packet = self.step(Step::Ip, Direction::In, trace, |it| {
             it.shard.ip.input(it.common, link, frame, headers.l3_offset)
         });
         let Some(packet) = packet else {
             if let Some(adjacency) = self.shard.ip.take_adjacency() {
-                self.learn_forwarded(link, arrived, adjacency);
+                self.learn_forwarded(link, arrived, changed, adjacency);
             }
             // It is asked about on its way out before the next packet comes.
             self.go_out();

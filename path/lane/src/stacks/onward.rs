@@ -2,6 +2,8 @@
 //!
 //! The classifier's cache holds both beside the flow's tuple, in IP's generation: whatever changes a route, a neighbour,
 //! an address or a property begins another, and each flow's next packet takes the long way once (`inbound.rs`).
+//! Where addresses are translated, what comes in is for whom its session says: with another session, or without one, it goes elsewhere
+//! than the flow's packets before it, and the flow is learned anew.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -9,18 +11,26 @@ use firelane_classify::{FlowCache, Foreseen as Place, Headers, Tuple};
 use firelane_filter::{FlowNames, Ruling};
 use firelane_frame::Frame;
 use firelane_ip::{Adjacency, FORESEEN_MAX, LOOPBACK, NewFlow};
+use firelane_nat::NatRef;
 use firelane_units::{Direction, Instant, LinkId, StepListId};
 
 use super::Stacks;
+use super::filtered::Gone;
 use super::inbound::Inside;
 use super::passage::Judged;
 use super::shard::Shard;
+use super::translated::Changed;
 use crate::arrivals::Arrival;
-use crate::steps::{Onward, Step, StepList, StepLists, walk};
+use crate::steps::{Onward, Step, StepLists, walk};
 use crate::watch::{Owner, Sight};
 
 /// Next stations that flows of one generation share; what goes to others takes the long way.
 const ADJACENCIES_MAX: usize = 1024;
+
+/// The next station of flows that have none: they take the long way.
+const NOWHERE: u16 = u16::MAX;
+
+const _: () = assert!(ADJACENCIES_MAX <= NOWHERE as usize);
 
 /// A netstack's forwarded flows in one lane.
 #[derive(Default)]
@@ -218,6 +228,16 @@ fn names(asked: &Asked) -> FlowNames {
     FlowNames { src, dst, ports: (tuple.remote_port(), tuple.local_port()), protocol }
 }
 
+/// What is remembered of a flow whose packet was translated on its way in, as `inward` says, and on its way out.
+fn translated(inward: Option<Option<NatRef>>, outward: Option<Gone>) -> Judged {
+    match (inward, outward.and_then(|gone| gone.session)) {
+        (Some(Some(session)), None) | (None, Some(session)) => Judged::session(session),
+        // What is translated twice has no one session.
+        (Some(Some(session)), Some(_)) => Judged::inward(session),
+        _ => Judged::default(),
+    }
+}
+
 impl<D> Inside<'_, D> {
     /// A packet of a forwarded flow that is known: its walk. Gives the frame back if the flow is not known, or if the
     /// packet is not of the usual kind.
@@ -260,7 +280,7 @@ impl<D> Inside<'_, D> {
             return Err(frame);
         }
         self.common.see(frame.meta().trace, Sight::Found(Owner::ForwardedFlow));
-        let judged = self.walk_onward(lists.list(known.steps), &adjacency, frame, arrival)?;
+        let judged = self.walk_onward(lists, known, &adjacency, frame, arrival)?;
         if judged != known.judged
             && judged != Judged::default()
             && let Some(tuple) = arrival.headers.tuple()
@@ -274,30 +294,32 @@ impl<D> Inside<'_, D> {
     /// The steps of a forwarded flow's list, one by one, and what the filter said that counts for the flow's next packets.
     fn walk_onward(
         &mut self,
-        list: &StepList,
+        lists: &StepLists,
+        known: Known,
         adjacency: &Adjacency,
         frame: Frame,
         arrival: &Arrival,
     ) -> Result<Judged, Frame> {
-        let trace = frame.meta().trace;
+        let (list, trace) = (lists.list(known.steps), frame.meta().trace);
         let (mut inward, mut outward) = (Ruling::default(), None);
-        let (mut translated, mut headers) = (None, None);
+        let mut changed: Option<Changed> = None;
         let mut travelling = Some(frame);
-        let mut has_passed = false;
+        let (mut has_passed, mut goes_elsewhere) = (false, false);
         walk(list.inbound(), |step| match (step, travelling.take()) {
             (Step::Nat, Some(frame)) => {
                 let passed = self.translate_in((arrival.link, arrival.asked), frame, &arrival.headers);
-                let Some((frame, changed)) = passed else { return Onward::Ended };
-                travelling = Some(frame);
-                if let Some((changed, session)) = changed {
-                    (headers, translated) = (Some(changed), Some(session));
-                }
+                let Some((frame, translated)) = passed else { return Onward::Ended };
+                (travelling, changed) = (Some(frame), translated);
                 Onward::Next
             }
             (Step::Filter, Some(frame)) => {
-                let headers = headers.as_ref().unwrap_or(&arrival.headers);
+                let headers = changed.as_ref().map_or(&arrival.headers, |(changed, _)| changed);
                 (travelling, inward) = self.come_in(arrival.link, frame, headers);
                 if travelling.is_some() { Onward::Next } else { Onward::Ended }
+            }
+            (Step::Forward, Some(frame)) if !self.keeps_its_way(known.judged, changed.as_ref()) => {
+                (goes_elsewhere, travelling) = (true, Some(frame));
+                Onward::Ended
             }
             (Step::Forward, Some(frame)) => {
                 let passed =
@@ -314,28 +336,70 @@ impl<D> Inside<'_, D> {
         if has_passed && !list.outbound().is_empty() {
             outward = self.go_out();
         }
-        if let Some(frame) = travelling {
-            return Err(frame);
+        match travelling {
+            Some(frame) if goes_elsewhere => {
+                self.go_elsewhere(lists, known, frame, arrival, changed.as_ref());
+                return Ok(Judged::default());
+            }
+            Some(frame) => return Err(frame),
+            None => {}
         }
-        let judged = match list.inbound().first() {
-            // What is translated twice has no one session.
-            Some(Step::Nat) => match (translated.flatten(), outward.and_then(|gone| gone.session)) {
-                (Some(session), None) => Judged::session(session),
-                (None, Some(session)) if translated.is_none() => Judged::session(session),
-                _ => Judged::default(),
-            },
+        Ok(match list.inbound().first() {
+            Some(Step::Nat) => translated(changed.map(|(_, session)| session), outward),
             _ => Judged::of(inward, outward.map(|gone| gone.ruling)),
-        };
-        Ok(judged)
+        })
+    }
+
+    /// Whether a flow's packet goes where those before it went: a session that translates what comes in says for whom it is, so it has
+    /// to be the same one, or none as before. A session that is over cannot be asked which it was.
+    fn keeps_its_way(&mut self, judged: Judged, changed: Option<&Changed>) -> bool {
+        let Some(nat) = self.shard.gate.nat() else { return true };
+        let known = judged.get_any_session();
+        match changed {
+            Some((_, session)) => session.is_some() && *session == known,
+            None => known.is_none_or(|known| nat.place_of(known) == Some(Direction::Out)),
+        }
+    }
+
+    /// A known flow's packet that is past the doors is for somebody else than those before it: it finds its own way, which the flow has
+    /// from here on.
+    #[cold]
+    fn go_elsewhere(
+        &mut self,
+        lists: &StepLists,
+        known: Known,
+        frame: Frame,
+        arrival: &Arrival,
+        changed: Option<&Changed>,
+    ) {
+        if let Some(tuple) = arrival.headers.tuple() {
+            let (generation, nowhere) =
+                (self.shard.ip.core.generation(), Known { adjacency: NOWHERE, ..known });
+            self.shard.forwarded.cache.amend(arrival.link, &tuple, generation, nowhere);
+        }
+        self.arrive_past_doors::<true>(lists, frame, arrival, changed);
     }
 
     /// A packet was forwarded the long way: its flow is known from here on.
-    pub(crate) fn learn_forwarded(&mut self, link: LinkId, headers: &Headers, adjacency: Adjacency) {
+    pub(super) fn learn_forwarded(
+        &mut self,
+        link: LinkId,
+        headers: &Headers,
+        changed: Option<&Changed>,
+        adjacency: Adjacency,
+    ) {
+        let judged = match changed {
+            None => Judged::default(),
+            // It leaves only now.
+            Some((_, Some(session))) => Judged::inward(*session),
+            // What is of no session goes the long way each time.
+            Some((_, None)) => return,
+        };
         if let Some(tuple) = headers.tuple()
             && !headers.tagged
         {
             let steps = self.shard.forward_steps();
-            let _ = self.shard.forwarded.learn(link, &tuple, (steps, Judged::default()), &adjacency);
+            let _ = self.shard.forwarded.learn(link, &tuple, (steps, judged), &adjacency);
         }
     }
 }

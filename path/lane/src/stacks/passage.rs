@@ -36,6 +36,9 @@ pub(crate) enum Remembered {
 /// The first word of flows with remembered rules; states have larger ones, and no flow's is zero.
 const SAID: u32 = 1;
 
+/// The bit in the first word of flows that come in by a session; no place needs it.
+const INWARD: u32 = 1 << 31;
+
 impl Judged {
     /// What two rulings about a flow's packet say of the next ones; a packet that ended on its way in has no second.
     pub(crate) fn of(inward: Ruling, outward: Option<Ruling>) -> Self {
@@ -66,11 +69,23 @@ impl Judged {
         Self([place + 1, rest[0], rest[1]])
     }
 
-    /// The session of such a flow.
+    /// A flow whose packets come in by a session, and of whose way out nothing is known, or that another one translates them there.
+    pub(crate) fn inward(session: NatRef) -> Self {
+        let Self([place, rest @ ..]) = Self::session(session);
+        Self([place | INWARD, rest[0], rest[1]])
+    }
+
+    /// The session of a flow that no other one translates.
     #[inline]
     pub(crate) fn get_session(self) -> Option<NatRef> {
+        self.get_any_session().filter(|_| self.0[0] & INWARD == 0)
+    }
+
+    /// The session of a flow, which may not be all that there is to say of it.
+    #[inline]
+    pub(crate) fn get_any_session(self) -> Option<NatRef> {
         let [place, rest @ ..] = self.0;
-        Some(NatRef::from_words([place.checked_sub(1)?, rest[0], rest[1]]))
+        Some(NatRef::from_words([(place & !INWARD).checked_sub(1)?, rest[0], rest[1]]))
     }
 
     #[inline]
@@ -212,6 +227,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_session_is_found_where_it_was_put(place in 0..1_u32 << 30, low: u32, high: u32) {
+            let session = NatRef::from_words([place, low, high]);
+            let (alone, inward) = (Judged::session(session), Judged::inward(session));
+            prop_assert_eq!([alone, inward].map(Judged::get_any_session), [Some(session); 2]);
+            prop_assert_eq!([alone, inward].map(Judged::get_session), [Some(session), None]);
+            prop_assert_eq!(Judged::default().get_any_session(), None);
+        }
+
         #[test]
         fn a_state_is_found_where_it_was_put(place in 0..1_u32 << 30, low: u32, high: u32) {
             let state = StateRef::from_words([place, low, high]);

@@ -85,6 +85,9 @@ impl Host for Own<'_> {
     }
 }
 
+/// What came in has other ends now: its headers, and a whole packet's session.
+pub(super) type Changed = (Headers, Option<NatRef>);
+
 /// Whether a frame's checksum is that of the pseudo-header as yet.
 pub(super) fn is_open(frame: &Frame) -> bool {
     matches!(frame.meta().checksum, Checksum::Partial { .. })
@@ -135,20 +138,19 @@ impl Stacks {
 }
 
 impl<D> Inside<'_, D> {
-    /// A packet comes in past all that looks at it before the netstack: gives the frame back if it may, with other headers if it has
-    /// other ends now.
-    pub(crate) fn pass_doors(
+    /// A packet comes in past all that looks at it before the netstack: gives the frame back if it may, and what has changed if it
+    /// has other ends now.
+    pub(super) fn pass_doors(
         &mut self,
         (link, asked): (LinkId, Option<LaneId>),
         frame: Frame,
         headers: &Headers,
-    ) -> Option<(Frame, Option<Headers>)> {
-        let (frame, translated) = match self.shard.gate.has_nat() {
+    ) -> Option<(Frame, Option<Changed>)> {
+        let (frame, changed) = match self.shard.gate.has_nat() {
             true => self.translate_in((link, asked), frame, headers)?,
             false => (frame, None),
         };
-        let changed = translated.map(|(headers, _)| headers);
-        let headers = changed.as_ref().unwrap_or(headers);
+        let headers = changed.as_ref().map_or(headers, |(changed, _)| changed);
         match self.shard.gate.has_filter() {
             true => self.come_in(link, frame, headers).0.map(|frame| (frame, changed)),
             false => Some((frame, changed)),
@@ -157,13 +159,12 @@ impl<D> Inside<'_, D> {
 
     /// A packet comes in: gives the frame back unless it ends here or goes on in another lane, and of a translated one its new
     /// headers and its session.
-    #[expect(clippy::type_complexity, reason = "a frame, and what became of it")]
-    pub(crate) fn translate_in(
+    pub(super) fn translate_in(
         &mut self,
         (link, asked): (LinkId, Option<LaneId>),
         mut frame: Frame,
         headers: &Headers,
-    ) -> Option<(Frame, Option<(Headers, Option<NatRef>)>)> {
+    ) -> Option<(Frame, Option<Changed>)> {
         let dst = match headers.l3 {
             L3::V4 { dst, .. } => IpAddr::V4(dst),
             L3::V6 { dst, .. } => IpAddr::V6(dst),
