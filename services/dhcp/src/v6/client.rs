@@ -334,8 +334,8 @@ impl Client {
             State::Confirming(it, held) if Pace::CONFIRM.is_over(now, &it) => self.use_again(now, held),
             State::Confirming(it, held) => self.confirm(now, it, held),
             State::Testing(_) => self.lose(now, Loss::Expired),
+            State::Bound(held) | State::Renewing(_, held) if held.rebind_at <= now => self.rebind(now, held),
             State::Bound(held) => self.renew(now, held),
-            State::Renewing(_, held) if held.rebind_at <= now => self.rebind(now, held),
             State::Renewing(it, held) => self.ask_renewal(now, it, held),
             State::Rebinding(it, held) => self.ask_rebinding(now, it, held),
             State::Declining(it, _) if Pace::DECLINE.is_over(now, &it) => self.solicit_anew(now),
@@ -447,12 +447,20 @@ impl Client {
         self.state = State::Informing(it);
     }
 
-    /// What is left of the lease of before is used, and asked for more time at once.
+    /// What is left of the lease of before is used, and asked for more time at once. T2 and the preferred lifetime end where
+    /// the server said: as long before the end of the lease as they did when it was given.
     fn use_again(&mut self, now: Instant, held: Held) {
         if held.until <= now {
             return self.solicit_anew(now);
         }
-        self.test(held);
+        let Lease { valid, preferred, rebind, .. } = held.lease;
+        let at = |span: Duration| {
+            valid.map_or(Instant::FAR_FUTURE, |valid| {
+                now + held.until.saturating_since(now).saturating_sub(valid.saturating_sub(span))
+            })
+        };
+        let (rebind_at, retire_at) = (at(rebind), at(preferred.unwrap_or(Duration::MAX)));
+        self.test(Held { renew_at: now, rebind_at, retire_at, ..held });
     }
 
     fn lose(&mut self, now: Instant, why: Loss) {

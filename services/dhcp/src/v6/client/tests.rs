@@ -306,8 +306,6 @@ fn another_server_may_take_a_lease_over_or_give_another() {
         let mut lab = Lab::new(None);
         let held = lab.bind();
         lab.now = held.rebind_at;
-        lab.sent(MessageType::Renew);
-        lab.wait();
         let rebind = lab.sent(MessageType::Rebind);
         assert_eq!(rebind.options.get(option::SERVER_ID), None);
         lab.answer(MessageType::Reply, &rebind, OTHER_SERVER, given);
@@ -383,14 +381,14 @@ fn an_address_that_another_station_has_is_declined() {
 fn the_lease_of_before_is_confirmed_or_used_if_nobody_answers() {
     let mut lab = Lab::new(None);
     let lease = lab.bind().lease;
-    let before = || Some((lease.clone(), Duration::from_secs(600)));
+    let before = || Some((lease.clone(), Duration::from_secs(2400)));
     // Yes.
     let mut lab = Lab::new(before());
     let confirm = lab.sent(MessageType::Confirm);
     assert_eq!(asked_for(&confirm), Some(addr(ADDR)));
     lab.refuse(&confirm, OTHER_SERVER, status::SUCCESS);
     let held = lab.pass_test();
-    assert!(within(held.until.saturating_since(Instant::from_secs(100)), 600.0, 600.0));
+    assert!(within(held.until.saturating_since(Instant::from_secs(100)), 2400.0, 2400.0));
     assert!(matches!(lab.wait(), Duration::ZERO), "and asked for more at once");
     lab.sent(MessageType::Renew);
     // No.
@@ -416,6 +414,39 @@ fn the_lease_of_before_is_confirmed_or_used_if_nobody_answers() {
     // One that is over is only a wish.
     let mut lab = Lab::new(Some((lease, Duration::ZERO)));
     assert_eq!(asked_for(&lab.sent(MessageType::Solicit)), Some(addr(ADDR)));
+}
+
+#[test]
+fn the_lease_of_before_is_retired_and_asked_of_all_servers_when_it_would_have_been() {
+    let mut lab = Lab::new(None);
+    let lease = lab.bind().lease;
+    for (left, is_late) in [(2400, false), (1000, true)] {
+        let mut lab = Lab::new(Some((lease.clone(), Duration::from_secs(left))));
+        let end = Instant::from_secs(100 + left);
+        let confirm = lab.sent(MessageType::Confirm);
+        lab.refuse(&confirm, OTHER_SERVER, status::SUCCESS);
+        let held = lab.pass_test();
+        assert_eq!(held.until, end);
+        // It was bound for 1200 or 2600 seconds: T2 is 1600, and it is preferred for 2000.
+        let begun = lab.now;
+        let at = |age: u64| (end - Duration::from_secs(3600 - age)).max(begun);
+        let (mut renewed, mut rebound, mut retired) = (0, Vec::new(), None);
+        loop {
+            match lab.next() {
+                Some(Action::Send(bytes)) => match Message::parse(&bytes).unwrap().kind {
+                    MessageType::Renew => renewed += 1,
+                    MessageType::Rebind => rebound.push(lab.now),
+                    other => panic!("{other:?}"),
+                },
+                Some(Action::Retire(_)) => retired = Some(lab.now),
+                Some(Action::Lost(_, why)) => break assert_eq!((why, lab.now), (Loss::Expired, end)),
+                None => drop(lab.wait()),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((rebound[0], retired), (at(1600), Some(at(2000))), "{left} s were left");
+        assert_eq!(renewed == 0, is_late, "{left} s were left");
+    }
 }
 
 #[test]
