@@ -364,7 +364,8 @@ impl Client {
     }
 
     fn reboot(&mut self, now: Instant, lease: Lease, left: Duration) {
-        let until = if lease.time.is_some() { now + left } else { Instant::FAR_FUTURE };
+        // A wall clock that was set meanwhile says more than there ever was.
+        let until = lease.time.map_or(Instant::FAR_FUTURE, |most| now + left.min(most));
         let held = Held { lease, until, renew_at: now, rebind_at: now };
         self.last = Some(held.lease.addr);
         let it = self.exchange(now);

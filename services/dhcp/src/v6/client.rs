@@ -171,7 +171,8 @@ impl Client {
             config,
             state: State::Idle,
             before: before.map(|(lease, left)| {
-                let until = if lease.valid.is_some() { now + left } else { Instant::FAR_FUTURE };
+                // A wall clock that was set meanwhile says more than there ever was.
+                let until = lease.valid.map_or(Instant::FAR_FUTURE, |most| now + left.min(most));
                 (lease, until)
             }),
             last,

@@ -383,6 +383,20 @@ fn with_no_server_there_the_rest_of_the_old_lease_is_used() {
 }
 
 #[test]
+fn a_wall_clock_that_was_set_gives_no_lease_more_time_than_it_had() {
+    let mut lab = Lab::new(Some((lease(), Duration::from_secs(36_000))));
+    let begun = lab.now;
+    for _ in 0..2 {
+        lab.sent();
+        lab.wait();
+    }
+    assert!(matches!(lab.next(), Some(Action::Test(_))));
+    lab.client.on_tested(lab.now, ADDR, true);
+    let Some(Action::Bound(held)) = lab.next() else { panic!("bound") };
+    assert_eq!(held.until, begun + Duration::from_secs(3600));
+}
+
+#[test]
 fn the_operator_renews_and_releases() {
     let mut lab = Lab::new(None);
     lab.bind();

@@ -450,6 +450,16 @@ fn the_lease_of_before_is_retired_and_asked_of_all_servers_when_it_would_have_be
 }
 
 #[test]
+fn a_wall_clock_that_was_set_gives_no_lease_more_time_than_it_had() {
+    let mut lab = Lab::new(None);
+    let lease = lab.bind().lease;
+    let mut lab = Lab::new(Some((lease, Duration::from_secs(36_000))));
+    let confirm = lab.sent(MessageType::Confirm);
+    lab.refuse(&confirm, SERVER, status::SUCCESS);
+    assert_eq!(lab.pass_test().until, Instant::from_secs(100 + 3600));
+}
+
+#[test]
 fn the_operator_renews_and_releases() {
     let mut lab = Lab::new(None);
     lab.bind();
