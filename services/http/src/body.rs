@@ -175,13 +175,15 @@ async fn take<S: AsyncRead + Unpin>(from: &mut Buffered<S>, limit: u64) -> Resul
     Ok(piece)
 }
 
-/// Takes a line without its end.
+/// Takes a line without its end. Control characters are in none: others may see an end in a bare LF or CR, and so another
+/// body.
 async fn line<S: AsyncRead + Unpin>(from: &mut Buffered<S>) -> Result<Vec<u8>, BodyError> {
     loop {
         if let Some(end) = from.unused().windows(2).position(|w| w == b"\r\n") {
             let line = from.unused()[..end].to_vec();
             from.consume(end + 2);
-            return Ok(line);
+            let is_plain = line.iter().all(|&byte| byte >= b' ' || byte == b'\t');
+            return if is_plain { Ok(line) } else { Err(BodyError::Malformed) };
         }
         if from.unused().len() > LINE_BYTES_MAX {
             return Err(BodyError::Malformed);
@@ -194,7 +196,7 @@ async fn line<S: AsyncRead + Unpin>(from: &mut Buffered<S>) -> Result<Vec<u8>, B
 
 /// The size in a chunk-size line; extensions are ignored (RFC 9112 §7.1.1).
 fn chunk_size(line: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(line).ok()?.split(';').next()?.trim_end();
+    let text = std::str::from_utf8(line).ok()?.split(';').next()?.trim_end_matches([' ', '\t']);
     let hexadecimal = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
     hexadecimal.then(|| u64::from_str_radix(text, 16).ok())?
 }
@@ -229,7 +231,18 @@ mod tests {
 
     #[test]
     fn malformed_and_short_bodies_are_refused() {
-        for wire in [&b"x\r\n"[..], b"5\r\nhelloX\r\n", b"-1\r\n", b"fffffffffffffffff\r\n", b"\r\n"] {
+        for wire in [
+            &b"x\r\n"[..],
+            b"5\r\nhelloX\r\n",
+            b"-1\r\n",
+            b"fffffffffffffffff\r\n",
+            b"\r\n",
+            b"5;\nxx\r\nhello\r\n0\r\n\r\n",
+            b"5\x0b\r\nhello\r\n0\r\n\r\n",
+            b"5;a\rb\r\nhello\r\n0\r\n\r\n",
+            b"0\r\nTrailer: t\n\r\nGET / HTTP/1.1\r\n\r\n",
+            b"5\xc2\xa0\r\nhello\r\n0\r\n\r\n",
+        ] {
             assert!(matches!(read_all(BodyLength::Chunked, wire), Err(BodyError::Malformed)), "{wire:?}");
         }
         for wire in [&b"5\r\nhel"[..], b"", b"5"] {

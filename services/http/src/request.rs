@@ -61,7 +61,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Status> {
         _ => return Err(Status::MethodNotAllowed),
     };
     let is_1_1 = head.version == Some(1);
-    let fields = Fields::read(head.headers, is_1_1)?;
+    let fields = Fields::read(head.headers)?;
     if is_1_1 && fields.hosts != 1 {
         // RFC 9112 §3.2: a request without exactly one Host field is answered with 400.
         return Err(Status::BadRequest);
@@ -70,9 +70,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Status> {
         method,
         target: head.path.unwrap_or_default().to_owned(),
         body: fields.body()?,
-        keep_alive: fields.keep_alive,
+        // RFC 9112 §6.1: a proxy that knows HTTP/1.0 alone has seen another end of a body of chunks.
+        keep_alive: fields.connection.unwrap_or(is_1_1) && (is_1_1 || !fields.chunked),
         expects_continue: fields.expects_continue,
-        range: fields.range,
+        // RFC 9110 §14.2: it is defined for GET alone.
+        range: fields.range.filter(|_| method == Method::Get),
     };
     Ok(Some((request, length)))
 }
@@ -82,24 +84,25 @@ struct Fields {
     hosts: usize,
     length: Option<u64>,
     chunked: bool,
-    keep_alive: bool,
+    /// Whether the client wants to keep the connection, if it says so.
+    connection: Option<bool>,
     expects_continue: bool,
     range: Option<Range>,
 }
 
 impl Fields {
-    fn read(headers: &[httparse::Header<'_>], is_1_1: bool) -> Result<Self, Status> {
+    fn read(headers: &[httparse::Header<'_>]) -> Result<Self, Status> {
         let mut fields = Self {
             hosts: 0,
             length: None,
             chunked: false,
-            keep_alive: is_1_1,
+            connection: None,
             expects_continue: false,
             range: None,
         };
         for header in headers {
-            let value = std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)?.trim();
-            fields.take(header.name, value)?;
+            let value = std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)?;
+            fields.take(header.name, trimmed(value))?;
         }
         Ok(fields)
     }
@@ -116,13 +119,17 @@ impl Fields {
             if !value.eq_ignore_ascii_case("chunked") {
                 return Err(Status::NotImplemented);
             }
-            self.chunked = true;
+            // Twice chunked is one coding inside another (§6.1), which who reads one field alone does not see.
+            if std::mem::replace(&mut self.chunked, true) {
+                return Err(Status::BadRequest);
+            }
         } else if name.eq_ignore_ascii_case("connection") {
-            for word in value.split(',').map(str::trim) {
+            for word in value.split(',').map(trimmed) {
+                // RFC 9112 §9.3: who says both means to close.
                 if word.eq_ignore_ascii_case("close") {
-                    self.keep_alive = false;
+                    self.connection = Some(false);
                 } else if word.eq_ignore_ascii_case("keep-alive") {
-                    self.keep_alive = true;
+                    self.connection.get_or_insert(true);
                 }
             }
         } else if name.eq_ignore_ascii_case("expect") {
@@ -144,6 +151,11 @@ impl Fields {
             (length, false) => Ok(BodyLength::Known(length.unwrap_or(0))),
         }
     }
+}
+
+/// RFC 9110 §5.5: what may stand around a value are spaces and tabs. What else Unicode calls a space is part of it.
+fn trimmed(value: &str) -> &str {
+    value.trim_matches([' ', '\t'])
 }
 
 fn decimal(text: &str) -> Option<u64> {
@@ -185,14 +197,26 @@ mod tests {
     fn what_the_fields_say() {
         let closing = request("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         assert!(!closing.keep_alive);
-        let old = request("GET / HTTP/1.0\r\n\r\n").unwrap();
-        assert!(!old.keep_alive);
+        for (version, fields, keep_alive) in [
+            ("1.1", "Connection: close\r\nConnection: keep-alive\r\n", false),
+            ("1.1", "Connection: x, keep-alive ,\tclose\r\n", false),
+            ("1.1", "Connection: close\u{a0}\r\n", true),
+            ("1.0", "", false),
+            ("1.0", "Connection: keep-alive\r\n", true),
+            ("1.0", "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n", false),
+            ("1.1", "Transfer-Encoding: chunked\r\n", true),
+        ] {
+            let read = request(&format!("GET / HTTP/{version}\r\nHost: x\r\n{fields}\r\n")).unwrap();
+            assert_eq!(read.keep_alive, keep_alive, "{version} {fields:?}");
+        }
         let upload =
             request("POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\nExpect: 100-continue\r\n\r\n")
                 .unwrap();
         assert_eq!((upload.body, upload.expects_continue), (BodyLength::Known(7), true));
         let ranged = request("GET / HTTP/1.1\r\nHost: x\r\nRange: bytes=5-9\r\n\r\n").unwrap();
         assert_eq!(ranged.range, Some(Range::From { first: 5, last: Some(9) }));
+        let head = request("HEAD / HTTP/1.1\r\nHost: x\r\nRange: bytes=5-9\r\n\r\n").unwrap();
+        assert_eq!(head.range, None);
     }
 
     #[test]
@@ -219,6 +243,12 @@ mod tests {
             ),
             ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n", Status::BadRequest),
             ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", Status::NotImplemented),
+            ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\u{a0}\r\n\r\n", Status::NotImplemented),
+            (
+                "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Status::BadRequest,
+            ),
+            ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\u{a0}\r\n\r\n", Status::BadRequest),
             ("GET / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n", Status::ExpectationFailed),
         ] {
             assert_eq!(request(text), Err(status), "{text:?}");

@@ -70,6 +70,9 @@ fn head_range_and_missing() {
     std::fs::write(folder.0.join("a"), "0123456789").unwrap();
     let head = converse(&folder, b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(head.contains("Content-Length: 10\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    let range = b"HEAD /a HTTP/1.1\r\nHost: x\r\nRange: bytes=-3\r\nConnection: close\r\n\r\n";
+    let whole = converse(&folder, range);
+    assert!(whole.starts_with("HTTP/1.1 200 ") && whole.contains("Content-Length: 10\r\n"), "{whole}");
     let part =
         converse(&folder, b"GET /a HTTP/1.1\r\nHost: x\r\nRange: bytes=-3\r\nConnection: close\r\n\r\n");
     assert!(part.starts_with("HTTP/1.1 206 ") && part.ends_with("bytes 7-9/10\r\n\r\n789"), "{part}");
