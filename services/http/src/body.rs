@@ -3,15 +3,19 @@
 //! Called by `connection.rs`, which keeps what was read beyond the head in a buffer. A body is handed on in
 //! pieces; it is never held whole.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 
-use crate::request::BodyLength;
+use crate::request::{BodyLength, HEAD_BYTES_MAX};
 
-/// How much is read at once.
+/// How much of a body is read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 /// The longest chunk-size line, extensions included, and the longest trailer.
 const LINE_BYTES_MAX: usize = 4096;
@@ -28,7 +32,7 @@ impl<S: AsyncRead + Unpin> Buffered<S> {
         Self { stream, bytes: Vec::new(), used: 0 }
     }
 
-    /// What was read but not used.
+    /// What was read but not used, at most as much as a head may have.
     pub(crate) fn unused(&self) -> &[u8] {
         &self.bytes[self.used..]
     }
@@ -42,31 +46,50 @@ impl<S: AsyncRead + Unpin> Buffered<S> {
         }
     }
 
-    /// Reads more. Returns how many bytes came; zero at the end of the stream.
+    /// Reads more, if less than a head's length is unused. Returns how many bytes came; zero at the end of the stream.
     pub(crate) async fn fill(&mut self) -> io::Result<usize> {
         if self.used > 0 {
             self.bytes.drain(..self.used);
             self.used = 0;
         }
-        // The first byte is waited for without a buffer: most of a connection's life is spent here.
-        let mut first = [0];
-        let mut count = 0;
-        if self.bytes.is_empty() {
-            if self.stream.read(&mut first).await? == 0 {
-                return Ok(0);
-            }
-            self.bytes.push(first[0]);
-            count = 1;
-        }
-        let mut piece = vec![0; PIECE_BYTES];
-        let read = if count == 0 {
-            self.stream.read(&mut piece).await?
-        } else {
-            read_what_is_there(&mut self.stream, &mut piece).await?
-        };
-        self.bytes.extend_from_slice(&piece[..read]);
-        Ok(count + read)
+        let Self { stream, bytes, .. } = self;
+        let room = HEAD_BYTES_MAX.saturating_sub(bytes.len());
+        poll_fn(|cx| poll_read(stream, cx, room, bytes)).await
     }
+
+    /// Takes at least one and at most `limit` bytes; nothing at the end of the stream.
+    async fn take(&mut self, limit: u64) -> io::Result<Vec<u8>> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut piece = Vec::new();
+        if self.unused().is_empty() {
+            let stream = &mut self.stream;
+            poll_fn(|cx| poll_read(stream, cx, limit, &mut piece)).await?;
+        } else {
+            let count = self.unused().len().min(limit);
+            piece.extend_from_slice(&self.unused()[..count]);
+            self.consume(count);
+        }
+        Ok(piece)
+    }
+}
+
+/// Reads at most `limit` bytes behind `bytes`. Most of a connection's life is spent waiting here, so what is read into is the
+/// thread's, and `bytes` grow by what has come alone.
+fn poll_read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    limit: usize,
+    bytes: &mut Vec<u8>,
+) -> Poll<io::Result<usize>> {
+    thread_local! {
+        static PIECE: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE_BYTES]);
+    }
+    PIECE.with_borrow_mut(|piece| {
+        let mut read = ReadBuf::new(&mut piece[..limit.min(PIECE_BYTES)]);
+        ready!(Pin::new(stream).poll_read(cx, &mut read))?;
+        bytes.extend_from_slice(read.filled());
+        Poll::Ready(Ok(read.filled().len()))
+    })
 }
 
 impl<S: AsyncWrite + Unpin> Buffered<S> {
@@ -81,14 +104,22 @@ impl<S: AsyncWrite + Unpin> Buffered<S> {
         }
         Ok(())
     }
-}
 
-/// Reads without waiting: zero if nothing is there.
-async fn read_what_is_there<S: AsyncRead + Unpin>(stream: &mut S, piece: &mut [u8]) -> io::Result<usize> {
-    tokio::select! {
-        biased;
-        read = stream.read(piece) => read,
-        () = std::future::ready(()) => Ok(0),
+    /// Writes what the client takes without being waited for, and says how much that was.
+    pub(crate) async fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let count = tokio::select! {
+                biased;
+                count = self.stream.write(&bytes[sent..]) => count?,
+                () = std::future::ready(()) => break,
+            };
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            sent += count;
+        }
+        Ok(sent)
     }
 }
 
@@ -166,13 +197,8 @@ impl Body {
 
 /// Takes at least one and at most `limit` bytes.
 async fn take<S: AsyncRead + Unpin>(from: &mut Buffered<S>, limit: u64) -> Result<Vec<u8>, BodyError> {
-    if from.unused().is_empty() && from.fill().await.map_err(|_| BodyError::Stream)? == 0 {
-        return Err(BodyError::Stream);
-    }
-    let count = from.unused().len().min(usize::try_from(limit).unwrap_or(usize::MAX));
-    let piece = from.unused()[..count].to_vec();
-    from.consume(count);
-    Ok(piece)
+    let piece = from.take(limit).await.map_err(|_| BodyError::Stream)?;
+    if piece.is_empty() { Err(BodyError::Stream) } else { Ok(piece) }
 }
 
 /// Takes a line without its end. Control characters are in none: others may see an end in a bare LF or CR, and so another

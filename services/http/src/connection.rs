@@ -3,13 +3,16 @@
 //! Called by the daemon for every accepted stream. Files go out in pieces; uploads are written beside their
 //! place and moved there when whole, so a broken upload leaves the old file.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::fs::File;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::body::{Body, BodyError, Buffered};
@@ -17,8 +20,12 @@ use crate::files::{self, Files};
 use crate::request::{self, Method, Request};
 use crate::response::{CONTINUE, Head, Status};
 
-/// How much of a file is read at once.
+/// How much of a file is read at once, at the most.
 const PIECE_BYTES: usize = 256 * 1024;
+/// How much of it is kept while its client takes nothing. The rest of a piece is read again.
+const KEPT_BYTES: usize = 16 * 1024;
+/// How many pieces there are at a time, of all connections: none waits for its client, so that they are soon free again.
+static PIECES: Semaphore = Semaphore::const_new(64);
 
 /// How long a client is waited for. Each connection is memory and a task, which who says nothing, or next to nothing, does not keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,10 +174,15 @@ async fn send_file<S: AsyncRead + AsyncWrite + Unpin>(
     request: &Request,
     path: &Path,
 ) -> io::Result<()> {
-    let Ok(mut file) = File::open(path).await else {
+    let (path, media_type) = (path.to_owned(), files::media_type(path));
+    let opened = aside(move || {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Ok((file, length))
+    });
+    let Ok((file, length)) = opened.await else {
         return refuse(connection, Status::NotFound, request.keep_alive).await;
     };
-    let length = file.metadata().await?.len();
     let part = request.range.map(|range| files::part(range, length)).transpose();
     let (status, first, count) = match part {
         Ok(None) => (Status::Ok, 0, length),
@@ -178,7 +190,7 @@ async fn send_file<S: AsyncRead + AsyncWrite + Unpin>(
         Err(status) => return refuse(connection, status, request.keep_alive).await,
     };
     let mut head = Head::new(status, count, request.keep_alive);
-    head.field("Content-Type", files::media_type(path));
+    head.field("Content-Type", media_type);
     if status == Status::PartialContent {
         head.field("Content-Range", format_args!("bytes {first}-{}/{length}", first + count - 1));
     }
@@ -186,28 +198,56 @@ async fn send_file<S: AsyncRead + AsyncWrite + Unpin>(
     if request.method == Method::Head {
         return Ok(());
     }
-    file.seek(io::SeekFrom::Start(first)).await?;
-    file.set_max_buf_size(PIECE_BYTES);
-    send_piecewise(connection, file.take(count), count).await
+    send_piecewise(connection, file, first, count).await
 }
 
+/// Sends a part of a file in pieces as large as the client takes at once.
 async fn send_piecewise<S: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut Client<S>,
-    mut file: tokio::io::Take<File>,
+    file: File,
+    first: u64,
     count: u64,
 ) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES.min(usize::try_from(count).unwrap_or(PIECE_BYTES)).max(1)];
-    let mut sent = 0;
-    while sent < count {
-        let read = file.read(&mut piece).await?;
-        if read == 0 {
-            // The file shrank under us: the length is already promised, so only a broken connection is honest.
-            return Err(io::ErrorKind::UnexpectedEof.into());
+    let file = Arc::new(file);
+    let (mut at, end, mut size) = (first, first + count, PIECE_BYTES);
+    while at < end {
+        let mut rest = Vec::new();
+        {
+            let _turn = PIECES.acquire().await.map_err(io::Error::other)?;
+            let file = Arc::clone(&file);
+            let wanted = size.min(usize::try_from(end - at).unwrap_or(size));
+            let piece = aside(move || read_piece(&file, at, wanted)).await?;
+            let taken = connection.wire.send_now(&piece).await?;
+            at += taken as u64;
+            size = if taken == piece.len() { size * 2 } else { taken }.clamp(KEPT_BYTES, PIECE_BYTES);
+            rest.extend_from_slice(&piece[taken..piece.len().min(taken + KEPT_BYTES)]);
         }
-        connection.send(&piece[..read]).await?;
-        sent += read as u64;
+        connection.send(&rest).await?;
+        at += rest.len() as u64;
     }
     Ok(())
+}
+
+/// At least one byte of a file.
+fn read_piece(file: &File, at: u64, wanted: usize) -> io::Result<Vec<u8>> {
+    let mut piece = vec![0; wanted];
+    let read = loop {
+        match file.read_at(&mut piece, at) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => break read?,
+        }
+    };
+    if read == 0 {
+        // The file shrank under us: the length is already promised, so only a broken connection is honest.
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    piece.truncate(read);
+    Ok(piece)
+}
+
+/// Does what may wait for a disk on a thread that may wait.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await?
 }
 
 async fn store<S: AsyncRead + AsyncWrite + Unpin>(
@@ -266,16 +306,19 @@ async fn receive_into<S: AsyncRead + AsyncWrite + Unpin>(
     request: &Request,
     part: &Path,
 ) -> Result<(), Status> {
-    let mut file = File::create(part).await.map_err(|e| storage_status(&e))?;
+    let path = part.to_owned();
+    let file = aside(move || File::create(path)).await.map_err(|e| storage_status(&e))?;
+    let file = Arc::new(file);
     let mut body = Body::new(request.body);
     loop {
-        match connection.next_of(&mut body).await {
-            Ok(Some(piece)) => file.write_all(&piece).await.map_err(|e| storage_status(&e))?,
-            Ok(None) => break,
+        let piece = match connection.next_of(&mut body).await {
+            Ok(Some(piece)) => piece,
+            Ok(None) => return Ok(()),
             Err(BodyError::Stream | BodyError::Malformed) => return Err(Status::BadRequest),
-        }
+        };
+        let file = Arc::clone(&file);
+        aside(move || (&*file).write_all(&piece)).await.map_err(|e| storage_status(&e))?;
     }
-    file.flush().await.map_err(|e| storage_status(&e))
 }
 
 fn storage_status(error: &io::Error) -> Status {

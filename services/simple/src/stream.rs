@@ -1,16 +1,23 @@
 //! The services over a stream (RFC 862, 863, 864: "TCP based").
 //!
-//! A peer that reads slowly holds up only its own stream: nothing is kept beyond one piece.
+//! A peer that reads slowly holds up only its own stream, and what is kept of it meanwhile is what an echo has still to say.
+//! Who says nothing holds no memory.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::{Simple, pattern};
 
 /// How much is read at once.
 const PIECE_BYTES: usize = 64 * 1024;
+/// How much an echo reads at once, because it may have to keep it.
+const ECHO_BYTES: usize = 16 * 1024;
 
 /// Serves one stream to its end.
 ///
@@ -31,25 +38,42 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(kind: Simple, mut stream: 
 }
 
 async fn echo<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES];
     loop {
-        match stream.read(&mut piece).await? {
-            0 => return Ok(()),
-            count => stream.write_all(&piece[..count]).await?,
+        let piece = poll_fn(|cx| poll_read(stream, cx, ECHO_BYTES, <[u8]>::to_vec)).await?;
+        if piece.is_empty() {
+            return Ok(());
         }
+        stream.write_all(&piece).await?;
     }
 }
 
 /// Reads to the end and says how much it was.
 async fn swallow<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<u64> {
-    let mut piece = vec![0; PIECE_BYTES];
     let mut bytes = 0;
     loop {
-        match stream.read(&mut piece).await? {
+        match poll_fn(|cx| poll_read(stream, cx, PIECE_BYTES, <[u8]>::len)).await? {
             0 => return Ok(bytes),
             count => bytes += count as u64,
         }
     }
+}
+
+/// What `read` makes of at most `limit` bytes; of none at the end of the stream. What is read into is the thread's, so that
+/// who waits holds nothing.
+fn poll_read<S: AsyncRead + Unpin, T>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    limit: usize,
+    read: impl FnOnce(&[u8]) -> T,
+) -> Poll<io::Result<T>> {
+    thread_local! {
+        static PIECE: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE_BYTES]);
+    }
+    PIECE.with_borrow_mut(|piece| {
+        let mut filled = ReadBuf::new(&mut piece[..limit.min(PIECE_BYTES)]);
+        ready!(Pin::new(stream).poll_read(cx, &mut filled))?;
+        Poll::Ready(Ok(read(filled.filled())))
+    })
 }
 
 /// Sends until the peer takes no more. One that has said all it has to say may still listen.
@@ -81,7 +105,7 @@ fn receipt(bytes: u64, time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 
     /// Lets `client` talk to a service whose side of the pipe holds `room` bytes.
     fn talk<T>(
