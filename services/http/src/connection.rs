@@ -4,11 +4,10 @@
 //! place and moved there when whole, so a broken upload leaves the old file.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -17,6 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::body::{Body, BodyError, Buffered};
 use crate::files::{self, Files};
+use crate::part::Part;
 use crate::request::{self, Method, Request};
 use crate::response::{CONTINUE, Head, Status};
 
@@ -286,29 +286,20 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     request: &Request,
     path: &Path,
 ) -> Result<(), Status> {
-    // Two may store the same file at a time.
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let (process, nth) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.{process}.{nth}.part"));
+    let (folder, path) = (path.parent().unwrap_or(path).to_owned(), path.to_owned());
+    let part = aside(move || Part::create(&folder)).await.map_err(|e| storage_status(&e))?;
     let received = receive_into(connection, request, &part).await;
-    match received {
-        Ok(()) => tokio::fs::rename(&part, path).await.map_err(|e| storage_status(&e)),
-        Err(status) => {
-            let _ = tokio::fs::remove_file(&part).await;
-            Err(status)
-        }
-    }
+    // A long file may take long to be removed, too.
+    let ended =
+        aside(move || if received.is_ok() { part.store(&path).map(|()| received) } else { Ok(received) });
+    ended.await.map_err(|e| storage_status(&e))?
 }
 
 async fn receive_into<S: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut Client<S>,
     request: &Request,
-    part: &Path,
+    part: &Part,
 ) -> Result<(), Status> {
-    let path = part.to_owned();
-    let file = aside(move || File::create(path)).await.map_err(|e| storage_status(&e))?;
-    let file = Arc::new(file);
     let mut body = Body::new(request.body);
     loop {
         let piece = match connection.next_of(&mut body).await {
@@ -316,8 +307,8 @@ async fn receive_into<S: AsyncRead + AsyncWrite + Unpin>(
             Ok(None) => return Ok(()),
             Err(BodyError::Stream | BodyError::Malformed) => return Err(Status::BadRequest),
         };
-        let file = Arc::clone(&file);
-        aside(move || (&*file).write_all(&piece)).await.map_err(|e| storage_status(&e))?;
+        let write = part.writer();
+        aside(move || write(&piece)).await.map_err(|e| storage_status(&e))?;
     }
 }
 

@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::part;
 use crate::request::Range;
 use crate::response::Status;
 
@@ -16,13 +17,16 @@ pub struct Files {
 }
 
 impl Files {
-    /// The files below `root`, which is created if it does not exist.
+    /// The files below `root`, which is created if it does not exist. What a process has left there that was killed while it
+    /// received is removed.
     ///
     /// # Errors
     /// The folder cannot be created or resolved.
     pub fn new(root: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(root)?;
-        Ok(Self { root: root.canonicalize()? })
+        let root = root.canonicalize()?;
+        part::remove_abandoned(&root);
+        Ok(Self { root })
     }
 
     /// The existing file that `target` names; a folder means its `index.html`.
@@ -35,7 +39,8 @@ impl Files {
         if !path.starts_with(&self.root) {
             return Err(Status::Forbidden);
         }
-        if path.is_file() { Ok(path) } else { Err(Status::NotFound) }
+        let is_part = path.file_name().is_some_and(part::is_part);
+        if path.is_file() && !is_part { Ok(path) } else { Err(Status::NotFound) }
     }
 
     /// Where the file that `target` names is to be stored. Its folder must exist.
@@ -45,7 +50,7 @@ impl Files {
         let folder = self.root.join(&relative).parent().map(Path::to_owned).ok_or(Status::Forbidden)?;
         let folder = folder.canonicalize().map_err(|_| Status::NotFound)?;
         let path = folder.join(name);
-        if !folder.starts_with(&self.root) || path.is_symlink() || path.is_dir() {
+        if !folder.starts_with(&self.root) || path.is_symlink() || path.is_dir() || part::is_part(name) {
             return Err(Status::Forbidden);
         }
         Ok(path)
@@ -140,7 +145,12 @@ mod tests {
         ] {
             assert_eq!(files.existing(target), Err(status), "{target}");
         }
-        for target in ["/leak", "/sub", "/", "/../x"] {
+        let written = part::Part::create(&outer.join("root")).unwrap();
+        let mut names = std::fs::read_dir(outer.join("root")).unwrap().map(|it| it.unwrap().file_name());
+        let name = names.find(|name| part::is_part(name)).unwrap().into_string().unwrap();
+        assert_eq!(files.existing(&format!("/{name}")), Err(Status::NotFound));
+        drop(written);
+        for target in ["/leak", "/sub", "/", "/../x", &format!("/{name}")] {
             assert_eq!(files.storable(target), Err(Status::Forbidden), "{target}");
         }
         assert_eq!(files.storable("/none/x"), Err(Status::NotFound));

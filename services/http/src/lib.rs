@@ -9,12 +9,14 @@
 //! - `body.rs`: reading a body of known length or of chunks.
 //! - `files.rs`: which file a path names; never one outside the folder.
 //! - `response.rs`: heads of responses.
+//! - `part.rs`: a file that is being received.
 //! - `connection.rs`: one request after the other.
 #![forbid(unsafe_code)]
 
 mod body;
 mod connection;
 mod files;
+mod part;
 mod request;
 mod response;
 

@@ -145,6 +145,42 @@ fn of_two_uploads_at_a_time_the_last_is_stored_whole() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no part file is left");
 }
 
+#[test]
+fn an_upload_whose_service_ends_leaves_nothing() {
+    let folder = Folder::new("ended");
+    let files = Files::new(&folder.0).unwrap();
+    let held = || std::fs::read_dir(&folder.0).unwrap().count();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let (mut client, server) = tokio::io::duplex(4096);
+        let begin = async {
+            client
+                .write_all(b"PUT /up HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhello")
+                .await
+                .unwrap();
+            while held() == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            ended = serve(server, &files) => panic!("{ended:?}"),
+            () = begin => {}
+        }
+    });
+    drop(runtime);
+    assert_eq!(held(), 0);
+}
+
+#[test]
+fn a_name_may_be_as_long_as_the_file_system_has_them() {
+    let folder = Folder::new("long");
+    let name = "n".repeat(255);
+    let put = format!("PUT /{name} HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx");
+    let answer = converse(&folder, put.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    assert!(folder.0.join(name).is_file());
+}
+
 /// Serves a client who says `text`, a piece now and then, and keeps the connection. How it ended, what he has heard, if he
 /// listens, and how many pieces were taken.
 fn keep(text: &[&[u8]], listens: bool) -> (std::io::Result<()>, String, usize) {
