@@ -70,7 +70,7 @@ impl Clients {
         }
     }
 
-    /// Begins the client of `name`.
+    /// Begins the client of `name`. Questions on its link end, for they have its port, and its lease says what they ask.
     pub(crate) fn start(
         &mut self,
         name: &AddrObjName,
@@ -84,6 +84,7 @@ impl Clients {
             link_local: conf.link_local,
             seed: seed(),
         };
+        self.informers.values_mut().filter(|it| it.link() == place.link).for_each(|it| it.end(&self.runtime));
         let keep = keeper(&self.leases, name);
         let before = self.leases.of(name.as_str());
         let started = Running::start(&self.runtime, place.stack, place.link, config, before, keep);
@@ -384,7 +385,9 @@ impl<T: Kept> Leases<T> {
 mod tests {
     use super::*;
     use crate::folder::tests::Scratch;
+    use firelane::{Engine, EngineConfig, NetstackConfig, VnicConfig, VnicUser};
     use firelane_dhcp::v4::{Lease, Route};
+    use firelane_units::Mtu;
     use std::net::Ipv4Addr;
 
     fn remembered(until: Option<u64>) -> Remembered {
@@ -404,6 +407,36 @@ mod tests {
             domains: vec!["lab.example".into()],
         };
         Remembered { lease, until }
+    }
+
+    /// A question that nobody answers yet has DHCP's port on its link.
+    #[test]
+    fn a_client_begins_where_a_question_waits_for_its_answer() {
+        let engine = Engine::start(&EngineConfig::default()).unwrap();
+        let id = engine.add_netstack_with(&NetstackConfig::default()).unwrap();
+        let stub = engine.add_link(Mtu::ETHERNET).unwrap();
+        let mac = MacAddr([2, 8, 32, 1, 2, 3]);
+        let link = engine.add_vnic(stub, &VnicConfig::new(mac), VnicUser::Netstack(id)).unwrap();
+        engine.add_address(link, "10.0.0.9/24".parse().unwrap()).unwrap();
+        let (folder, runtime) = (Scratch::new(), tokio::runtime::Runtime::new().unwrap());
+        let mut clients = Clients::new(runtime.handle().clone(), folder.path(), None);
+        let stack = engine.stack(id).unwrap();
+        let place = Place { stack: &stack, link, mac };
+        let asker = Informed {
+            netstack: "default".parse().unwrap(),
+            name: "web0/v4".parse().unwrap(),
+            addr: Ipv4Addr::new(10, 0, 0, 9),
+        };
+        clients.inform(&asker, &place).unwrap();
+        let state = |clients: &Clients, name| clients.leased(name).unwrap().info.state;
+        assert_eq!(state(&clients, &asker.name), "INFORMING");
+        let name: AddrObjName = "web0/more".parse().unwrap();
+        clients.start(&name, &Dhcp::default(), &place).unwrap();
+        assert_eq!(state(&clients, &asker.name), "UNANSWERED");
+        assert!(clients.inform(&asker, &place).is_err(), "its lease says what the network is like");
+        for it in [&name, &asker.name] {
+            clients.stop(it);
+        }
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub struct Informed {
 /// A question that runs or has ended.
 #[derive(Debug)]
 pub struct Informer {
-    task: JoinHandle<()>,
+    /// `None` if it was ended before it had its answer.
+    task: Option<JoinHandle<()>>,
+    link: LinkId,
     known: Arc<Mutex<Informed>>,
 }
 
@@ -56,7 +58,12 @@ impl Informer {
         let known = Informed { phase: inform.phase(), network, counters: base };
         let known = Arc::new(Mutex::new(known));
         let at_work = AtWork { inform, clock, socket, known: Arc::clone(&known), base };
-        Ok(Self { task: runtime.spawn(at_work.run()), known })
+        Ok(Self { task: Some(runtime.spawn(at_work.run())), link, known })
+    }
+
+    /// Which link it asks on.
+    pub const fn link(&self) -> LinkId {
+        self.link
     }
 
     /// How far it is.
@@ -64,11 +71,22 @@ impl Informer {
         lock(&self.known).clone()
     }
 
-    /// Ends it.
-    pub fn stop(self, runtime: &Handle) -> Informed {
-        self.task.abort();
-        // It ends cancelled, which is no news; its socket is closed when that is so.
-        let _ = runtime.block_on(self.task);
+    /// Ends the question, so that DHCP's port is free. What is known stays known.
+    pub fn end(&mut self, runtime: &Handle) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+            // It ends cancelled, which is no news; its socket is closed when that is so.
+            let _ = runtime.block_on(task);
+            let mut known = lock(&self.known);
+            if known.phase == InformPhase::Informing {
+                known.phase = InformPhase::Unanswered;
+            }
+        }
+    }
+
+    /// Ends it, and gives away what is known.
+    pub fn stop(mut self, runtime: &Handle) -> Informed {
+        self.end(runtime);
         lock(&self.known).clone()
     }
 }
