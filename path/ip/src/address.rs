@@ -201,6 +201,15 @@ impl Addresses {
         Ok(())
     }
 
+    /// The home lane tests an address, and says how that ended: this lane's own sequence, which stands in for a word that never
+    /// comes, begins so late that it does not end before.
+    pub(crate) fn leave_to_home(&mut self, now: Instant, addr: IpAddr) {
+        if let Ok(at) = self.position(addr) {
+            let latest = self.dad.delay + self.dad.interval * u32::from(LOOPED_PROBES + 1);
+            self.list[at].dad.next = Some(now + latest);
+        }
+    }
+
     /// Notes an address that another lane has tested, or what has become of one.
     pub(crate) fn copy(
         &mut self,
@@ -529,6 +538,28 @@ mod tests {
         assert_eq!(steps[3].1, DadStep::Ready(LINK, prefix, OPERATOR));
         assert_eq!(steps[4].1, DadStep::Announce(LINK, prefix.addr()));
         assert!(list.is_usable(prefix.addr()));
+    }
+
+    #[test]
+    fn another_lane_uses_an_address_when_its_home_does_and_never_before() {
+        let prefix: IpPrefix = "10.0.0.1/24".parse().unwrap();
+        let ready = |replica: u16, is_home: bool| {
+            let (mut list, mut random) =
+                (Addresses::new(DadConfig::FAST), Random::new(Keyed::new([3; 16], 0), replica));
+            list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random).unwrap();
+            if !is_home {
+                list.leave_to_home(Instant::ZERO, prefix.addr());
+            }
+            let steps = run((&mut list, &mut random));
+            steps.iter().find(|(_, step)| matches!(step, DadStep::Ready(..))).unwrap().0
+        };
+        let latest = (0..50).map(|replica| ready(replica, true)).max().unwrap();
+        assert!((0..50).all(|replica| ready(replica, false) > latest));
+        let (mut list, mut random) = addresses(DadConfig::FAST);
+        list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random).unwrap();
+        list.leave_to_home(Instant::ZERO, prefix.addr());
+        assert!(list.on_ready(LINK, prefix.addr()) && list.is_usable(prefix.addr()));
+        assert_eq!(run((&mut list, &mut random)), []);
     }
 
     /// RFC 4862 §5.4.2, RFC 5227 §2.1.1: stations that begin together do not ask together.

@@ -161,10 +161,12 @@ impl Ip {
 
     /// Adds an address, whose test begins, and the route to its subnet.
     pub fn add_address(&mut self, now: Instant, link: LinkId, prefix: IpPrefix) -> Result<(), AddressError> {
-        if self.interfaces.get(link).is_none() {
-            return Err(AddressError::Link);
-        }
+        let interface = self.interfaces.get(link).ok_or(AddressError::Link)?;
+        let is_elsewhere = !interface.is_home && link != crate::LOOPBACK;
         self.addresses.add(now, link, prefix, AddressOrigin::Operator, &mut self.random)?;
+        if is_elsewhere {
+            self.addresses.leave_to_home(now, prefix.addr());
+        }
         if prefix != IpPrefix::host(prefix.addr()) {
             // Another address of the same subnet may have brought it already.
             let _ = self.routes.add(connected(link, prefix));
