@@ -21,6 +21,8 @@ pub(crate) struct Dhcp<'a> {
     pub(crate) kind: u8,
     /// The client's identifier, type byte included.
     pub(crate) client: Option<&'a [u8]>,
+    /// Whether nobody else can find another client in it: there is one identifier at most, and options stand where options do.
+    pub(crate) is_plain: bool,
     /// For how many seconds.
     pub(crate) lease: Option<u32>,
 }
@@ -32,6 +34,8 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 
 const OPTION_PAD: u8 = 0;
 const OPTION_LEASE: u8 = 51;
+/// Says that the fields of names hold options, too (RFC 2132 §9.3).
+const OPTION_OVERLOAD: u8 = 52;
 const OPTION_KIND: u8 = 53;
 const OPTION_CLIENT: u8 = 61;
 const OPTION_END: u8 = 255;
@@ -52,6 +56,7 @@ pub(crate) fn read(datagram: &[u8]) -> Option<Dhcp<'_>> {
         hardware: MacAddr(*fixed[28..].first_chunk()?),
         kind: 0,
         client: None,
+        is_plain: true,
         lease: None,
     };
     loop {
@@ -63,7 +68,8 @@ pub(crate) fn read(datagram: &[u8]) -> Option<Dhcp<'_>> {
                 match (*option, value) {
                     (OPTION_KIND, &[kind]) => dhcp.kind = kind,
                     (OPTION_LEASE, value) => dhcp.lease = value.try_into().ok().map(u32::from_be_bytes),
-                    (OPTION_CLIENT, value) => dhcp.client = Some(value),
+                    (OPTION_CLIENT, value) => dhcp.is_plain &= dhcp.client.replace(value).is_none(),
+                    (OPTION_OVERLOAD, _) => dhcp.is_plain = false,
                     _ => {}
                 }
                 rest = after;

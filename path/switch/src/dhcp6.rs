@@ -11,11 +11,13 @@ const UDP_BYTES: usize = 8;
 /// Messages (RFC 8415 §7.3).
 const SOLICIT: u8 = 1;
 const REQUEST: u8 = 3;
+const CONFIRM: u8 = 4;
 const RENEW: u8 = 5;
 const REBIND: u8 = 6;
 const REPLY: u8 = 7;
 const RELEASE: u8 = 8;
 const DECLINE: u8 = 9;
+const INFORMATION_REQUEST: u8 = 11;
 
 /// Options (RFC 8415 §21).
 const CLIENT: u16 = 1;
@@ -40,6 +42,11 @@ pub(crate) fn read(datagram: &[u8]) -> Option<Dhcp6<'_>> {
 }
 
 impl<'a> Dhcp6<'a> {
+    /// Whether a client says it. What relays say has another form.
+    pub(crate) fn is_of_client(&self) -> bool {
+        self.asks() || self.gives_back() || matches!(self.kind, CONFIRM | INFORMATION_REQUEST)
+    }
+
     /// Whether it asks for addresses, or for more time with them.
     pub(crate) fn asks(&self) -> bool {
         matches!(self.kind, SOLICIT | REQUEST | RENEW | REBIND)
@@ -55,9 +62,10 @@ impl<'a> Dhcp6<'a> {
         self.kind == REPLY && succeeds(self.options)
     }
 
-    /// The client's DUID.
+    /// The client's DUID, if there is one alone.
     pub(crate) fn client(&self) -> Option<&'a [u8]> {
-        options(self.options).find_map(|(code, value)| (code == CLIENT).then_some(value))
+        let mut clients = options(self.options).filter(|(code, _)| *code == CLIENT).map(|(_, value)| value);
+        clients.next().filter(|_| clients.next().is_none())
     }
 
     /// The addresses in it that nothing is said against, and for how many seconds they are valid.

@@ -132,7 +132,7 @@ impl Guard {
                 learn(&mut self.known, lesson);
             }
             // A message may give several addresses back.
-            let said = datagram(packet, (DHCP6_CLIENT, DHCP6_SERVER)).and_then(dhcp6::read);
+            let said = question(packet, DHCP6_SERVER).and_then(dhcp6::read);
             let back = said.filter(Dhcp6::gives_back);
             for (address, _) in back.iter().flat_map(Dhcp6::addresses) {
                 if self.known.was_given(address) {
@@ -228,32 +228,33 @@ impl Guard {
     }
 
     /// Whether a question to a DHCP server, if it is one, is asked in the link's own name. Who may only ask does not answer:
-    /// a false server would hand out addresses and routers.
+    /// a false server would hand out addresses and routers. Clients and servers look at the port where a message arrives, and not at
+    /// the one that it comes from.
     fn is_own_dhcp(&self, packet: &Packet<'_>) -> bool {
         let own = |cid: &[u8]| self.rules.allowed_cids.iter().any(|allowed| allowed == cid);
         match packet.ports {
-            Some((DHCP_CLIENT, DHCP_SERVER)) if packet.protocol == IpProtocol::UDP => dhcp::read(packet.l4)
-                .is_some_and(|it| {
-                    it.hardware == self.mac
-                        && it.client.is_none_or(|cid| dhcp::is_of_hardware(cid, self.mac) || own(cid))
+            Some((_, to)) if packet.protocol == IpProtocol::UDP => match to {
+                DHCP_CLIENT | DHCP6_CLIENT => false,
+                DHCP_SERVER => dhcp::read(packet.l4).is_some_and(|it| {
+                    let is_own = |cid| dhcp::is_of_hardware(cid, self.mac) || own(cid);
+                    it.is_plain && !it.is_reply && it.hardware == self.mac && it.client.is_none_or(is_own)
                 }),
-            Some((DHCP6_CLIENT, DHCP6_SERVER)) if packet.protocol == IpProtocol::UDP => {
-                let duid = dhcp6::read(packet.l4).and_then(|it| it.client());
-                duid.is_some_and(|duid| dhcp6::is_duid_of(duid, self.mac) || own(duid))
-            }
-            Some((DHCP_SERVER, DHCP_CLIENT) | (DHCP6_SERVER, DHCP6_CLIENT)) => {
-                packet.protocol != IpProtocol::UDP
-            }
+                DHCP6_SERVER => dhcp6::read(packet.l4).is_some_and(|it| {
+                    let is_own = |duid| dhcp6::is_duid_of(duid, self.mac) || own(duid);
+                    it.is_of_client() && it.client().is_some_and(is_own)
+                }),
+                _ => true,
+            },
             _ => true,
         }
     }
 
     /// What the user's own frame teaches: that an answer is due, or that it has claimed an address.
     fn said(&self, now: Instant, packet: &Packet<'_>) -> Option<Lesson> {
-        if let Some(text) = datagram(packet, (DHCP_CLIENT, DHCP_SERVER)) {
+        if let Some(text) = question(packet, DHCP_SERVER) {
             return dhcp::read(text).and_then(|question| self.known.asked(&question));
         }
-        if let Some(text) = datagram(packet, (DHCP6_CLIENT, DHCP6_SERVER)) {
+        if let Some(text) = question(packet, DHCP6_SERVER) {
             return dhcp6::read(text).and_then(|question| self.known.asked6(&question));
         }
         match (packet.addresses, neighbours(packet)?.message()) {
@@ -263,6 +264,12 @@ impl Guard {
             _ => None,
         }
     }
+}
+
+/// A packet's datagram, if it is one to this port of a server: servers do not ask from where.
+fn question<'a>(packet: &Packet<'a>, server: Port) -> Option<&'a [u8]> {
+    let (_, to) = packet.ports?;
+    (packet.protocol == IpProtocol::UDP && to == server).then_some(packet.l4)
 }
 
 /// A packet's datagram, if it is one between these ports.
@@ -405,19 +412,51 @@ mod tests {
         assert_eq!(judged(&dhcp(false, 1, MAC, b"\x3d\x03bob")), Err(DropReason::DhcpSpoofed));
         assert_eq!(judged(&dhcp(false, 1, OTHER, &[])), Err(DropReason::DhcpSpoofed));
         assert_eq!(judged(b"short"), Err(DropReason::DhcpSpoofed));
-        assert_eq!(judge(&mut guard, &udp("0.0.0.0", (53, 67), b"short")), Ok(()), "no DHCP client");
+        let from_elsewhere = dhcp(false, 1, OTHER, &[]);
+        for message in [&b"short"[..], &from_elsewhere] {
+            let judged = judge(&mut guard, &udp("0.0.0.0", (1068, 67), message));
+            assert_eq!(judged, Err(DropReason::DhcpSpoofed), "servers do not ask from where");
+        }
+    }
+
+    /// Whoever reads it in another way must not find somebody else's name in it.
+    #[test]
+    fn a11_a_question_names_one_client_and_in_one_place() {
+        use crate::dhcp6::tests::message;
+        let mut guard = guard(&[Protection::DhcpNospoof], &[]);
+        let mut judged = |ports, message: &[u8]| judge(&mut guard, &udp("fe80::1", ports, message)) == Ok(());
+        let own = [61, 7, 1, 2, 8, 0x20, 0, 0, 1];
+        let two = [&b"\x3d\x03bob"[..], &own].concat();
+        let overloaded = [&own[..], &[52, 1, 2]].concat();
+        for (options, is_own) in [(&own[..], true), (&two, false), (&overloaded, false)] {
+            assert_eq!(judged((68, 67), &dhcp(false, 1, MAC, options)), is_own, "{options:?}");
+        }
+        assert!(!judged((68, 67), &dhcp(true, 2, MAC, &[])), "a relay would carry that on");
+        for kind in 0..=255 {
+            let is_clients = [1, 3, 4, 5, 6, 8, 9, 11].contains(&kind);
+            assert_eq!(judged((546, 547), &message(kind, 1, MAC, &[])), is_clients, "{kind}");
+            assert!(!judged((1546, 547), &message(kind, 1, OTHER, &[])));
+            let two = [&message(kind, 1, MAC, &[])[..], &[0, 1, 0, 3], b"bob"].concat();
+            assert!(!judged((546, 547), &two));
+        }
     }
 
     #[test]
     fn a11_nobody_answers_as_a_dhcp_server_from_a_guests_port() {
         let mut guarded = guard(&[Protection::DhcpNospoof], &[]);
         let offer = dhcp(true, 2, OTHER, &[]);
-        for (src, ports) in [("10.0.0.1", (67, 68)), ("fe80::1", (547, 546))] {
+        let servers = [
+            ("10.0.0.1", (67, 68)),
+            ("fe80::1", (547, 546)),
+            ("10.0.0.1", (1067, 68)),
+            ("fe80::1", (1547, 546)),
+        ];
+        for (src, ports) in servers {
             assert_eq!(judge(&mut guarded, &udp(src, ports, &offer)), Err(DropReason::DhcpSpoofed));
             let tcp = Packet { protocol: IpProtocol::TCP, ..udp(src, ports, &offer) };
             assert_eq!(judge(&mut guarded, &tcp), Ok(()), "the ports alone say nothing");
         }
-        assert_eq!(guarded.counters()[Protection::DhcpNospoof as usize], 2);
+        assert_eq!(guarded.counters()[Protection::DhcpNospoof as usize], 4);
         assert_eq!(judge(&mut guard(&[], &[]), &udp("10.0.0.1", (67, 68), &offer)), Ok(()));
     }
 
