@@ -2,9 +2,9 @@
 //!
 //! Called by `links.rs` for ports that are protected, and for nothing else; rules are `path/switch`'s.
 
-use firelane_classify::Headers;
+use firelane_classify::{Fragment, Headers};
 use firelane_frame::Frame;
-use firelane_switch::{Guard, GuardCounters, Lesson, Packet, Rules};
+use firelane_switch::{Guard, GuardCounters, Lesson, Packet, Piece, Rules};
 use firelane_units::{DropReason, LaneId, LinkId, MacAddr};
 
 use crate::common::Common;
@@ -89,6 +89,11 @@ fn packet<'a>(frame: &'a Frame, headers: &Headers) -> Packet<'a> {
         ethertype: headers.ethertype,
         l3,
         l4: l4.unwrap_or_default(),
+        piece: match headers.fragment {
+            Fragment::Whole => Piece::Whole,
+            Fragment::First => Piece::First,
+            Fragment::Later => Piece::Later,
+        },
         addresses: headers.addresses(),
         protocol: headers.protocol,
         ttl: headers.ttl,

@@ -1,12 +1,16 @@
 //! Frames between drivers through one, two and four lanes: where they go, what limits do, that none is lost.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
-use firelane_units::{BitRate, DropReason, FlowId, LaneId, LinkId, Port, Priority};
+use firelane_switch::Rules;
+use firelane_units::{
+    BitRate, DropReason, FlowId, LaneId, LinkId, MacAddr, Port, Priority, Protection, Protections,
+};
 use firelane_world::*;
 
 /// An etherstub with two TAP-like VNICs of one queue each, in the lanes 0 and the last.
@@ -274,9 +278,6 @@ fn a_device_that_takes_nothing_costs_no_more_than_its_queue() {
 
 #[test]
 fn a_guard_stops_what_it_must_even_on_a_way_that_was_remembered_and_lets_go_again() {
-    use firelane_switch::Rules;
-    use firelane_units::{Protection, Protections};
-
     for lanes in [1, 2] {
         let mut stub = stub(lanes, None);
         stub.send(100, 2, 100);
@@ -296,4 +297,62 @@ fn a_guard_stops_what_it_must_even_on_a_way_that_was_remembered_and_lets_go_agai
         assert_eq!(stub.received().len(), 100, "{lanes} lanes");
         stub.world.check_conservation();
     }
+}
+
+/// A frame of the station 1 with an IPv6 packet: next header, hop limit, ends and what is behind the header.
+fn ipv6_frame(to: MacAddr, (next, hops): (u8, u8), ends: [&str; 2], body: &[u8]) -> Vec<u8> {
+    let [src, dst] = ends.map(|it| it.parse::<Ipv6Addr>().unwrap().octets());
+    let len = (body.len() as u16).to_be_bytes();
+    let head = [&to.0[..], &mac(1).0, &[0x86, 0xdd, 0x60, 0, 0, 0], &len, &[next, hops], &src, &dst];
+    [&head.concat()[..], body].concat()
+}
+
+impl Stub {
+    /// How many of these frames, sent by the station 1, the station 2 gets.
+    fn pass(&mut self, frames: &[Vec<u8>]) -> usize {
+        let mut chain: Chain = frames.iter().map(|it| self.pools.copy_of(it).unwrap()).collect();
+        self.alice.tx.push_chain(&mut chain);
+        self.world.run();
+        self.received().len()
+    }
+
+    fn guard(&mut self, kind: Protection, allowed: &[&str]) {
+        let kinds = Protections::NONE.with(kind);
+        let allowed_ips = allowed.iter().map(|it| it.parse().unwrap()).collect();
+        let rules = Rules { kinds, allowed_ips, ..Rules::default() };
+        self.world.all(|| Control::SetGuard(LinkId(1), mac(1), Some(rules.clone())));
+    }
+}
+
+/// The address of the gateway, announced behind nine extension headers, or in a piece that ends with one of them.
+#[test]
+fn a12_no_advertisement_passes_that_its_guard_cannot_read() {
+    let mut stub = stub(1, None);
+    let gateway = "fd00::fe".parse::<Ipv6Addr>().unwrap().octets();
+    let advert = [&[136, 0, 0, 0, 0x20, 0, 0, 0][..], &gateway].concat();
+    let behind = |headers: usize, last: u8| {
+        let kinds = (1..=headers).map(|nth| if nth == headers { last } else { 60 });
+        let headers: Vec<u8> = kinds.flat_map(|next| [next, 0, 1, 4, 0, 0, 0, 0]).collect();
+        [&headers[..], if last == 58 { &advert } else { b"no news!" }].concat()
+    };
+    let ends = ["fd00::1", "ff02::1"];
+    let frame = |(next, hops), body: &[u8]| ipv6_frame(MacAddr::BROADCAST, (next, hops), ends, body);
+    let first_piece = [60, 0, 0, 1, 0, 0, 0, 7, 58, 0, 1, 4, 0, 0, 0, 0];
+    let spoofed = [
+        frame((58, 255), &advert),
+        frame((60, 255), &behind(8, 58)),
+        frame((60, 255), &behind(9, 58)),
+        frame((44, 255), &first_piece),
+        frame((44, 255), &first_piece[..8]),
+    ];
+    let honest = [
+        frame((60, 64), &behind(8, 59)),
+        frame((44, 64), &[58, 0, 0, 8, 0, 0, 0, 7, 136, 0, 0, 0, 0, 0, 0, 0]),
+    ];
+    assert_eq!(stub.pass(&[&spoofed[..], &honest].concat()), 7, "without a guard");
+    stub.guard(Protection::IpNospoof, &["fd00::1"]);
+    assert_eq!(stub.pass(&spoofed), 0);
+    assert_eq!(stub.pass(&honest), 2);
+    assert_eq!(stub.world.counters().drops.of(DropReason::IpSpoofed), 5);
+    stub.world.check_conservation();
 }

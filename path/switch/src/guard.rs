@@ -37,14 +37,27 @@ pub struct Packet<'a> {
     pub l3: &'a [u8],
     /// The transport's part; empty if it cannot be read.
     pub l4: &'a [u8],
+    /// Which part of a packet it is.
+    pub piece: Piece,
     /// Source and destination; none if it is no IP packet, or malformed.
     pub addresses: Option<(IpAddr, IpAddr)>,
-    /// The transport protocol.
+    /// The transport protocol, or an extension header behind which it was not looked for.
     pub protocol: IpProtocol,
     /// Time to live, or hop limit.
     pub ttl: u8,
     /// Source and destination port, if the transport has them.
     pub ports: Option<(Port, Port)>,
+}
+
+/// Which part of a packet that was cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece {
+    /// All of it.
+    Whole,
+    /// The one with the headers.
+    First,
+    /// Another one, which says nothing of what it belongs to.
+    Later,
 }
 
 /// How many frames each kind has stopped, in the order of [`Protection::ALL`].
@@ -216,6 +229,7 @@ impl Guard {
                 ArpView::parse(packet.l3).is_ok_and(|arp| self.is_allowed(now, arp.sender_ip().into()))
             }
             (EtherType::IPV4 | EtherType::IPV6, None) => false,
+            (_, Some(_)) if hides(packet) => false,
             (_, Some((src, _))) => {
                 let advert = match neighbours(packet).map(|view| view.message()) {
                     Some(NdpMessage::NeighbourAdvert { target, .. }) => Some(IpAddr::V6(target)),
@@ -235,6 +249,8 @@ impl Guard {
         match packet.ports {
             Some((_, to)) if packet.protocol == IpProtocol::UDP => match to {
                 DHCP_CLIENT | DHCP6_CLIENT => false,
+                // What the other pieces say nobody here will know.
+                DHCP_SERVER | DHCP6_SERVER if packet.piece != Piece::Whole => false,
                 DHCP_SERVER => dhcp::read(packet.l4).is_some_and(|it| {
                     let is_own = |cid| dhcp::is_of_hardware(cid, self.mac) || own(cid);
                     it.is_plain && !it.is_reply && it.hardware == self.mac && it.client.is_none_or(is_own)
@@ -245,7 +261,7 @@ impl Guard {
                 }),
                 _ => true,
             },
-            _ => true,
+            _ => !hides(packet),
         }
     }
 
@@ -263,6 +279,25 @@ impl Guard {
             }
             _ => None,
         }
+    }
+}
+
+/// Whether nobody can tell what an IPv6 packet says: its transport header is behind more extension headers than are walked, or not in the
+/// first piece, where it has to be (RFC 7112, RFC 7113 §3). The same of neighbour discovery in pieces, which hosts ignore (RFC 6980).
+fn hides(packet: &Packet<'_>) -> bool {
+    if packet.ethertype != EtherType::IPV6 || packet.piece == Piece::Later {
+        return false;
+    }
+    match packet.protocol {
+        IpProtocol::HOP_BY_HOP
+        | IpProtocol::ROUTING
+        | IpProtocol::FRAGMENT
+        | IpProtocol::AUTHENTICATION
+        | IpProtocol::DESTINATION_OPTIONS => true,
+        IpProtocol::UDP => packet.ports.is_none(),
+        IpProtocol::ICMPV6 => Icmpv6View::parse(packet.l4)
+            .map_or(true, |it| packet.piece == Piece::First && it.is_neighbour_discovery()),
+        _ => false,
     }
 }
 
@@ -291,7 +326,8 @@ impl Packet<'_> {
     /// A frame of which nothing is known but its link header.
     pub const fn opaque(src: MacAddr, ethertype: EtherType) -> Self {
         let (l3, l4): (&[u8], &[u8]) = (&[], &[]);
-        Self { src, ethertype, l3, l4, addresses: None, protocol: IpProtocol(0), ttl: 0, ports: None }
+        let (piece, protocol) = (Piece::Whole, IpProtocol::NO_NEXT);
+        Self { src, ethertype, l3, l4, piece, addresses: None, protocol, ttl: 0, ports: None }
     }
 }
 
@@ -397,9 +433,7 @@ mod tests {
 
     fn udp<'a>(src: &str, ports: (u16, u16), l4: &'a [u8]) -> Packet<'a> {
         let ports = Some((Port(ports.0), Port(ports.1)));
-        let Packet { ethertype, addresses, .. } = ip(src);
-        let protocol = IpProtocol::UDP;
-        Packet { src: MAC, ethertype, l3: &[], l4, addresses, protocol, ttl: 64, ports }
+        Packet { l4, protocol: IpProtocol::UDP, ttl: 64, ports, ..ip(src) }
     }
 
     #[test]
@@ -458,6 +492,43 @@ mod tests {
         }
         assert_eq!(guarded.counters()[Protection::DhcpNospoof as usize], 4);
         assert_eq!(judge(&mut guard(&[], &[]), &udp("10.0.0.1", (67, 68), &offer)), Ok(()));
+    }
+
+    /// RFC 7113 section 3: what nobody can read is not let through in the hope that it is harmless.
+    #[test]
+    fn a12_nothing_hides_behind_extension_headers_or_in_pieces() {
+        let kinds = [
+            (Protection::IpNospoof, DropReason::IpSpoofed),
+            (Protection::DhcpNospoof, DropReason::DhcpSpoofed),
+        ];
+        let advert = [&[136, 0, 0, 0, 0x20, 0, 0, 0][..], &Ipv6Addr::LOCALHOST.octets()].concat();
+        for (kind, reason) in kinds {
+            let mut guard = guard(&[kind], &["fd00::1", "10.0.0.1"]);
+            let mut judged = |src, protocol, piece, l4: &[u8]| {
+                judge(&mut guard, &Packet { protocol, piece, l4, ..ip(src) })
+            };
+            let [echo, readable] = [&[128, 0, 0, 0, 0, 0, 0, 0][..], &[0; 8]];
+            for protocol in [0, 43, 44, 51, 60].map(IpProtocol) {
+                for (piece, is_hidden) in [(Piece::Whole, true), (Piece::First, true), (Piece::Later, false)]
+                {
+                    let expected = if is_hidden { Err(reason) } else { Ok(()) };
+                    assert_eq!(judged("fd00::1", protocol, piece, &[]), expected, "{protocol} {piece:?}");
+                }
+                assert_eq!(judged("10.0.0.1", protocol, Piece::Whole, readable), Ok(()), "that is IPv4's");
+            }
+            for piece in [Piece::Whole, Piece::First] {
+                assert_eq!(judged("fd00::1", IpProtocol::UDP, piece, &[]), Err(reason), "without ports");
+                assert_eq!(judged("fd00::1", IpProtocol::ICMPV6, piece, &[136, 0]), Err(reason));
+                assert_eq!(judged("fd00::1", IpProtocol::ICMPV6, piece, echo), Ok(()));
+                assert_eq!(judged("fd00::1", IpProtocol::TCP, piece, &[]), Ok(()));
+            }
+            assert_eq!(judged("fd00::1", IpProtocol::ICMPV6, Piece::First, &advert[..8]), Err(reason));
+            assert_eq!(judged("fd00::1", IpProtocol::ICMPV6, Piece::Later, &advert), Ok(()), "it is text");
+            let request = dhcp(false, 1, MAC, &[]);
+            let first = Packet { piece: Piece::First, ..udp("10.0.0.1", (68, 67), &request) };
+            let expected = if kind == Protection::DhcpNospoof { Err(reason) } else { Ok(()) };
+            assert_eq!(judge(&mut guard, &first), expected, "its client may be named in another piece");
+        }
     }
 
     #[test]
@@ -554,8 +625,7 @@ mod tests {
 
     fn icmp6<'a>(src: &str, l4: &'a [u8]) -> Packet<'a> {
         let addresses = Some((src.parse().unwrap(), "ff02::1".parse().unwrap()));
-        let (protocol, ethertype) = (IpProtocol::ICMPV6, EtherType::IPV6);
-        Packet { src: MAC, ethertype, l3: &[], l4, addresses, protocol, ttl: 255, ports: None }
+        Packet { l4, addresses, protocol: IpProtocol::ICMPV6, ttl: 255, ..ip(src) }
     }
 
     fn advert_of_prefix() -> Vec<u8> {

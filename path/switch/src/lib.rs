@@ -35,7 +35,7 @@ mod tag;
 
 pub use counters::PortCounters;
 pub use flood::Flooded;
-pub use guard::{Guard, GuardCounters, Packet, Rules};
+pub use guard::{Guard, GuardCounters, Packet, Piece, Rules};
 pub use known::Lesson;
 pub use port::{GroupFilter, PortConfig, PortError, Role};
 pub use switch::{Destination, L2, Switch};
