@@ -3,7 +3,7 @@
 //! Called by `links.rs` for ports that are protected, and for nothing else; rules are `path/switch`'s.
 
 use firelane_classify::{Fragment, Headers};
-use firelane_frame::Frame;
+use firelane_frame::{Checksum, Frame};
 use firelane_switch::{Guard, GuardCounters, Lesson, Packet, Piece, Rules};
 use firelane_units::{DropReason, LaneId, LinkId, MacAddr};
 
@@ -86,6 +86,9 @@ fn packet<'a>(frame: &'a Frame, headers: &Headers) -> Packet<'a> {
     };
     Packet {
         src: headers.src,
+        dst: headers.dst,
+        tagged: headers.tagged,
+        is_unfinished: matches!(frame.meta().checksum, Checksum::Partial { .. }),
         ethertype: headers.ethertype,
         l3,
         l4: l4.unwrap_or_default(),

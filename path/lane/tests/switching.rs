@@ -11,6 +11,10 @@ use firelane_switch::Rules;
 use firelane_units::{
     BitRate, DropReason, FlowId, LaneId, LinkId, MacAddr, Port, Priority, Protection, Protections,
 };
+use firelane_wire::IpProtocol;
+use firelane_wire::checksum::Sum;
+use firelane_wire::ethernet::group_mac;
+use firelane_wire::ndp::solicited_node;
 use firelane_world::*;
 
 /// An etherstub with two TAP-like VNICs of one queue each, in the lanes 0 and the last.
@@ -355,4 +359,32 @@ fn a12_no_advertisement_passes_that_its_guard_cannot_read() {
     assert_eq!(stub.pass(&honest), 2);
     assert_eq!(stub.world.counters().drops.of(DropReason::IpSpoofed), 5);
     stub.world.check_conservation();
+}
+
+/// Whoever has the address never hears the first three, so nobody contradicts them.
+#[test]
+fn a12_who_tests_an_address_so_that_nobody_hears_it_has_not_claimed_it() {
+    let target = "fe80::7".parse::<Ipv6Addr>().unwrap();
+    let group = solicited_node(target);
+    let mut solicit = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &target.octets()].concat();
+    let pseudo = Sum::pseudo_v6(Ipv6Addr::UNSPECIFIED, group, IpProtocol::ICMPV6, 24);
+    let sum = pseudo.combine(Sum::of(&solicit)).checksum();
+    solicit[2..4].copy_from_slice(&sum.to_be_bytes());
+    let ends = ["::", &group.to_string()];
+    let heard = ipv6_frame(group_mac(group.into()), (58, 255), ends, &solicit);
+    let tagged = [&heard[..12], &[0x81, 0, 0, 0], &heard[12..]].concat();
+    let to_oneself = ipv6_frame(mac(1), (58, 255), ends, &solicit);
+    solicit[3] ^= 1;
+    let wrong = ipv6_frame(group_mac(group.into()), (58, 255), ends, &solicit);
+    let used = ipv6_frame(mac(2), (59, 64), ["fe80::7", "fe80::2"], &[]);
+    for (test, passes) in [(to_oneself, false), (tagged, false), (wrong, false), (heard, true)] {
+        for lanes in [1, 2] {
+            let mut stub = stub(lanes, None);
+            stub.guard(Protection::IpNospoof, &[]);
+            stub.pass(&[test.clone()]);
+            assert_eq!(stub.pass(&[used.clone()]), usize::from(passes), "{test:x?}");
+            assert_eq!(stub.world.counters().drops.of(DropReason::IpSpoofed), u64::from(!passes));
+            stub.world.check_conservation();
+        }
+    }
 }

@@ -8,6 +8,7 @@
 use core::net::IpAddr;
 
 use firelane_units::{DropReason, Instant, IpPrefix, MacAddr, Port, Protection, Protections};
+use firelane_wire::ethernet::group_mac;
 use firelane_wire::{ArpView, EtherType, Icmpv6View, IpProtocol, NdpEnvelope, NdpMessage, NdpView};
 
 use crate::allowance::Allowance;
@@ -31,6 +32,12 @@ pub struct Rules {
 pub struct Packet<'a> {
     /// Source address of the frame.
     pub src: MacAddr,
+    /// Its destination address.
+    pub dst: MacAddr,
+    /// Whether it has a tag.
+    pub tagged: bool,
+    /// Whether its device or its receiver is to fill a checksum in.
+    pub is_unfinished: bool,
     /// What the frame carries.
     pub ethertype: EtherType,
     /// The packet, behind the link header.
@@ -89,6 +96,9 @@ const DHCP_CLIENT: Port = Port(68);
 const DHCP_SERVER: Port = Port(67);
 const DHCP6_CLIENT: Port = Port(546);
 const DHCP6_SERVER: Port = Port(547);
+
+/// Where an IPv6 header says what is behind it.
+const NEXT_HEADER: usize = 6;
 
 impl Guard {
     /// A guard of the station `mac`.
@@ -172,11 +182,11 @@ impl Guard {
             learn(&mut self.known, lesson);
         }
         if let Some(answer) = datagram(packet, (DHCP6_SERVER, DHCP6_CLIENT)).and_then(dhcp6::read)
-            && answer.grants()
+            && let Some(question) = Question::of(&answer).filter(|_| answer.grants())
         {
             for (address, seconds) in answer.addresses() {
                 let lesson = Lesson::given(now, address, seconds);
-                if let Some(lesson) = self.known.answers(now, Question::V6(answer.transaction), lesson)
+                if let Some(lesson) = self.known.answers(now, question, lesson)
                     && self.may_learn(now, Teacher::Servers, lesson)
                 {
                     learn(&mut self.known, lesson);
@@ -274,12 +284,26 @@ impl Guard {
             return dhcp6::read(text).and_then(|question| self.known.asked6(&question));
         }
         match (packet.addresses, neighbours(packet)?.message()) {
-            (Some((src, _)), NdpMessage::NeighbourSolicit { target }) if src.is_unspecified() => {
+            (Some((src, dst)), NdpMessage::NeighbourSolicit { target })
+                if src.is_unspecified() && is_heard(packet, dst) =>
+            {
                 self.known.claimed(now, target)
             }
             _ => None,
         }
     }
+}
+
+/// Whether a test of an address comes to whoever has it, and is believed there: else nobody would ever contradict. That it is not in
+/// pieces, be it in one alone, is seen from its header (RFC 6980 §5).
+fn is_heard(packet: &Packet<'_>, dst: IpAddr) -> bool {
+    let is_plain = packet.l3.get(NEXT_HEADER) == Some(&IpProtocol::ICMPV6.0);
+    let is_right = |src, dst| Icmpv6View::parse(packet.l4).is_ok_and(|it| it.is_checksum_valid(src, dst));
+    let is_believed = match packet.addresses {
+        Some((IpAddr::V6(src), IpAddr::V6(dst))) => is_right(src, dst),
+        _ => false,
+    };
+    !packet.tagged && !packet.is_unfinished && packet.dst == group_mac(dst) && is_plain && is_believed
 }
 
 /// Whether nobody can tell what an IPv6 packet says: its transport header is behind more extension headers than are walked, or not in the
@@ -327,7 +351,9 @@ impl Packet<'_> {
     pub const fn opaque(src: MacAddr, ethertype: EtherType) -> Self {
         let (l3, l4): (&[u8], &[u8]) = (&[], &[]);
         let (piece, protocol) = (Piece::Whole, IpProtocol::NO_NEXT);
-        Self { src, ethertype, l3, l4, piece, addresses: None, protocol, ttl: 0, ports: None }
+        let (dst, tagged, is_unfinished) = (MacAddr::BROADCAST, false, false);
+        let (addresses, ttl, ports) = (None, 0, None);
+        Self { src, dst, tagged, is_unfinished, ethertype, l3, l4, piece, addresses, protocol, ttl, ports }
     }
 }
 
@@ -335,6 +361,7 @@ impl Packet<'_> {
 mod tests {
     use super::*;
     use core::net::{Ipv4Addr, Ipv6Addr};
+    use firelane_wire::checksum::Sum;
 
     const MAC: MacAddr = MacAddr([2, 8, 0x20, 0, 0, 1]);
     const OTHER: MacAddr = MacAddr([2, 8, 0x20, 0, 0, 2]);
@@ -610,6 +637,13 @@ mod tests {
         let later = Instant::from_secs(161);
         let judged = [one, two].map(|it| guard.check(later, &ip(it), |_| {}).is_ok());
         assert_eq!(judged, [false, true]);
+        // RFC 8415 section 16.10: an answer names who has asked, whatever he is called.
+        ask(&mut guard, 3, 6, &[]);
+        let answer = |mac| message(7, 6, mac, &[("2001:db8::9", 60)]);
+        for (mac, is_known) in [(OTHER, false), (MAC, true)] {
+            guard.see(NOW, &udp("fe80::1", (547, 546), &answer(mac)), |_| assert!(is_known));
+            assert_eq!(judge(&mut guard, &ip("2001:db8::9")).is_ok(), is_known);
+        }
         // A time of zero takes an address back, and so does its user.
         ask(&mut guard, 5, 3, &[]);
         see(&mut guard, 7, 3, &[(one, 0)]);
@@ -635,25 +669,55 @@ mod tests {
         bytes
     }
 
-    fn solicit(target: &str) -> Vec<u8> {
+    /// A solicitation with which nobody tests an address.
+    fn solicit(target: Ipv6Addr) -> Vec<u8> {
         let mut bytes = vec![135, 0, 0, 0, 0, 0, 0, 0];
-        bytes.extend(target.parse::<Ipv6Addr>().unwrap().octets());
+        bytes.extend(target.octets());
+        let (src, dst) = (Ipv6Addr::UNSPECIFIED, firelane_wire::ndp::solicited_node(target));
+        let pseudo = Sum::pseudo_v6(src, dst, IpProtocol::ICMPV6, bytes.len() as u32);
+        let sum = pseudo.combine(Sum::of(&bytes)).checksum();
+        bytes[2..4].copy_from_slice(&sum.to_be_bytes());
         bytes
+    }
+
+    /// The header of an IPv6 packet with ICMPv6 directly behind it, as far as it matters.
+    const PLAIN: [u8; 8] = [0x60, 0, 0, 0, 0, 24, 58, 255];
+
+    fn test_of(target: Ipv6Addr, message: &[u8]) -> Packet<'_> {
+        let group = firelane_wire::ndp::solicited_node(target);
+        let addresses = Some((Ipv6Addr::UNSPECIFIED.into(), group.into()));
+        Packet { addresses, dst: group_mac(group.into()), l3: &PLAIN, ..icmp6("::", message) }
+    }
+
+    #[test]
+    fn a12_only_a_test_that_others_hear_and_believe_claims_an_address() {
+        let target: Ipv6Addr = "fe80::7".parse().unwrap();
+        let message = solicit(target);
+        let mut wrong = message.clone();
+        wrong[3] ^= 1;
+        let test = test_of(target, &message);
+        let in_one_piece = [&PLAIN[..6], &[44, 255]].concat();
+        for (name, packet, is_claim) in [
+            ("to oneself", Packet { dst: MAC, ..test }, false),
+            ("to another group", Packet { dst: MacAddr([0x33, 0x33, 0, 0, 0, 1]), ..test }, false),
+            ("with a tag", Packet { tagged: true, ..test }, false),
+            ("a wrong checksum", Packet { l4: &wrong, ..test }, false),
+            ("a checksum that is to be another", Packet { is_unfinished: true, ..test }, false),
+            ("a piece that is all", Packet { l3: &in_one_piece, ..test }, false),
+            ("as it should be", test, true),
+        ] {
+            let mut guard = guard(&[Protection::IpNospoof], &[]);
+            assert_eq!(guard.check(NOW, &packet, |_| assert!(is_claim, "{name}")), Ok(()), "{name}");
+            assert_eq!(judge(&mut guard, &ip("fe80::7")).is_ok(), is_claim, "{name}");
+        }
     }
 
     #[test]
     fn an_address_of_an_announced_prefix_may_be_used_once_it_was_tested() {
         let mut guard = guard(&[Protection::IpNospoof], &[]);
-        let dad = |target: &str| {
-            let target: Ipv6Addr = target.parse().unwrap();
-            let group = firelane_wire::ndp::solicited_node(target);
-            (solicit(&target.to_string()), group)
-        };
         let test = |guard: &mut Guard, target: &str| {
-            let (message, group) = dad(target);
-            let mut packet = icmp6("::", &message);
-            packet.addresses = Some((Ipv6Addr::UNSPECIFIED.into(), group.into()));
-            judge(guard, &packet)
+            let target = target.parse().unwrap();
+            judge(guard, &test_of(target, &solicit(target)))
         };
         assert_eq!(test(&mut guard, "2001:db8::7"), Ok(()), "a test claims nothing yet");
         assert_eq!(judge(&mut guard, &ip("2001:db8::7")), Err(DropReason::IpSpoofed), "no such prefix");
@@ -687,11 +751,7 @@ mod tests {
         let mut of_user = 0;
         guard.check(NOW, &udp("0.0.0.0", (68, 67), &request), |_| of_user += 1).unwrap();
         let mut test = |guard: &mut Guard, now: Instant, target: Ipv6Addr| {
-            let message = solicit(&target.to_string());
-            let group = firelane_wire::ndp::solicited_node(target);
-            let addresses = Some((Ipv6Addr::UNSPECIFIED.into(), group.into()));
-            let packet = Packet { addresses, ..icmp6("::", &message) };
-            guard.check(now, &packet, |_| of_user += 1).unwrap();
+            guard.check(now, &test_of(target, &solicit(target)), |_| of_user += 1).unwrap();
             of_user
         };
         let own = |n: u16| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, n);

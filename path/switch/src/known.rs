@@ -52,8 +52,19 @@ pub enum Lesson {
 pub enum Question {
     /// Of DHCP for IPv4.
     V4(u32),
-    /// Of DHCPv6.
-    V6(u32),
+    /// Of DHCPv6, and a digest of its client's DUID.
+    V6(u32, u64),
+}
+
+impl Question {
+    /// Which question a DHCPv6 message is, or answers; none of a client that it does not name (RFC 8415 §16).
+    pub(crate) fn of(message: &Dhcp6<'_>) -> Option<Self> {
+        // FNV-1a needs no secret here: who looks for another DUID with this digest could ask by that DUID at once.
+        let digest = message.client()?.iter().fold(0xcbf2_9ce4_8422_2325_u64, |digest, &byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Some(Self::V6(message.transaction, digest))
+    }
 }
 
 impl Lesson {
@@ -111,7 +122,7 @@ impl Known {
 
     /// What such a message of the user's teaches. Whether addresses fit the link is no question: servers say so of anybody's.
     pub(crate) fn asked6(&self, question: &Dhcp6<'_>) -> Option<Lesson> {
-        if question.asks() { self.unknown(Question::V6(question.transaction)) } else { None }
+        if question.asks() { self.unknown(Question::of(question)?) } else { None }
     }
 
     /// What a question teaches that is not known.
