@@ -2,6 +2,7 @@
 //!
 //! A packet whose way leads round in a circle of tunnels grows by a header each time; without a limit it would grow to 64 KiB and
 //! then in number (RFC 2473 §4.1). Where the outer packet is IPv6 the limit stands in it; where it is IPv4 the headers are counted.
+//! A packet that was cut outside goes round as a piece, so headers are read in the first piece, too, and in what is cut short there.
 
 use firelane_units::DropReason;
 use firelane_wire::{IpProtocol, Ipv4View, Ipv6View};
@@ -10,6 +11,9 @@ use crate::gre::Header;
 
 /// So many tunnels a packet may be in already when it enters another one, whatever its headers say.
 pub const NESTED_MAX: usize = 4;
+
+/// Bytes of an IPv6 fragment header.
+const FRAGMENT_HEADER: usize = 8;
 
 /// Bytes of the destination options header with the limit.
 pub(crate) const LIMIT_HEADER: usize = 8;
@@ -31,10 +35,21 @@ pub fn inside_of(protocol: IpProtocol, payload: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// What an IPv6 packet begins with, and where that is behind its header; if it is a piece, the first of them.
+fn beginning<'a>(packet: &Ipv6View<'a>) -> Option<(IpProtocol, &'a [u8], usize)> {
+    let (next, payload) = (packet.next_header(), packet.payload());
+    if next != IpProtocol::FRAGMENT {
+        return Some((next, payload, 0));
+    }
+    let (&[next, _, high, low, ..], rest) = payload.split_first_chunk::<FRAGMENT_HEADER>()?;
+    let is_first = u16::from_be_bytes([high, low]) >> 3 == 0;
+    is_first.then_some((IpProtocol(next), rest, FRAGMENT_HEADER))
+}
+
 /// What is said in an IPv6 packet of the tunnels that it may still enter, and where: directly behind its header.
 fn limit_of(packet: &Ipv6View<'_>) -> Option<(u8, u16)> {
-    let options = packet.payload();
-    if packet.next_header() != IpProtocol::DESTINATION_OPTIONS {
+    let (next, options, begin) = beginning(packet)?;
+    if next != IpProtocol::DESTINATION_OPTIONS {
         return None;
     }
     let len = 8 * (usize::from(*options.get(1)?) + 1);
@@ -42,7 +57,7 @@ fn limit_of(packet: &Ipv6View<'_>) -> Option<(u8, u16)> {
     let mut at = 2;
     while let Some(&kind) = options.get(at) {
         if kind == LIMIT_OPTION && options.get(at + 1) == Some(&1) {
-            let pointer = Ipv6View::HEADER_LEN + at + 2;
+            let pointer = Ipv6View::HEADER_LEN + begin + at + 2;
             return options.get(at + 2).map(|&limit| (limit, pointer as u16));
         }
         at += if kind == 0 { 1 } else { 2 + usize::from(*options.get(at + 1)?) };
@@ -82,16 +97,16 @@ fn depth(packet: &[u8]) -> usize {
     NESTED_MAX
 }
 
-/// What is in a packet, if it is a tunnel's.
+/// What is in a packet, if it is a tunnel's, as far as it is there.
 fn enter(packet: &[u8]) -> Option<&[u8]> {
     match packet.first()? >> 4 {
         4 => {
-            let view = Ipv4View::parse(packet).ok().filter(|view| view.fragment_offset() == 0)?;
+            let view = Ipv4View::parse_quoted(packet).ok().filter(|view| view.fragment_offset() == 0)?;
             inside_of(view.protocol(), view.payload())
         }
         6 => {
-            let view = Ipv6View::parse(packet).ok()?;
-            let (mut next, mut rest) = (view.next_header(), view.payload());
+            let view = Ipv6View::parse_quoted(packet).ok()?;
+            let (mut next, mut rest, _) = beginning(&view)?;
             if next == IpProtocol::DESTINATION_OPTIONS {
                 let len = 8 * (usize::from(*rest.get(1)?) + 1);
                 (next, rest) = (IpProtocol(rest[0]), rest.get(len..)?);

@@ -358,3 +358,47 @@ fn two_tunnels_of_one_name_are_refused() {
     assert!(tunnels.get(LINK).is_none() && tunnels.iter().count() == 2 && !tunnels.is_empty());
     assert!(tunnels.set(Config { link: LinkId(10), ..first }));
 }
+
+/// RFC 2473 §4.1: what is cut outside goes round as its first piece, which is cut again each time, in a circle of tunnels.
+#[test]
+fn what_is_cut_outside_goes_round_no_longer_than_what_is_whole() {
+    for (is_v4, limit) in [(true, None), (false, None), (false, Some(1)), (false, Some(255))] {
+        let [mut near, _] = ends(Config { limit, ..config(Kind::Ip, is_v4) });
+        let mut packet =
+            if is_v4 { packet_v4(1460, false, Ecn::NotCapable) } else { packet_v6(1240, Ecn::NotCapable) };
+        let path = Mtu::new(packet.len() as u16).unwrap();
+        for round in 0.. {
+            assert!(round < 20, "it goes round without end");
+            let outer = match near.encapsulate(LINK, &packet, path) {
+                Ok(outer) => outer,
+                Err(refusal) => {
+                    let expected = match limit {
+                        // Behind the outer header, that of the piece, and the first bytes of the options.
+                        Some(1) => (Refusal::LimitReached(40 + 8 + 4), 2),
+                        _ => (Refusal::Drop(DropReason::TunnelNested), NESTED_MAX),
+                    };
+                    assert_eq!((refusal, round), expected);
+                    break;
+                }
+            };
+            let mut part = payload(&outer, &packet);
+            let head = if is_v4 { 20 } else { 40 + 8 };
+            part.truncate((packet.len() - head) / 8 * 8);
+            packet = if is_v4 { first_piece_v4(&outer, &part) } else { first_piece_v6(&outer, &part) };
+        }
+    }
+}
+
+fn first_piece_v4(outer: &Outer, part: &[u8]) -> Vec<u8> {
+    let base = Ipv4Repr::new([192, 0, 2, 1].into(), [192, 0, 2, 2].into(), outer.protocol, part.len() as u16);
+    let mut head = [0; 20];
+    Ipv4Repr { more_fragments: true, dont_fragment: outer.dont_fragment, ..base }.emit(&mut head);
+    [&head[..], part].concat()
+}
+
+fn first_piece_v6(outer: &Outer, part: &[u8]) -> Vec<u8> {
+    let [src, dst] = ["2001:db8::1", "2001:db8::2"].map(|text| text.parse().unwrap());
+    let mut head = [0; 40];
+    Ipv6Repr::new(src, dst, IpProtocol::FRAGMENT, (8 + part.len()) as u16).emit(&mut head);
+    [&head[..], &[outer.protocol.0, 0, 0, 1, 0, 0, 0, 7], part].concat()
+}
