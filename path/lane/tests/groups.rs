@@ -213,6 +213,29 @@ fn a_device_gets_what_it_reports_and_what_nobody_is_known_to_listen_to() {
     }
 }
 
+/// RFC 4541 section 2.1.1: behind the wire in a VNIC two stations listen, and one of them leaves.
+#[test]
+fn who_reports_beyond_a_wire_does_not_speak_for_others_there() {
+    for lanes in [1, 2] {
+        let (mut scene, _near) = with_neighbour(lanes);
+        let (mut wire_end, far) = wire(Capabilities::plain(MTU));
+        let mut far = Some(AnyDriver::from(far));
+        let user = PortUser::Driver { through: firelane_units::LaneId(0) };
+        let now = scene.world.now;
+        for lane in &mut scene.world.lanes {
+            let plug = Control::Plug(LinkId(4), user, far.take());
+            lane.on_message(now, LaneMessage::Control(Box::new(plug)));
+        }
+        scene.join(1, 70, group(3), &SourceFilter::any());
+        tell_igmp(&mut scene, &mut wire_end, 0x16, group(3));
+        tell_igmp(&mut scene, &mut wire_end, 0x17, group(3));
+        for lane in 0..usize::from(lanes) {
+            assert!(hears(&mut scene, &mut wire_end, lane, group(3)), "another one is a member still");
+        }
+        scene.world.check_conservation();
+    }
+}
+
 proptest! {
     /// Whatever joins and leaves, in whichever lane a frame comes: a VNIC gets it if and only if a socket of its netstack is in
     /// the group.

@@ -4,6 +4,7 @@
 //! [`Switch::hear`]; from then on he gets the groups that he listens to, and those of which no port is known to be a member. A
 //! port whose user never said anything gets all, for he may speak neither protocol; so does one that asks who listens, and
 //! one that listens to more than is remembered, or says so much that lanes have little else to do than to tell each other. Nobody has to repeat himself: there may be no router that asks.
+//! An exit gets all, too: of several stations beyond it one may leave what another one listens to (RFC 4541 §2.1.1).
 
 use core::net::IpAddr;
 
@@ -99,6 +100,9 @@ impl Switch {
     }
 
     fn heard_of(&mut self, id: SwitchPortId) -> Option<&mut Heard> {
+        if self.exits.has(id) {
+            return None;
+        }
         let port = self.ports.get_mut(id.index())?.as_mut();
         port.filter(|port| port.config.groups == GroupFilter::All).map(|port| &mut port.heard)
     }
