@@ -11,7 +11,7 @@ use crate::backlog::Backlogs;
 use crate::capture::Taps;
 use crate::config::{LaneConfig, Secrets};
 use crate::counters::LaneCounters;
-use crate::message::Stage;
+use crate::message::{LaneMessage, Stage};
 use crate::outbox::Outbox;
 use crate::probes;
 use crate::watch::{Sight, Watch};
@@ -64,6 +64,13 @@ impl<D> Common<D> {
     pub(crate) fn hand_over(&mut self, lane: LaneId, stage: Stage, link: LinkId, frame: Frame) {
         self.see(frame.meta().trace, Sight::Handed(lane));
         self.outbox.hand_over(lane, stage, link, frame);
+    }
+
+    /// Tells every other lane.
+    pub(crate) fn tell_lanes(&mut self, message: impl Fn() -> LaneMessage<D>) {
+        for lane in (0..self.backlogs.lanes()).map(|n| LaneId(n as u16)).filter(|&lane| lane != self.id) {
+            self.outbox.messages.push((lane, message()));
+        }
     }
 
     /// Ends a frame's way here.

@@ -5,7 +5,7 @@
 use firelane_classify::{Fragment, Headers};
 use firelane_frame::{Checksum, Frame};
 use firelane_switch::{Guard, GuardCounters, Lesson, Packet, Piece, Rules};
-use firelane_units::{DropReason, LaneId, LinkId, MacAddr};
+use firelane_units::{DropReason, LinkId, MacAddr};
 
 use crate::common::Common;
 use crate::links::Links;
@@ -69,11 +69,7 @@ pub(crate) fn show<D>(
 }
 
 fn tell_lanes<D>(common: &mut Common<D>, link: LinkId, lesson: Lesson) {
-    for lane in (0..common.backlogs.lanes()).map(|n| LaneId(n as u16)) {
-        if lane != common.id {
-            common.outbox.messages.push((lane, LaneMessage::Lesson(link, lesson)));
-        }
-    }
+    common.tell_lanes(|| LaneMessage::Lesson(link, lesson));
 }
 
 /// What a guard looks at.

@@ -116,6 +116,7 @@ impl<D: Driver> Lane<D> {
             }
             LaneMessage::Lesson(link, lesson) => self.links.learn(&mut self.common, link, lesson),
             LaneMessage::Heard(link, saying) => self.links.hear(link, saying),
+            LaneMessage::Located(link, located) => self.links.locate(now, link, located),
             LaneMessage::Queue(moving) => self.links.take_queue(&mut self.common, *moving),
             LaneMessage::Fence(fence) => self.links.pass_fence(&mut self.common, fence),
             LaneMessage::Errand(errand) => self.links.run(&mut self.common, *errand),

@@ -29,7 +29,7 @@ use crate::arrivals::Arrivals;
 use crate::common::Common;
 use crate::guards;
 use crate::lending::Borrower;
-use crate::message::{PortConfig, PortUser, Stage};
+use crate::message::{LaneMessage, PortConfig, PortUser, Stage};
 use crate::poll::{Load, Senders};
 use crate::ports::{Dense, FlowPlace, Port, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
@@ -331,6 +331,9 @@ impl<D> Links<D> {
         let l2 = l2(headers);
         let decided = link.switch.forward(common.now, from, &l2, &frame);
         let (is_shown, learns) = (link.switch.has_onlookers(), link.switch.learns());
+        if learns && let Some(located) = link.switch.take_news() {
+            common.tell_lanes(|| LaneMessage::Located(ingress, located));
+        }
         if is_shown {
             self.show(common, over, (from, &l2, decided), &frame);
         }

@@ -22,7 +22,7 @@ use firelane_nat::NatConfig;
 use firelane_socket::{
     ConnRef, DatagramSlot, ListenerSlot, SocketError, StreamConfig, StreamRef, StreamSlot,
 };
-use firelane_switch::{Lesson, Rules};
+use firelane_switch::{Lesson, Located, Rules};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig, Tuning};
 use firelane_tunnel::Config as TunnelConfig;
@@ -72,6 +72,8 @@ pub enum LaneMessage<D> {
     Lesson(LinkId, Lesson),
     /// The user of a port has said something of groups in another lane.
     Heard(LinkId, GroupSaying),
+    /// A station was heard beyond an exit in another lane.
+    Located(LinkId, Located),
     /// A connection's question for credit, or the answer.
     Errand(Box<Errand>),
     /// A driver's queue that another lane has given to this one, or that comes back.

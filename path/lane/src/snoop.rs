@@ -1,13 +1,14 @@
-//! What users of devices say of the groups that they listen to, heard on its way to routers (RFC 4541).
+//! What users of devices say of the groups that they listen to, heard on its way to routers (RFC 4541); and who is heard beyond an exit.
 //!
-//! Called by `links.rs` for frames that go to many. Which groups a port then gets is `path/switch`'s; the other lanes' replicas
-//! are told. Netstacks say what they listen to themselves (`Lane::regroup`).
+//! Called by `links.rs` for frames that go to many. Which groups a port then gets is `path/switch`'s, as is where frames go; the other
+//! lanes' replicas are told. Netstacks say what they listen to themselves (`Lane::regroup`).
 
 use core::net::IpAddr;
 
 use firelane_classify::Headers;
 use firelane_frame::Frame;
-use firelane_units::{Instant, LaneId, LinkId};
+use firelane_switch::Located;
+use firelane_units::{Instant, LinkId};
 use firelane_wire::checksum::Sum;
 use firelane_wire::{GroupProtocol, GroupSaying, Icmpv6View, IpProtocol};
 
@@ -28,7 +29,16 @@ impl<D> Links<D> {
         }
     }
 
-    /// The same in this lane: what the others are to hear of it.
+    /// A station was heard beyond an exit in another lane.
+    pub(crate) fn locate(&mut self, now: Instant, exit: LinkId, located: Located) {
+        if let Some(port) = self.ports.get(exit.index())
+            && let Some(link) = self.switches.get_mut(port.over.index())
+        {
+            link.switch.locate(now, port.at_switch, located);
+        }
+    }
+
+    /// The same of groups in this lane: what the others are to hear of it.
     fn hear_here(&mut self, now: Instant, id: LinkId, saying: GroupSaying) -> Option<GroupSaying> {
         let port = self.ports.get(id.index())?;
         self.switches.get_mut(port.over.index())?.switch.hear_here(now, port.at_switch, saying)
@@ -57,9 +67,7 @@ pub(crate) fn listen<D>(
     let message = frame.as_slice().get(usize::from(headers.l4_offset)..headers.l3_end as usize);
     let said = |saying| {
         if let Some(saying) = links.hear_here(common.now, from, saying) {
-            for lane in (0..common.backlogs.lanes()).map(|n| LaneId(n as u16)).filter(|&it| it != common.id) {
-                common.outbox.messages.push((lane, LaneMessage::Heard(from, saying)));
-            }
+            common.tell_lanes(|| LaneMessage::Heard(from, saying));
         }
     };
     read(headers, message.unwrap_or_default(), said);

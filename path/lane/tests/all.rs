@@ -8,6 +8,7 @@ mod counters;
 mod datagram_messages;
 mod datagrams;
 mod direct;
+mod exits;
 mod filter_laws;
 mod filtering;
 mod floods;

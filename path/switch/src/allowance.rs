@@ -1,6 +1,6 @@
 //! How often something may be told to all lanes that one frame is enough for.
 //!
-//! Used by `heard.rs` and `guard.rs`: what they learn from frames they tell every lane, and who sends such frames as fast as he can would
+//! Used by `heard.rs`, `exits.rs` and `guard.rs`: what they learn from frames they tell every lane, and who sends such frames as fast as he can would
 //! keep all of them busy with it.
 
 use core::time::Duration;

@@ -4,12 +4,14 @@
 //! one way. With several of them the source addresses of what comes in by an exit say who lies beyond it, as in any bridge
 //! (IEEE 802.1Q section 8.7), for [`STAY`]; what is for nobody known goes out by all of them. Stations of the switch are never learned.
 //! The memory has one size: who floods it with invented sources makes frames go by more exits than they need, no more.
+//! What one lane's replica learns the others are told, as often as an exit's [`Allowance`] lets it: a lane may read of no exit at all.
 
 use core::time::Duration;
 
 use firelane_units::{Instant, MacAddr, SwitchPortId, VlanId};
 
 use crate::address_table::Key;
+use crate::allowance::Allowance;
 use crate::port::Port;
 
 /// How long a station that is silent is still known: the ageing time of IEEE 802.1Q table 8-6.
@@ -20,9 +22,16 @@ const PLACES: usize = 2048;
 /// The exits of a switch.
 #[derive(Clone, Default)]
 pub(crate) struct Exits {
-    ports: Vec<SwitchPortId>,
+    ports: Vec<Exit>,
     /// Who lies beyond them; empty while nothing is to be learned.
     known: Vec<Known>,
+}
+
+/// One of them, and what is told of it.
+#[derive(Clone)]
+struct Exit {
+    port: SwitchPortId,
+    may_tell: Allowance,
 }
 
 /// A station beyond an exit.
@@ -31,6 +40,8 @@ struct Known {
     key: Key,
     exit: SwitchPortId,
     heard: Instant,
+    /// When all lanes were told that it is there.
+    told: Option<Instant>,
 }
 
 /// Where a frame goes that is for nobody here.
@@ -47,13 +58,13 @@ pub(crate) enum Beyond {
 impl Exits {
     /// Makes a port an exit, or no more. What was known of who lies where is forgotten.
     pub(crate) fn set(&mut self, port: SwitchPortId, is_exit: bool) {
-        self.ports.retain(|&it| it != port);
+        self.ports.retain(|it| it.port != port);
         if is_exit {
-            self.ports.push(port);
+            self.ports.push(Exit { port, may_tell: Allowance::default() });
         }
         self.known.clear();
         if self.ports.len() > 1 {
-            let nobody = Known { key: Key::NOBODY, exit: port, heard: Instant::ZERO };
+            let nobody = Known { key: Key::NOBODY, exit: port, heard: Instant::ZERO, told: None };
             self.known.resize(PLACES, nobody);
         }
     }
@@ -61,7 +72,7 @@ impl Exits {
     /// Whether a port is one.
     #[inline]
     pub(crate) fn has(&self, port: SwitchPortId) -> bool {
-        self.ports.contains(&port)
+        self.ports.iter().any(|it| it.port == port)
     }
 
     /// Whether there is anything to learn.
@@ -70,21 +81,38 @@ impl Exits {
         !self.known.is_empty()
     }
 
-    /// Notes that a station sends by `exit`.
-    pub(crate) fn note(&mut self, now: Instant, station: MacAddr, vlan: Option<VlanId>, exit: SwitchPortId) {
-        if !station.is_unicast() {
-            return;
-        }
+    /// Notes that a station sends by `exit`. Whether other replicas are to hear it: they forget as this one does, and hear nothing themselves.
+    pub(crate) fn note(
+        &mut self,
+        now: Instant,
+        station: MacAddr,
+        vlan: Option<VlanId>,
+        exit: SwitchPortId,
+    ) -> bool {
         let key = Key::new(station, vlan);
-        let Some([one, two]) = self.known.as_chunks_mut::<2>().0.get_mut(pair_of(key)) else { return };
-        // In its own place, or in that of who was silent for longest.
-        let place = match (one.key == key, two.key == key) {
-            (true, _) => one,
-            (_, true) => two,
-            _ if one.heard <= two.heard => one,
-            _ => two,
-        };
-        *place = Known { key, exit, heard: now };
+        let Some(place) = place_of(&mut self.known, station, key) else { return false };
+        let is_same = place.key == key && place.exit == exit;
+        let told = place.told.filter(|&at| is_same && now.saturating_since(at) < STAY / 2);
+        let is_news = told.is_none()
+            && self.ports.iter_mut().find(|it| it.port == exit).is_some_and(|it| it.may_tell.allow(now));
+        *place = Known { key, exit, heard: now, told: if is_news { Some(now) } else { told } };
+        is_news
+    }
+
+    /// Notes what another replica has heard.
+    pub(crate) fn learn_of(
+        &mut self,
+        now: Instant,
+        station: MacAddr,
+        vlan: Option<VlanId>,
+        exit: SwitchPortId,
+    ) {
+        let key = Key::new(station, vlan);
+        if self.has(exit)
+            && let Some(place) = place_of(&mut self.known, station, key)
+        {
+            *place = Known { key, exit, heard: now, told: Some(now) };
+        }
     }
 
     /// The way of a frame from `ingress` to a station that is at no port.
@@ -103,7 +131,7 @@ impl Exits {
             port != ingress
                 && ports.get(port.index()).and_then(Option::as_ref).is_some_and(|it| it.carries(vlan))
         };
-        let mut exits = self.ports.iter().copied().filter(|&port| carries(port));
+        let mut exits = self.ports.iter().map(|it| it.port).filter(|&port| carries(port));
         match (exits.next(), exits.next()) {
             (None, _) => Beyond::Nowhere,
             (Some(exit), None) => Beyond::Port(exit),
@@ -117,6 +145,17 @@ impl Exits {
         let is_fresh = |it: &&Known| it.key == key && now.saturating_since(it.heard) < STAY;
         pair.iter().find(is_fresh).map(|it| it.exit)
     }
+}
+
+/// The place of a station that sends: its own, or that of who was silent for longest.
+fn place_of(known: &mut [Known], station: MacAddr, key: Key) -> Option<&mut Known> {
+    let [one, two] = known.as_chunks_mut::<2>().0.get_mut(pair_of(key)).filter(|_| station.is_unicast())?;
+    Some(match (one.key == key, two.key == key) {
+        (true, _) => one,
+        (_, true) => two,
+        _ if one.heard <= two.heard => one,
+        _ => two,
+    })
 }
 
 fn pair_of(key: Key) -> usize {

@@ -38,4 +38,4 @@ pub use flood::Flooded;
 pub use guard::{Guard, GuardCounters, Packet, Piece, Rules};
 pub use known::Lesson;
 pub use port::{GroupFilter, PortConfig, PortError, Role};
-pub use switch::{Destination, L2, Switch};
+pub use switch::{Destination, L2, Located, Switch};

@@ -38,6 +38,15 @@ pub enum Destination {
     Drop(DropReason),
 }
 
+/// A station that was heard beyond an exit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Located {
+    /// Its address.
+    pub station: MacAddr,
+    /// Its VLAN.
+    pub vlan: Option<VlanId>,
+}
+
 /// One virtual switch.
 #[derive(Clone)]
 pub struct Switch {
@@ -46,6 +55,8 @@ pub struct Switch {
     pub(crate) vlans: Vlans,
     uplink: Option<SwitchPortId>,
     pub(crate) exits: Exits,
+    /// Who was heard last by an exit, until the other lanes are told.
+    news: Option<Located>,
     /// Ports that look on, in order.
     pub(crate) onlookers: Vec<SwitchPortId>,
 }
@@ -60,7 +71,8 @@ impl Switch {
     /// A switch without ports.
     pub fn new() -> Self {
         let (ports, addresses, vlans) = (vec![], AddressTable::new(), Vlans::default());
-        Self { ports, addresses, vlans, uplink: None, exits: Exits::default(), onlookers: vec![] }
+        let (exits, news, onlookers) = (Exits::default(), None, vec![]);
+        Self { ports, addresses, vlans, uplink: None, exits, news, onlookers }
     }
 
     /// Where a frame from `ingress` goes. Counts it for that port.
@@ -74,7 +86,8 @@ impl Switch {
             Err(reason) => Destination::Drop(reason),
             Ok(()) => {
                 if self.exits.learn() && self.exits.has(ingress) && self.port_of(l2.src, vlan).is_none() {
-                    self.exits.note(now, l2.src, vlan, ingress);
+                    let is_news = self.exits.note(now, l2.src, vlan, ingress);
+                    self.news = is_news.then_some(Located { station: l2.src, vlan });
                 }
                 if l2.dst.is_multicast() {
                     Destination::Flood
@@ -259,6 +272,19 @@ impl Switch {
     #[inline]
     pub fn learns(&self) -> bool {
         self.exits.learn()
+    }
+
+    /// Who the frame that [`forward`](Self::forward) had just now comes from, if other replicas are to [hear](Self::locate) that he is
+    /// beyond the port that it came by.
+    pub fn take_news(&mut self) -> Option<Located> {
+        self.news.take()
+    }
+
+    /// Another replica has heard a station beyond an exit.
+    pub fn locate(&mut self, now: Instant, exit: SwitchPortId, Located { station, vlan }: Located) {
+        if self.port_of(station, vlan).is_none() {
+            self.exits.learn_of(now, station, vlan, exit);
+        }
     }
 
     /// The port to which what a station sends to another goes, if it is one.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use firelane_frame::{Frame, Pools, PoolsConfig};
-use firelane_switch::{Destination, GroupFilter, L2, PortConfig, Role, Switch};
+use firelane_switch::{Destination, GroupFilter, L2, Located, PortConfig, Role, Switch};
 use firelane_units::{DropCounters, DropReason, Instant, MacAddr, SwitchPortId, VlanId};
 use proptest::prelude::*;
 
@@ -157,6 +157,54 @@ fn a_flood_of_invented_stations_costs_copies_and_no_frame() {
     }
     let got = it.send(NOW, SwitchPortId(3), mac(3), far, None);
     assert!(got.contains(&(1, false)), "{got:?}");
+}
+
+impl Bench {
+    /// Whether other replicas are to hear that a station was heard by an exit.
+    fn is_news(&mut self, now: Instant, exit: SwitchPortId, station: MacAddr) -> bool {
+        self.send(now, exit, station, mac(4), None);
+        let news = self.switch.take_news();
+        assert!(news.is_none_or(|it| it == Located { station, vlan: None }));
+        news.is_some()
+    }
+}
+
+#[test]
+fn replicas_tell_each_other_who_is_new_or_has_moved_and_do_so_again_before_he_is_forgotten() {
+    let (mut it, mut other) = (Bench::new(2), Bench::new(2));
+    let (station, far) = (SwitchPortId(3), mac(77));
+    let later = |seconds: u64| NOW + Duration::from_secs(seconds);
+    let times =
+        [(0, 0, true), (1, 0, false), (149, 0, false), (150, 0, true), (151, 1, true), (152, 1, false)];
+    for (seconds, trunk, is_news) in times {
+        assert_eq!(it.is_news(later(seconds), TRUNKS[trunk], far), is_news, "{seconds}");
+        if is_news {
+            other.switch.locate(later(seconds), TRUNKS[trunk], Located { station: far, vlan: None });
+        }
+        let got = other.send(later(seconds), station, mac(3), far, None);
+        assert_eq!(got, [(TRUNKS[trunk].0, false)], "{seconds}");
+    }
+    assert!(!other.is_news(later(153), TRUNKS[1], far), "all know it");
+    assert!(!it.is_news(later(153), station, mac(3)), "he is here");
+    other.switch.locate(later(154), station, Located { station: mac(78), vlan: None });
+    other.switch.locate(later(154), TRUNKS[0], Located { station: mac(4), vlan: None });
+    assert_eq!(other.send(later(154), station, mac(3), mac(78), None).len(), 3, "that is no exit");
+    assert_eq!(other.send(later(154), station, mac(3), mac(4), None), [(4, false)]);
+}
+
+#[test]
+fn a_flood_of_invented_stations_is_not_told_and_keeps_no_other_exit_from_telling() {
+    let mut it = Bench::new(2);
+    let mut told = 0;
+    for n in 0..10_000u16 {
+        let [a, b] = n.to_be_bytes();
+        told += usize::from(it.is_news(NOW, UPLINK, MacAddr([6, 1, 2, 3, a, b])));
+    }
+    assert_eq!(told, 512);
+    assert!(it.is_news(NOW, TRUNKS[0], mac(77)));
+    // Who could not be told of then is told of once that may be.
+    assert!(!it.is_news(NOW, UPLINK, mac(78)));
+    assert!(it.is_news(NOW + Duration::from_secs(10), UPLINK, mac(78)));
 }
 
 proptest! {
