@@ -195,7 +195,11 @@ impl<D: Driver> Links<D> {
                     self.loop_again(common, place.owner, direction, frame);
                 }
                 Direction::Out => {
-                    let ingress = frame.meta().ingress;
+                    let (ingress, arrival) = (frame.meta().ingress, frame.meta().arrival);
+                    // It was counted before the flow held it, and is where it goes on.
+                    if let Some(port) = self.ports.get_mut(ingress.index()) {
+                        port.counters.outward.uncount(frame.weight(), arrival);
+                    }
                     self.resume(common, Stage::Out, ingress, frame);
                 }
                 Direction::In => self.resume(common, Stage::In, place.owner, frame),

@@ -247,6 +247,32 @@ fn who_follows_others_is_asked_for_its_own_flow_and_limit() {
 }
 
 #[test]
+fn what_a_flow_held_when_it_was_removed_is_counted_once_at_its_port() {
+    for lanes in [1, 2] {
+        let mut stub = stub(lanes, None);
+        let rule = FlowMatch { remote_port: Some(Port(53).into()), ..FlowMatch::default() };
+        let config =
+            FlowConfig { parent: None, maxbw: Some(BitRate::from_mbps(8)), priority: Priority::Medium };
+        let home = Some(LaneId(lanes - 1));
+        stub.world.add_flow(FlowSetup { flow: FlowId(3), owner: LinkId(1), rule: Some(rule), config, home });
+        let sent = |stub: &Stub| {
+            let ports = stub.world.lanes.iter().flat_map(|lane| lane.snapshot().ports);
+            let its = ports.filter(|(id, _)| *id == LinkId(1)).map(|(_, it)| it.outward);
+            its.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes))
+        };
+        stub.send(100, 2, 1000);
+        let held: u64 = stub.world.lanes.iter().map(|lane| lane.snapshot().held).sum();
+        let ended = stub.received().len() as u64 + stub.world.counters().drops.of(DropReason::FlowLimit);
+        assert!(held > 0 && sent(&stub) == (100, 100_000), "{held} {:?}", sent(&stub));
+        stub.world.all(|| Control::RemoveFlow(FlowId(3)));
+        stub.world.run();
+        assert_eq!((stub.received().len() as u64, ended), (held, 100 - held), "{lanes} lanes");
+        assert_eq!(sent(&stub), (100, 100_000), "{lanes} lanes");
+        stub.world.check_conservation();
+    }
+}
+
+#[test]
 fn a_limit_that_is_lifted_lets_everything_go() {
     let mut stub = stub(2, Some(BitRate::ZERO));
     stub.send(5, 2, 100);
