@@ -47,13 +47,25 @@ impl<D> Links<D> {
 /// Judges a frame that the user of a protected port sends.
 pub(crate) fn judge<D>(
     guards: &mut Dense<Guard>,
-    common: &mut Common<D>,
+    common: &Common<D>,
     link: LinkId,
     frame: &Frame,
     headers: &Headers,
 ) -> Result<(), DropReason> {
     let Some(guard) = guards.get_mut(link.index()) else { return Ok(()) };
-    guard.check(common.now, &packet(frame, headers), |lesson| tell_lanes(common, link, lesson))
+    guard.check(common.now, &packet(frame, headers))
+}
+
+/// Shows the guard of a protected port what its user has sent and no limit has stopped.
+pub(crate) fn sent<D>(
+    guards: &mut Dense<Guard>,
+    common: &mut Common<D>,
+    link: LinkId,
+    frame: &Frame,
+    headers: &Headers,
+) {
+    let Some(guard) = guards.get_mut(link.index()) else { return };
+    guard.sent(common.now, &packet(frame, headers), |lesson| tell_lanes(common, link, lesson));
 }
 
 /// Shows the guard of a protected port what its user gets.

@@ -320,16 +320,19 @@ impl<D> Links<D> {
 
     /// The switch of the link that `ingress` is attached to.
     fn switch(&mut self, common: &mut Common<D>, ingress: LinkId, mut frame: Frame, headers: &Headers) {
-        let Some((over, from)) = self.ports.get(ingress.index()).map(|port| (port.over, port.at_switch))
-        else {
+        let Some(port) = self.ports.get(ingress.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
+        let (over, from, guarded) = (port.over, port.at_switch, port.guarded);
         let Some(link) = self.switches.get_mut(over.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         common.taps.see(common.now, (ingress, over), Direction::Out, &frame);
         let l2 = l2(headers);
         let decided = link.switch.forward(common.now, from, &l2, &frame);
+        if guarded && !matches!(decided, Destination::Drop(_)) {
+            guards::sent(&mut self.guards, common, ingress, &frame, headers);
+        }
         let (is_shown, learns) = (link.switch.has_onlookers(), link.switch.learns());
         if learns && let Some(located) = link.switch.take_news() {
             common.tell_lanes(|| LaneMessage::Located(ingress, located));

@@ -387,30 +387,58 @@ fn a12_no_advertisement_passes_that_its_guard_cannot_read() {
     stub.world.check_conservation();
 }
 
+/// A test of an address, whose checksum differs from the right one by `error`.
+fn test_of(target: Ipv6Addr, to: MacAddr, error: u16) -> Vec<u8> {
+    let group = solicited_node(target);
+    let mut solicit = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &target.octets()].concat();
+    let pseudo = Sum::pseudo_v6(Ipv6Addr::UNSPECIFIED, group, IpProtocol::ICMPV6, 24);
+    let sum = pseudo.combine(Sum::of(&solicit)).checksum() ^ error;
+    solicit[2..4].copy_from_slice(&sum.to_be_bytes());
+    ipv6_frame(to, (58, 255), ["::", &group.to_string()], &solicit)
+}
+
 /// Whoever has the address never hears the first three, so nobody contradicts them.
 #[test]
 fn a12_who_tests_an_address_so_that_nobody_hears_it_has_not_claimed_it() {
     let target = "fe80::7".parse::<Ipv6Addr>().unwrap();
-    let group = solicited_node(target);
-    let mut solicit = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &target.octets()].concat();
-    let pseudo = Sum::pseudo_v6(Ipv6Addr::UNSPECIFIED, group, IpProtocol::ICMPV6, 24);
-    let sum = pseudo.combine(Sum::of(&solicit)).checksum();
-    solicit[2..4].copy_from_slice(&sum.to_be_bytes());
-    let ends = ["::", &group.to_string()];
-    let heard = ipv6_frame(group_mac(group.into()), (58, 255), ends, &solicit);
+    let group = group_mac(solicited_node(target).into());
+    let heard = test_of(target, group, 0);
     let tagged = [&heard[..12], &[0x81, 0, 0, 0], &heard[12..]].concat();
-    let to_oneself = ipv6_frame(mac(1), (58, 255), ends, &solicit);
-    solicit[3] ^= 1;
-    let wrong = ipv6_frame(group_mac(group.into()), (58, 255), ends, &solicit);
+    let (to_oneself, wrong) = (test_of(target, mac(1), 0), test_of(target, group, 1));
     let used = ipv6_frame(mac(2), (59, 64), ["fe80::7", "fe80::2"], &[]);
     for (test, passes) in [(to_oneself, false), (tagged, false), (wrong, false), (heard, true)] {
         for lanes in [1, 2] {
             let mut stub = stub(lanes, None);
             stub.guard(Protection::IpNospoof, &[]);
-            stub.pass(&[test.clone()]);
-            assert_eq!(stub.pass(&[used.clone()]), usize::from(passes), "{test:x?}");
+            stub.pass(std::slice::from_ref(&test));
+            assert_eq!(stub.pass(std::slice::from_ref(&used)), usize::from(passes), "{test:x?}");
             assert_eq!(stub.world.counters().drops.of(DropReason::IpSpoofed), u64::from(!passes));
             stub.world.check_conservation();
         }
+    }
+}
+
+#[test]
+fn a12_a_test_that_a_limit_stops_has_not_claimed_the_address() {
+    let target = "fe80::7".parse::<Ipv6Addr>().unwrap();
+    let test = test_of(target, group_mac(solicited_node(target).into()), 0);
+    let used = ipv6_frame(mac(2), (59, 64), ["fe80::7", "fe80::2"], &[]);
+    for lanes in [1, 2] {
+        let mut stub = stub(lanes, None);
+        stub.guard(Protection::IpNospoof, &[]);
+        let rule = FlowMatch { transport: Some(IpProtocol::ICMPV6), ..FlowMatch::default() };
+        let config = FlowConfig { parent: None, maxbw: Some(BitRate::ZERO), priority: Priority::Medium };
+        let home = Some(LaneId(lanes - 1));
+        let setup = FlowSetup { flow: FlowId(3), owner: LinkId(1), rule: Some(rule), config, home };
+        stub.world.add_flow(setup);
+        for (is_limited, passes) in [(true, 0), (false, 1)] {
+            assert_eq!(stub.pass(std::slice::from_ref(&test)), usize::from(!is_limited), "{lanes} lanes");
+            if is_limited {
+                assert_eq!(stub.world.counters().drops.of(DropReason::FlowLimit), 1);
+                stub.world.all(|| Control::RemoveFlow(FlowId(3)));
+            }
+            assert_eq!(stub.pass(std::slice::from_ref(&used)), passes, "{lanes} lanes");
+        }
+        stub.world.check_conservation();
     }
 }

@@ -1,7 +1,7 @@
 //! Link protection: what a VNIC's user may say it is.
 //!
-//! Called by the lane for each frame that comes from a protected port, and for those that go to it if the port's
-//! addresses are learned. The kinds and their rules are those of the original's `mac_protect.c`; ingress filtering is
+//! Called by the lane for each frame that comes from a protected port, when it comes and when it goes on, and for those that go to it if
+//! the port's addresses are learned. The kinds and their rules are those of the original's `mac_protect.c`; ingress filtering is
 //! RFC 2827. With `ip-nospoof` and no list of addresses, a port may use what its network gave it: see [`Known`].
 //! A guard is a replica in each lane; what one lane learns, its caller tells the others.
 
@@ -117,13 +117,8 @@ impl Guard {
         self.counters
     }
 
-    /// Judges a frame of the port's user. What it teaches is given to `taught`, for the other lanes.
-    pub fn check(
-        &mut self,
-        now: Instant,
-        packet: &Packet<'_>,
-        mut taught: impl FnMut(Lesson),
-    ) -> Result<(), DropReason> {
+    /// Judges a frame of the port's user.
+    pub fn check(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), DropReason> {
         let stopped = Protection::ALL.into_iter().find(|&kind| {
             self.rules.kinds.has(kind)
                 && !match kind {
@@ -144,26 +139,32 @@ impl Guard {
                 Protection::DhcpNospoof => DropReason::DhcpSpoofed,
             });
         }
-        if self.learns() {
-            let mut learn = |known: &mut Known, lesson| {
-                known.learn(lesson);
-                taught(lesson);
-            };
-            if let Some(lesson) = self.said(now, packet)
-                && self.may_learn(now, Teacher::User, lesson)
-            {
-                learn(&mut self.known, lesson);
-            }
-            // A message may give several addresses back.
-            let said = question(packet, DHCP6_SERVER).and_then(dhcp6::read);
-            let back = said.filter(Dhcp6::gives_back);
-            for (address, _) in back.iter().flat_map(Dhcp6::addresses) {
-                if self.known.was_given(address) {
-                    learn(&mut self.known, Lesson::Gone(address.into()));
-                }
+        Ok(())
+    }
+
+    /// Looks at a frame of the port's user that has passed and goes on: what does not leave claims nothing. What it teaches is given to
+    /// `taught`, for the other lanes.
+    pub fn sent(&mut self, now: Instant, packet: &Packet<'_>, mut taught: impl FnMut(Lesson)) {
+        if !self.learns() {
+            return;
+        }
+        let mut learn = |known: &mut Known, lesson| {
+            known.learn(lesson);
+            taught(lesson);
+        };
+        if let Some(lesson) = self.said(now, packet)
+            && self.may_learn(now, Teacher::User, lesson)
+        {
+            learn(&mut self.known, lesson);
+        }
+        // A message may give several addresses back.
+        let said = question(packet, DHCP6_SERVER).and_then(dhcp6::read);
+        let back = said.filter(Dhcp6::gives_back);
+        for (address, _) in back.iter().flat_map(Dhcp6::addresses) {
+            if self.known.was_given(address) {
+                learn(&mut self.known, Lesson::Gone(address.into()));
             }
         }
-        Ok(())
     }
 
     /// Looks at a frame for the port's user.
@@ -382,8 +383,22 @@ mod tests {
         Packet { addresses: Some((src, dst)), ..Packet::opaque(MAC, ethertype) }
     }
 
+    impl Guard {
+        /// Judges a frame, and looks at it if it passes.
+        fn send(
+            &mut self,
+            now: Instant,
+            packet: &Packet<'_>,
+            taught: impl FnMut(Lesson),
+        ) -> Result<(), DropReason> {
+            self.check(now, packet)?;
+            self.sent(now, packet, taught);
+            Ok(())
+        }
+    }
+
     fn judge(guard: &mut Guard, packet: &Packet<'_>) -> Result<(), DropReason> {
-        guard.check(NOW, packet, |_| {})
+        guard.send(NOW, packet, |_| {})
     }
 
     #[test]
@@ -568,7 +583,7 @@ mod tests {
         guard.see(NOW, &udp("10.0.0.254", (67, 68), &offered), |lesson| lessons.push(lesson));
         assert!(lessons.is_empty(), "nobody had asked");
         let request = dhcp(false, 3, MAC, &[]);
-        assert_eq!(guard.check(NOW, &udp("0.0.0.0", (68, 67), &request), |it| lessons.push(it)), Ok(()));
+        assert_eq!(guard.send(NOW, &udp("0.0.0.0", (68, 67), &request), |it| lessons.push(it)), Ok(()));
         let others = dhcp(true, 5, OTHER, &lease);
         guard.see(NOW, &udp("10.0.0.254", (67, 68), &others), |lesson| lessons.push(lesson));
         assert_eq!(lessons.len(), 1, "an answer to somebody else");
@@ -576,7 +591,7 @@ mod tests {
         assert_eq!(judge(&mut guard, &ip("10.0.0.7")), Ok(()));
         assert_eq!(judge(&mut guard, &ip("10.0.0.8")), Err(DropReason::IpSpoofed));
         let later = Instant::from_secs(161);
-        assert_eq!(guard.check(later, &ip("10.0.0.7"), |_| {}), Err(DropReason::IpSpoofed));
+        assert_eq!(guard.send(later, &ip("10.0.0.7"), |_| {}), Err(DropReason::IpSpoofed));
         // Another lane's replica knows the same by what it was told.
         let mut replica = self::guard(&[Protection::IpNospoof], &[]);
         lessons.into_iter().for_each(|lesson| replica.learn(NOW, lesson, |_| {}));
@@ -598,7 +613,7 @@ mod tests {
                 (guard(&[Protection::IpNospoof], &[]), guard(&[Protection::IpNospoof], &[]));
             for ((question, answer), address) in questions.iter().zip(&answers).zip(addresses) {
                 let (mut asked, mut given) = (Vec::new(), Vec::new());
-                sender.check(NOW, question, |lesson| asked.push(lesson)).unwrap();
+                sender.send(NOW, question, |lesson| asked.push(lesson)).unwrap();
                 receiver.see(NOW, answer, |_| panic!("nobody has asked here"));
                 assert_eq!(judge(&mut receiver, &ip(address)), Err(DropReason::IpSpoofed));
                 let then = NOW + core::time::Duration::from_millis(late);
@@ -635,7 +650,7 @@ mod tests {
         see(&mut guard, 7, 2, &[(one, 60), (two, u32::MAX)]);
         assert_eq!([one, two].map(|it| judge(&mut guard, &ip(it))), [Ok(()); 2]);
         let later = Instant::from_secs(161);
-        let judged = [one, two].map(|it| guard.check(later, &ip(it), |_| {}).is_ok());
+        let judged = [one, two].map(|it| guard.send(later, &ip(it), |_| {}).is_ok());
         assert_eq!(judged, [false, true]);
         // RFC 8415 section 16.10: an answer names who has asked, whatever he is called.
         ask(&mut guard, 3, 6, &[]);
@@ -707,7 +722,7 @@ mod tests {
             ("as it should be", test, true),
         ] {
             let mut guard = guard(&[Protection::IpNospoof], &[]);
-            assert_eq!(guard.check(NOW, &packet, |_| assert!(is_claim, "{name}")), Ok(()), "{name}");
+            assert_eq!(guard.send(NOW, &packet, |_| assert!(is_claim, "{name}")), Ok(()), "{name}");
             assert_eq!(judge(&mut guard, &ip("fe80::7")).is_ok(), is_claim, "{name}");
         }
     }
@@ -749,9 +764,9 @@ mod tests {
         assert_eq!(lessons, MOST, "of the neighbours");
         let request = dhcp(false, 3, MAC, &[]);
         let mut of_user = 0;
-        guard.check(NOW, &udp("0.0.0.0", (68, 67), &request), |_| of_user += 1).unwrap();
+        guard.send(NOW, &udp("0.0.0.0", (68, 67), &request), |_| of_user += 1).unwrap();
         let mut test = |guard: &mut Guard, now: Instant, target: Ipv6Addr| {
-            guard.check(now, &test_of(target, &solicit(target)), |_| of_user += 1).unwrap();
+            guard.send(now, &test_of(target, &solicit(target)), |_| of_user += 1).unwrap();
             of_user
         };
         let own = |n: u16| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, n);
@@ -762,6 +777,6 @@ mod tests {
         assert_eq!(judge(&mut guard, &ip("10.0.0.7")), Ok(()), "his lease is known all the same");
         let later = NOW + core::time::Duration::from_secs(11);
         test(&mut guard, later, own(0xffff));
-        assert_eq!(guard.check(later, &ip("fe80::ffff"), |_| {}), Ok(()), "after a while he is heard again");
+        assert_eq!(guard.send(later, &ip("fe80::ffff"), |_| {}), Ok(()), "after a while he is heard again");
     }
 }
