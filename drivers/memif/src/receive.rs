@@ -19,7 +19,7 @@ pub(crate) enum Fault {
     Cursor,
     /// A frame that goes on through the whole ring.
     Endless,
-    /// An empty buffer that is outside its region, or has no bytes.
+    /// An empty buffer that is outside its region, or holds less than the shortest frame.
     Buffer,
 }
 
@@ -28,7 +28,7 @@ impl std::fmt::Display for Fault {
         f.write_str(match self {
             Self::Cursor => "a ring's cursor ran ahead of the ring",
             Self::Endless => "a frame filled a whole ring and still went on",
-            Self::Buffer => "an empty buffer lies outside its region",
+            Self::Buffer => "an empty buffer lies outside its region, or is too small",
         })
     }
 }
@@ -51,8 +51,8 @@ pub(crate) struct Receiver {
     pub(crate) next: u16,
     /// A client: how far the server may fill.
     pub(crate) given: u16,
-    /// So many descriptors of an unfinished frame wait: no reason to stay awake.
-    pub(crate) unfinished: u16,
+    /// So many descriptors of an unfinished frame wait, of so many bytes: no reason to stay awake, nor to walk them again.
+    pub(crate) unfinished: (u16, usize),
 }
 
 impl Receiver {
@@ -107,10 +107,10 @@ impl Receiver {
                 Err(reason) => drops.count(reason),
             }
             self.next = self.next.wrapping_add(descs);
+            self.unfinished = (0, 0);
             left -= descs;
         }
         if self.next != begin {
-            self.unfinished = 0;
             self.give_back(begin);
         }
         Ok(frames)
@@ -151,8 +151,11 @@ impl Receiver {
 
     /// How many descriptors a frame has and how many bytes; `None` if its end has not come yet.
     fn measure(&mut self, left: u16) -> Result<Option<(u16, usize)>, Fault> {
-        let mut bytes = 0usize;
-        for nth in 0..left {
+        let (known, mut bytes) = self.unfinished;
+        if left <= known {
+            return Ok(None);
+        }
+        for nth in known..left {
             let desc = self.ring.read(self.next.wrapping_add(nth));
             bytes = bytes.saturating_add(desc.length as usize);
             if !desc.continues() {
@@ -160,7 +163,7 @@ impl Receiver {
             }
         }
         let all = if self.own.is_some() { self.given.wrapping_sub(self.next) } else { self.ring.size() };
-        self.unfinished = left;
+        self.unfinished = (left, bytes);
         if left == all { Err(Fault::Endless) } else { Ok(None) }
     }
 
@@ -212,6 +215,6 @@ impl Receiver {
         self.ring.flags().store(if on { 0 } else { MASK_INTERRUPT }, Ordering::Relaxed);
         // The wish is seen before we look: whoever writes after that look rings.
         fence(Ordering::SeqCst);
-        Ok(self.available()? > self.unfinished)
+        Ok(self.available()? > self.unfinished.0)
     }
 }

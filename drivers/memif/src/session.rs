@@ -74,7 +74,7 @@ impl ClientMemory {
                 own,
                 next: 0,
                 given: 0,
-                unfinished: 0,
+                unfinished: (0, 0),
             };
             let sender = Sender { regions: Arc::clone(&regions), ring: out, own, next: 0 };
             pairs.push(Pair { receiver, sender });
@@ -99,8 +99,14 @@ pub(crate) fn accept(offer: Offer) -> Result<(Vec<Pair>, Vec<Bells>), Refusal> {
     let (mut pairs, mut bells) = (Vec::new(), Vec::new());
     for (inward, out) in offer.to_server.into_iter().zip(offer.to_client) {
         let ring = ring_checked(&regions, &inward)?;
-        let receiver =
-            Receiver { regions: Arc::clone(&regions), ring, own: None, next: 0, given: 0, unfinished: 0 };
+        let receiver = Receiver {
+            regions: Arc::clone(&regions),
+            ring,
+            own: None,
+            next: 0,
+            given: 0,
+            unfinished: (0, 0),
+        };
         let sender =
             Sender { regions: Arc::clone(&regions), ring: ring_checked(&regions, &out)?, own: None, next: 0 };
         pairs.push(Pair { receiver, sender });

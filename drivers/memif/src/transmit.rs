@@ -9,7 +9,7 @@ use std::sync::atomic::{Ordering, fence};
 use firelane_frame::Chain;
 use firelane_units::{DropCounters, DropReason};
 
-use crate::layout::{Desc, MASK_INTERRUPT, NEXT};
+use crate::layout::{BUFFER_BYTES_MIN, Desc, MASK_INTERRUPT, NEXT};
 use crate::receive::{Fault, Own};
 use crate::sys::{Region, RingMemory};
 
@@ -103,7 +103,8 @@ impl Sender {
         let mut rest = len;
         for nth in 0..room {
             let capacity = self.ring.read(self.next.wrapping_add(nth)).length as usize;
-            if capacity == 0 {
+            // Of smaller ones a frame takes so many that counting them costs more than the frame.
+            if capacity < usize::from(BUFFER_BYTES_MIN) {
                 return Err(Fault::Buffer);
             }
             rest = rest.saturating_sub(capacity);

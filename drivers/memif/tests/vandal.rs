@@ -201,12 +201,17 @@ fn scribble(memory: &OwnedFd, dice: &mut Dice, rings: &[u64], bytes: u64, (at, c
 
 /// Talks a session with our server into being.
 fn be_client(path: &Path) -> (OwnedFd, OwnedFd) {
+    be_client_of(path, LOG2_SIZE, SECOND_RING, REGION_BYTES)
+}
+
+/// The same, with rings and a region of any size.
+fn be_client_of(path: &Path, log2_size: u8, second_ring: u64, region_bytes: u64) -> (OwnedFd, OwnedFd) {
     let socket = connect(path);
-    let memory = memfd(REGION_BYTES, SealFlags::SHRINK);
-    for (at, head) in [(0, 0u16), (SECOND_RING, 1 << LOG2_SIZE)] {
+    let memory = memfd(region_bytes, SealFlags::SHRINK);
+    for (at, head) in [(0, 0u16), (second_ring, 1 << log2_size)] {
         pwrite(&memory, &COOKIE.to_ne_bytes(), at).unwrap();
         pwrite(&memory, &head.to_ne_bytes(), at + 6).unwrap();
-        for index in 0..1u64 << LOG2_SIZE {
+        for index in 0..1u64 << log2_size {
             let words = [2048u32, 8192 + 2048 * index as u32];
             pwrite(&memory, &words.map(u32::to_ne_bytes).concat(), at + 128 + 16 * index + 4).unwrap();
         }
@@ -214,9 +219,9 @@ fn be_client(path: &Path) -> (OwnedFd, OwnedFd) {
     let bell = bell();
     let steps: [(Vec<u8>, Vec<&OwnedFd>); 5] = [
         (init(), vec![]),
-        (region(REGION_BYTES), vec![&memory]),
-        (ring(true, 0, 0, LOG2_SIZE), vec![&bell]),
-        (ring(false, 0, SECOND_RING as u32, LOG2_SIZE), vec![&bell]),
+        (region(region_bytes), vec![&memory]),
+        (ring(true, 0, 0, log2_size), vec![&bell]),
+        (ring(false, 0, second_ring as u32, log2_size), vec![&bell]),
         (Message::Connect(Name::new("vandal")).encode().to_vec(), vec![]),
     ];
     assert!(matches!(receive(&socket), Some((Message::Hello(_), _))));
@@ -252,6 +257,61 @@ fn a_client_that_scribbles_hurts_itself_only() {
     }
     assert!(ended > 0, "some lies end the session ({ended} did, {lasted} lasted)");
     assert!(port.received > 0 && port.drops.of(DropReason::BadDescriptor) > 0, "others cost frames");
+}
+
+/// What is known of a frame without an end is not looked at again: each turn of a lane would walk through the whole ring.
+#[test]
+fn a_frame_whose_end_has_not_come_is_walked_through_once() {
+    let folder = Folder::new("unfinished");
+    let path = folder.0.join("s");
+    let mut port = Port::open(Role::Server, &path);
+    let (_socket, memory) = be_client_of(&path, 14, 1 << 19, 1 << 20);
+    port.await_standing(true);
+    let last = (1u16 << 14) - 1;
+    let write = |index: u16, goes_on: u16, length: u32| {
+        let desc = [&goes_on.to_ne_bytes()[..], &[0; 2], &length.to_ne_bytes(), &[0; 8]].concat();
+        pwrite(&memory, &desc, 128 + 16 * u64::from(index)).unwrap();
+    };
+    let publish = |head: u16| pwrite(&memory, &head.to_ne_bytes(), 6).unwrap();
+    let come = |port: &mut Port| {
+        let mut chain = Chain::new();
+        let frames = port.queue.receive(&mut port.pools, 64, &mut chain, &mut port.drops);
+        (frames, chain.bytes().0, port.queue.notify(true))
+    };
+    (0..last).for_each(|index| write(index, 1, 0));
+    publish(last);
+    assert_eq!(come(&mut port), (0, 0, false));
+    // Who walked there again would find an end.
+    write(100, 0, 0);
+    assert_eq!(come(&mut port), (0, 0, false));
+    write(last, 0, 60);
+    publish(last + 1);
+    assert_eq!(come(&mut port), (1, 60, false));
+    // The next one begins anew, behind another that is whole.
+    (0..3).for_each(|index| write(index, u16::from(index > 0), 60));
+    publish(last + 4);
+    assert_eq!(come(&mut port), (1, 60, false), "the unfinished one is no reason to stay awake");
+    write(3, 0, 60);
+    publish(last + 5);
+    assert_eq!(come(&mut port), (1, 180, false));
+    assert!(port.is_connected() && port.drops.total() == 0);
+}
+
+#[test]
+fn buffers_that_hold_next_to_nothing_end_the_session() {
+    let folder = Folder::new("small");
+    let path = folder.0.join("s");
+    let mut port = Port::open(Role::Server, &path);
+    let (_socket, memory) = be_client(&path);
+    port.await_standing(true);
+    for index in 0..1u64 << LOG2_SIZE {
+        pwrite(&memory, &63u32.to_ne_bytes(), SECOND_RING + 128 + 16 * index + 4).unwrap();
+    }
+    let mut chain = Chain::from_iter(port.pools.copy_of(&[7; 600]));
+    port.queue.transmit(&mut chain, &mut port.drops);
+    port.await_standing(false);
+    let standing = port.queue.status().standing();
+    assert!(matches!(&standing, Standing::Waiting(Some(why)) if why.contains("too small")), "{standing:?}");
 }
 
 #[test]
