@@ -76,8 +76,12 @@ impl Keeper {
     }
 
     pub(crate) fn run(mut self) {
-        while !self.shared.has_stopped() {
+        loop {
+            // First, because the bell that tells of the end is rung once.
             self.shared.clear_bell();
+            if self.shared.has_stopped() {
+                break;
+            }
             self.ring_doorbells();
             let now = Instant::now();
             if let Err(end) = self.look_after_connection(now) {
@@ -278,4 +282,35 @@ fn say_with(connection: &Connection, message: &Message, beside: Beside) -> Resul
     };
     wire::send(&connection.socket, message, fd)
         .map_err(|error| End::Theirs(format!("control socket: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The end may come at any moment of the thread's first round.
+    #[test]
+    fn a_server_that_is_removed_at_once_leaves_no_thread() {
+        let folder = std::env::temp_dir().join(format!("firelane-keeper-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let config = MemifConfig::new(Role::Server, folder.join("s"));
+        for _ in 0..30 {
+            let ended = (0..100u64).map(|micros| {
+                let (queues, status) = crate::open(&config).unwrap();
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_micros(micros) {
+                    std::hint::spin_loop();
+                }
+                drop(queues);
+                status.0
+            });
+            let ended: Vec<Arc<Shared>> = ended.collect();
+            let begin = Instant::now();
+            while ended.iter().any(|shared| Arc::strong_count(shared) > 1) {
+                assert!(begin.elapsed() < Duration::from_secs(20), "a keeper waits for ever");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

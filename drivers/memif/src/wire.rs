@@ -20,6 +20,8 @@ use crate::message::{MESSAGE_BYTES, Message};
 /// More descriptors than this come beside no message; the kernel closes the others.
 const DESCRIPTORS_MAX: usize = 4;
 const SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
+/// How often a path is tried that others take and give up meanwhile.
+const BIND_TRIES: usize = 4;
 /// Clients that wait while one is being served.
 const BACKLOG: i32 = 8;
 
@@ -91,26 +93,41 @@ pub(crate) fn listen(path: &Path) -> Result<OwnedFd, OpenError> {
     let failed = |what| move |error: Errno| OpenError::System(what, error.into());
     let socket = seqpacket().map_err(|error| OpenError::System("control socket", error))?;
     let address = SocketAddrUnix::new(path).map_err(failed("control socket's path"))?;
-    match rustix::net::bind(&socket, &address) {
-        Ok(()) => {}
-        Err(Errno::ADDRINUSE) => {
-            let status = rustix::fs::lstat(path).map_err(failed("control socket's path"))?;
-            if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
-                return Err(OpenError::NoSocket(path.to_owned()));
-            }
-            // Only a socket that nobody listens on refuses.
-            match connect(path) {
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                _ => return Err(OpenError::InUse(path.to_owned())),
-            }
-            rustix::fs::unlink(path).map_err(failed("removing a dead server's socket"))?;
-            rustix::net::bind(&socket, &address).map_err(failed("binding the control socket"))?;
+    let mut tries = BIND_TRIES;
+    while let Err(error) = rustix::net::bind(&socket, &address) {
+        if error != Errno::ADDRINUSE {
+            return Err(OpenError::System("binding the control socket", error.into()));
         }
-        Err(error) => return Err(OpenError::System("binding the control socket", error.into())),
+        if tries == 0 {
+            return Err(OpenError::InUse(path.to_owned()));
+        }
+        tries -= 1;
+        make_way(path)?;
     }
     rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR).map_err(failed("the control socket's permissions"))?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed("listening on the control socket"))?;
     Ok(socket)
+}
+
+/// Removes the socket that a dead server has left at `path`. Who had the path may have given it up meanwhile.
+fn make_way(path: &Path) -> Result<(), OpenError> {
+    let failed = |what| move |error: Errno| OpenError::System(what, error.into());
+    let status = match rustix::fs::lstat(path) {
+        Err(Errno::NOENT) => return Ok(()),
+        status => status.map_err(failed("control socket's path"))?,
+    };
+    if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
+        return Err(OpenError::NoSocket(path.to_owned()));
+    }
+    // Only a socket that nobody listens on refuses.
+    match connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+        _ => return Err(OpenError::InUse(path.to_owned())),
+    }
+    match rustix::fs::unlink(path) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed.map_err(failed("removing a dead server's socket")),
+    }
 }
 
 /// The next client; `None` if there is none.

@@ -258,6 +258,32 @@ fn a_sockets_path_is_taken_over_from_the_dead_only() {
     assert_eq!(std::fs::read(folder.socket()).unwrap(), b"precious");
 }
 
+/// Whoever has the path may give it up between two looks, which is no error of the kernel's.
+#[test]
+fn a_path_that_comes_and_goes_is_taken_or_had() {
+    let folder = Folder::new();
+    let (ready, path) = (folder.0.join("ready"), folder.socket());
+    let listener =
+        rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET, None);
+    let listener = listener.unwrap();
+    rustix::net::bind(&listener, &rustix::net::SocketAddrUnix::new(&ready).unwrap()).unwrap();
+    rustix::net::listen(&listener, 1).unwrap();
+    let is_over = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while is_over.load(Ordering::Relaxed) == 0 {
+                if std::fs::hard_link(&ready, &path).is_ok() {
+                    std::fs::remove_file(&path).unwrap();
+                }
+            }
+        });
+        let opened: Vec<_> = (0..3000).map(|_| open(&server(&path)).map(drop)).collect();
+        is_over.store(1, Ordering::Relaxed);
+        let wrong = opened.into_iter().find(|it| !matches!(it, Ok(()) | Err(OpenError::InUse(_))));
+        assert!(wrong.is_none(), "{wrong:?}");
+    });
+}
+
 #[test]
 fn a_reader_that_stops_costs_its_frames_only() {
     let folder = Folder::new();
