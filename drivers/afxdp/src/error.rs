@@ -16,6 +16,9 @@ pub enum Refused {
     Unsupported(&'static str),
     /// The kernel did not accept the program: its words about it.
     Verifier(String),
+    /// There is no wire behind the interface: what programs send comes uncut, and what is longer than a piece of our memory is lost
+    /// before the kernel's stack.
+    Uncut,
     /// Something else: what was tried, and the error.
     System(&'static str, io::Error),
 }
@@ -42,6 +45,9 @@ impl fmt::Display for Refused {
             }
             Self::Unsupported(what) => write!(f, "{what}: this kernel or this driver does not offer it"),
             Self::Verifier(log) => write!(f, "the kernel's verifier refused the program: {log}"),
+            Self::Uncut => f.write_str(
+                "there is no wire behind it, so that programs leave their segments uncut, and those would be lost",
+            ),
             Self::System(what, error) => write!(f, "{what}: {error}"),
         }
     }

@@ -1,7 +1,7 @@
 //! Opening an interface: the program attached, a socket on every queue, the best way that is offered.
 //!
 //! Called by the engine. Ways are tried in order: in the interface's driver without copies, in the driver with
-//! copies, before the kernel's stack. What was refused on the way is told with the result.
+//! copies, and, of one with a wire, before the kernel's stack. What was refused on the way is told with the result.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -48,7 +48,8 @@ pub enum Wish {
     Best,
     /// In the interface's driver, or not at all.
     Native,
-    /// Before the kernel's stack: slower, on any interface.
+    /// Before the kernel's stack: slower, on any interface. Of one without a wire, long segments that its senders leave uncut do
+    /// not come.
     Generic,
 }
 
@@ -145,6 +146,10 @@ pub fn open(name: &str, config: &AfXdpConfig) -> Result<(Vec<AfXdpQueue>, Attach
     };
     let mut refused = Vec::new();
     for &mode in ways {
+        if mode == Mode::Generic && config.wish == Wish::Best && interface.is_virtual {
+            refused.push((mode.word(), Refused::Uncut));
+            continue;
+        }
         match attach(&interface, config, mode) {
             Ok((attachment, sockets, claims)) => {
                 let queues = interface.queues;

@@ -190,6 +190,23 @@ fn frames_cross_before_the_kernels_stack() {
     there_and_back(Wish::Generic);
 }
 
+/// A bridge's driver takes no program, and before the kernel's stack segments that nobody has cut would be lost.
+#[test]
+fn an_interface_without_a_wire_is_not_taken_before_the_kernels_stack_unless_that_is_asked_for() {
+    if !veth("") || !run("ip link add br0 type bridge") || !run("ip link set br0 up") {
+        return;
+    }
+    if let Err(error) = open("br0", &config(Wish::Generic)) {
+        return eprintln!("skipped: {error}");
+    }
+    match open("br0", &config(Wish::Best)) {
+        Err(AfXdpError::Refused(name, ways)) => {
+            assert!(matches!(ways.last(), Some((_, Refused::Uncut))), "{name}: {ways:?}");
+        }
+        other => panic!("{:?}", other.map(|(_, attached)| attached)),
+    }
+}
+
 /// The kernel leaves the checksum to the veth, which leaves it to nobody.
 #[test]
 fn a_checksum_that_the_sender_left_open_is_known_and_completed() {
