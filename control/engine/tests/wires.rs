@@ -37,6 +37,12 @@ fn a_wire_delays_and_loses_and_can_be_changed_and_taken_away() {
             sender.send_to(b"over the wire", "10.0.0.2:7000").unwrap();
             assert_eq!(receiver.recv_from(&mut bytes).unwrap().0, 13, "{lanes} lanes");
             assert!(begin.elapsed() >= least, "{:?}", begin.elapsed());
+            // The lane sleeps meanwhile, and it is the sender's thread that gives the frame to the wire.
+            std::thread::sleep(least * 4);
+            let begin = Instant::now();
+            sender.send_to(b"again", "10.0.0.2:7000").unwrap();
+            assert_eq!(receiver.recv_from(&mut bytes).unwrap().0, 5, "{lanes} lanes");
+            assert!(begin.elapsed() >= least, "{lanes} lanes: {:?}", begin.elapsed());
         }
         let before = wire.counters();
         let lossy = Conditions { loss: Loss::Random(Chance::ALWAYS), ..Conditions::default() };

@@ -215,6 +215,8 @@ impl<D: Driver> Links<D> {
         }
         let waiting = queue.tx.len() as u64;
         let dropped = common.counters.drops.total();
+        // Whoever settles in the worker's stead comes long after the turn that told the time last.
+        queue.driver.advance(common.now);
         queue.driver.transmit(&mut queue.tx, &mut common.counters.drops);
         let dropped = common.counters.drops.total() - dropped;
         common.counters.forwarded += waiting - queue.tx.len() as u64 - dropped;
