@@ -316,12 +316,12 @@ impl Fabric {
                 Ok(())
             }
             Queue::Tap(queue) => queue.watch(self.bell(lane)),
-            Queue::Packet(_) | Queue::Memif(_) | Queue::AfXdp(_) | Queue::Shared(_) => {
-                match queue.descriptor() {
-                    Some(descriptor) => self.bell(lane).watch(descriptor),
-                    None => Ok(()),
-                }
-            }
+            Queue::Packet(socket) => socket.watch(self.bell(lane)),
+            Queue::Shared(queue) => queue.watch(self.bell(lane)),
+            Queue::Memif(_) | Queue::AfXdp(_) => match queue.descriptor() {
+                Some(descriptor) => self.bell(lane).watch(descriptor),
+                None => Ok(()),
+            },
         }
     }
 

@@ -24,13 +24,13 @@ pub enum Queue {
     /// A queue of a TAP.
     Tap(Watched<TapQueue>),
     /// A packet socket on a veth.
-    Packet(PacketSocket),
+    Packet(Watched<PacketSocket>),
     /// A ring pair in memory shared with another process.
     Memif(Box<MemifQueue>),
     /// Sockets on queues of a NIC or a veth.
     AfXdp(Box<AfXdpQueue>),
     /// The same, and what the kernel copies of frames for groups.
-    Shared(Box<SharedQueue>),
+    Shared(Box<Watched<SharedQueue>>),
 }
 
 /// What tells a device by which of its rings it is to send.
@@ -58,7 +58,7 @@ impl Queue {
         match self {
             Self::Tap(queue) => Some(queue.device().spreader().map(Spreader::Tap)),
             Self::AfXdp(queue) => queue.spreader().map(|it| it.map(Spreader::AfXdp)),
-            Self::Shared(queue) => queue.claimed().spreader().map(|it| it.map(Spreader::AfXdp)),
+            Self::Shared(queue) => queue.device().claimed().spreader().map(|it| it.map(Spreader::AfXdp)),
             Self::Memory(_) | Self::Packet(_) | Self::Memif(_) => None,
         }
     }
@@ -106,7 +106,13 @@ impl From<TapQueue> for Queue {
 
 impl From<PacketSocket> for Queue {
     fn from(socket: PacketSocket) -> Self {
-        Self::Packet(socket)
+        Self::Packet(Watched::new(socket))
+    }
+}
+
+impl From<SharedQueue> for Queue {
+    fn from(queue: SharedQueue) -> Self {
+        Self::Shared(Box::new(Watched::new(queue)))
     }
 }
 
@@ -204,5 +210,39 @@ impl Driver for Queue {
 
     fn advance(&mut self, now: Instant) {
         each!(self, queue => queue.advance(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    use firelane_frame::PoolsConfig;
+    use firelane_units::Mtu;
+
+    use crate::bell::Bell;
+
+    /// What one call leaves in the socket is told each time that the worker listens, until it is read.
+    #[test]
+    fn a_packet_socket_that_is_not_polled_calls_as_long_as_it_has_frames() {
+        let socket = match PacketSocket::open("lo", Mtu::ETHERNET) {
+            Ok(socket) => socket,
+            Err(error) => return eprintln!("skipped: no packet socket can be made here: {error}"),
+        };
+        let (bell, mut queue) = (Bell::new().unwrap(), Queue::from(socket));
+        let Queue::Packet(watched) = &mut queue else { panic!("a packet socket") };
+        watched.watch(&bell).unwrap();
+        queue.call_as(0);
+        queue.remind(true);
+        let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..2 {
+            to.send_to(b"one of two", to.local_addr().unwrap()).unwrap();
+        }
+        assert!(bell.glance(false));
+        let mut pools = Pools::new(PoolsConfig { small_slots: 4, large_slots: 2 });
+        let (mut chain, mut drops) = (Chain::new(), DropCounters::default());
+        assert_eq!(queue.receive(&mut pools, 1, &mut chain, &mut drops), 1);
+        assert!(bell.glance(false), "the other one waits");
     }
 }

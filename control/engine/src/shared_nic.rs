@@ -49,7 +49,7 @@ pub fn open_shared(
     if let Some(first) = queues.next() {
         let groups = PacketSocket::of_groups(name, mtu).map_err(system)?;
         let shared = SharedQueue::new(first, groups).map_err(|error| system(error.into()))?;
-        made.push(Queue::Shared(Box::new(shared)));
+        made.push(Queue::from(shared));
     }
     made.extend(queues.map(Queue::from));
     Ok((made, attached))
@@ -116,9 +116,7 @@ impl Driver for SharedQueue {
     }
 
     fn leave(&mut self, is_left: bool) {
+        // Who watches the set does not hear of groups meanwhile either.
         self.claimed.leave(is_left);
-        // Who leaves frames for a while is not to be woken by groups either.
-        let flags = if is_left { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
-        let _ = epoll::modify(&self.set, &self.groups, epoll::EventData::new_u64(0), flags);
     }
 }

@@ -89,6 +89,7 @@ impl<D: Driver + AsFd> Driver for Watched<D> {
     }
 
     fn leave(&mut self, is_left: bool) {
+        self.device.leave(is_left);
         self.set_hearing(Hearing { is_mute: is_left, ..self.hearing });
     }
 

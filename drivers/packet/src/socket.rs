@@ -73,7 +73,11 @@ impl Driver for PacketSocket {
         let Self { fd, landing, is_drained, .. } = self;
         *is_drained = false;
         landing.receive(pools, budget, out, drops, |both| {
-            let read = sys::receive(fd, both);
+            // That the interface was switched off meanwhile is told before the frames that have come since.
+            let read = match sys::receive(fd, both) {
+                Err(Errno::NETDOWN) => sys::receive(fd, both),
+                read => read,
+            };
             *is_drained = read == Err(Errno::AGAIN);
             read.ok()
         })
@@ -96,9 +100,10 @@ impl Driver for PacketSocket {
         }
     }
 
-    /// The descriptor is level-triggered: whoever waits for it is told of frames that are there already.
-    fn notify(&mut self, _on: bool) -> bool {
-        false
+    /// Whoever waits for the descriptor is told of frames that are there already, unless the lane knows of them: those that
+    /// it had no buffer for.
+    fn notify(&mut self, on: bool) -> bool {
+        on && self.landing.is_starved()
     }
 
     fn is_drained(&self) -> bool {

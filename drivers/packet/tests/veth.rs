@@ -116,3 +116,40 @@ fn who_hears_groups_hears_nothing_else() {
     let groups: Vec<Vec<u8>> = sent.into_iter().filter(|bytes| bytes[0] & 1 != 0).collect();
     assert_eq!(far.until(5), groups);
 }
+
+#[test]
+fn what_no_buffer_was_free_for_waits_and_that_is_told() {
+    if !veth() {
+        return;
+    }
+    let mut near = End::new(PacketSocket::open("near", Mtu::ETHERNET));
+    let mut far = End::new(PacketSocket::open("far", Mtu::ETHERNET));
+    (0..2).for_each(|number| near.send(&frame(STATION, &[], number)));
+    let (mut none, mut drops) =
+        (Pools::new(PoolsConfig { small_slots: 0, large_slots: 0 }), DropCounters::default());
+    assert_eq!(far.0.receive(&mut none, 64, &mut Chain::new(), &mut drops), 0);
+    assert!(far.0.notify(true) && !far.0.notify(false), "no call comes for what has come already");
+    assert_eq!(far.until(1).len(), 2);
+    while !far.0.is_drained() {
+        far.0.receive(&mut far.1, 64, &mut Chain::new(), &mut drops);
+    }
+    assert!(!far.0.notify(true));
+}
+
+#[test]
+fn frames_that_come_after_the_interface_was_off_are_read_at_once() {
+    if !veth() {
+        return;
+    }
+    let mut far = End::new(PacketSocket::open("far", Mtu::ETHERNET));
+    assert!(run("link set far down") && run("link set far up"));
+    let begin = Instant::now();
+    while !ip("link show far").is_some_and(|it| it.contains("state UP")) {
+        assert!(begin.elapsed() < LIMIT, "no carrier");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut near = End::new(PacketSocket::open("near", Mtu::ETHERNET));
+    near.send(&frame(STATION, &[], 1));
+    let (mut chain, mut drops) = (Chain::new(), DropCounters::default());
+    assert!(far.0.receive(&mut far.1, 64, &mut chain, &mut drops) > 0, "what lies behind the error");
+}

@@ -137,9 +137,10 @@ impl Driver for TapQueue {
         }
     }
 
-    /// The descriptor is level-triggered: whoever waits for it is told of frames that are there already.
-    fn notify(&mut self, _on: bool) -> bool {
-        false
+    /// Whoever waits for the descriptor is told of frames that are there already, unless the lane knows of them: those that
+    /// it had no buffer for.
+    fn notify(&mut self, on: bool) -> bool {
+        on && self.landing.is_starved()
     }
 
     /// The kernel queues 1,000 frames, and what a TCP sender has in them it does not send twice.

@@ -25,7 +25,10 @@ pub type Tag = [u8; 4];
 
 /// A large buffer, ready for the next frame.
 #[derive(Debug, Default)]
-pub struct Landing(Option<Frame>);
+pub struct Landing {
+    ready: Option<Frame>,
+    is_starved: bool,
+}
 
 impl Landing {
     /// Reads up to `budget` frames to the end of `out` and returns how many.
@@ -41,11 +44,15 @@ impl Landing {
         mut read: impl FnMut(&mut [u8]) -> Option<(usize, Option<Tag>)>,
     ) -> usize {
         let (mut frames, mut octets) = (0, 0);
+        self.is_starved = false;
         for _ in 0..budget {
             if octets >= OCTETS_MAX {
                 break;
             }
-            let Some(mut frame) = self.0.take().or_else(|| pools.take(FRAME_BYTES_MAX)) else { break };
+            let Some(mut frame) = self.ready.take().or_else(|| pools.take(FRAME_BYTES_MAX)) else {
+                self.is_starved = true;
+                break;
+            };
             frame.truncate(0);
             frame.prepend(HEADER_BYTES);
             frame.append(FRAME_BYTES_MAX);
@@ -54,7 +61,7 @@ impl Landing {
             bytes.copy_from_slice(&frame.as_slice()[..HEADER_BYTES]);
             frame.trim_front(HEADER_BYTES);
             let Some((length, tag)) = read else {
-                self.0 = Some(frame);
+                self.ready = Some(frame);
                 break;
             };
             octets += length;
@@ -73,12 +80,17 @@ impl Landing {
                     frames += 1;
                 }
                 Err(BadOffload) => {
-                    self.0 = Some(frame);
+                    self.ready = Some(frame);
                     drops.count(DropReason::BadOffload);
                 }
             }
         }
         frames
+    }
+
+    /// Whether the last chain ended for want of a buffer: what the device has may wait there.
+    pub fn is_starved(&self) -> bool {
+        self.is_starved
     }
 
     /// Moves a small frame to a small buffer and keeps the large one.
@@ -88,7 +100,7 @@ impl Landing {
         }
         match pools.duplicate(&frame) {
             Some(small) => {
-                self.0 = Some(frame);
+                self.ready = Some(frame);
                 small
             }
             None => frame,
@@ -206,9 +218,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_buffer_nothing_is_read() {
-        let mut pools = Pools::new(PoolsConfig { small_slots: 8, large_slots: 0 });
-        let (out, _) = receive(&mut Landing::default(), &mut pools, &[60]);
-        assert!(out.is_empty());
+    fn without_a_buffer_nothing_is_read_and_that_is_told_until_there_is_one() {
+        let mut pools = Pools::new(PoolsConfig { small_slots: 8, large_slots: 1 });
+        let mut landing = Landing::default();
+        let (out, _) = receive(&mut landing, &mut pools, &[60_000, 60]);
+        assert_eq!((out.len(), landing.is_starved()), (1, true));
+        let (none, _) = receive(&mut landing, &mut pools, &[60]);
+        assert!(none.is_empty() && landing.is_starved());
+        drop(out);
+        let (out, _) = receive(&mut landing, &mut pools, &[60]);
+        assert_eq!((out.len(), landing.is_starved()), (1, false));
     }
 }
