@@ -510,6 +510,7 @@ impl Inner {
         let mut faults = self.works.interface_faults(&self.store.active);
         // Nothing is missing where nothing is wrong.
         if !faults.is_empty() {
+            self.works.let_go_of_lost(&self.store.active);
             let mut back = self.works.returned();
             back.retain(|name| self.told.may_try(name));
             for name in back {

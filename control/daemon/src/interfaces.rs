@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use firelane::{Queue, WireConfig, wire};
 use firelane_api::Status;
 use firelane_model::{Flow, FlowName, Link, LinkKind, LinkName, Mac, Model, Tap};
 use firelane_units::BitRate;
@@ -145,23 +146,54 @@ impl Works {
         bereft.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Gives a link an interface in place of the one that went.
+    /// Lets links go of interfaces that are gone. In another namespace the program of a link's would take all frames of theirs.
+    pub(crate) fn let_go_of_lost(&mut self, model: &Model) {
+        let is_lost = |lower: &Lower| lower.nic.as_ref().is_some_and(nic::Attached::is_lost);
+        let lost = self.links.iter().filter(|(_, lower)| is_lost(lower)).map(|(name, _)| name.clone());
+        for name in lost.collect::<Vec<_>>() {
+            if let Err(error) = self.let_go(&name, model) {
+                tracing::warn!("link {name}: {error}");
+            }
+        }
+    }
+
+    /// Gives a link an interface in place of the one that went, which it lets go first: an interface has one program.
     pub(crate) fn reattach(&mut self, name: &LinkName, model: &Model) -> Done {
+        self.let_go(name, model)?;
         let link = model.links.get(name).ok_or(Status::LinkInvalid)?;
         let Below { device, memif, nic, queues } = self.below(name, link, model)?;
+        self.lead(name, queues, model)?;
+        let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
+        (lower.device, lower.memif, lower.nic) = (device, memif, nic);
+        let id = lower.id;
+        self.resettle(id, link);
+        self.show_speed(model, name);
+        Ok(())
+    }
+
+    /// Lets a link lead nowhere, with all that is said of it, until it has an interface again.
+    fn let_go(&mut self, name: &LinkName, model: &Model) -> Done {
+        let is_let_go = |lower: &Lower| lower.nic.as_ref().is_some_and(nic::Attached::is_let_go);
+        if self.links.get(name).is_some_and(is_let_go) {
+            return Ok(());
+        }
+        let (nowhere, _) = wire(WireConfig::default());
+        self.lead(name, vec![nowhere.into()], model)?;
+        let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
+        lower.nic.iter_mut().for_each(nic::Attached::let_go);
+        Ok(())
+    }
+
+    /// Gives a link these queues in place of those that it has.
+    fn lead(&mut self, name: &LinkName, queues: Vec<Queue>, model: &Model) -> Done {
         let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
         if lower.uplink.take().is_some() {
             self.engine.remove_uplink(lower.id).map_err(refused)?;
         }
         lower.uplink = Some(self.engine.add_uplink(lower.id, queues).map_err(refused)?);
-        (lower.device, lower.memif, lower.nic) = (device, memif, nic);
-        let id = lower.id;
-        self.resettle(id, link);
-        let its = model.flows.iter().filter(|(_, flow)| flow.link == *name);
-        for (flow, config) in its {
+        for (flow, config) in model.flows.iter().filter(|(_, flow)| flow.link == *name) {
             self.refound(flow, config);
         }
-        self.show_speed(model, name);
         Ok(())
     }
 

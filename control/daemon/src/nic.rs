@@ -34,7 +34,9 @@ pub(crate) struct Attached {
     name: String,
     index: u32,
     how: How,
-    _promiscuity: Promiscuity,
+    /// The link reads it no more.
+    is_let_go: bool,
+    promiscuity: Promiscuity,
 }
 
 /// How its frames come.
@@ -117,8 +119,12 @@ impl Attached {
         if name == self.name { name } else { format!("{name}, once {}", self.name) }
     }
 
-    /// As it is now, whatever it is called; none if it is gone. One that cannot be asked after is taken for there.
+    /// As it is now, whatever it is called; none if it is gone, though another may have its number. One that cannot be asked after
+    /// is taken for there.
     fn seen(&self) -> Option<Seen> {
+        if !self.promiscuity.holds() {
+            return None;
+        }
         let unknown = || Seen { name: self.name.clone(), mtu: u32::MAX, is_up: true, has_carrier: true };
         netlink::look(self.index).unwrap_or_else(|_| Some(unknown()))
     }
@@ -130,19 +136,35 @@ impl Attached {
         other.unwrap_or_else(|| self.name.clone())
     }
 
-    /// Whether it is there, under its number.
+    /// Whether it is there, under its number, and has not been away.
     pub(crate) fn is_there(&self) -> bool {
         self.seen().is_some()
     }
 
-    /// Whether it is gone, and another of its name is there.
-    pub(crate) fn is_back(&self) -> bool {
-        !self.is_there() && netlink::exists(&self.name).unwrap_or(false)
+    /// Whether it is gone and the link has still to let it go: what is left of it may hang at the interface wherever that is now.
+    pub(crate) fn is_lost(&self) -> bool {
+        !self.is_let_go && !self.is_there()
     }
 
-    /// Whether it passes frames: it is there, and has somebody at the other end.
+    /// Whether the link reads it no more.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.is_let_go
+    }
+
+    /// The link reads it no more.
+    pub(crate) fn let_go(&mut self) {
+        self.is_let_go = true;
+    }
+
+    /// Whether the link is to have the interface of its name anew, which is there.
+    pub(crate) fn is_back(&self) -> bool {
+        (self.is_let_go || !self.is_there()) && netlink::exists(&self.name).unwrap_or(false)
+    }
+
+    /// Whether it passes frames: it is there, is read, and has somebody at the other end.
     pub(crate) fn state(&self) -> LinkState {
-        if self.seen().is_some_and(|seen| seen.has_carrier) { LinkState::Up } else { LinkState::Down }
+        let passes = !self.is_let_go && self.seen().is_some_and(|seen| seen.has_carrier);
+        if passes { LinkState::Up } else { LinkState::Down }
     }
 
     /// Why it does not carry all that a link with this MTU has for it.
@@ -153,6 +175,9 @@ impl Attached {
                 "{name} is gone: the link has an interface again as soon as there is one of that name"
             ));
         };
+        if self.is_let_go {
+            return Some(format!("{name} is there, and the link has not got it again"));
+        }
         if !is_up {
             return Some(format!("{name} is switched off"));
         }
@@ -337,7 +362,8 @@ pub(crate) fn open(nic: &Nic, mtu: Mtu, share: Share) -> Result<(Vec<Queue>, Att
             Err(error) => return Err(ApiError::new(Status::Io, "driver", driver.word(), plain(&error))),
         },
     };
-    let interface = Attached { name: name.to_owned(), index, how, _promiscuity: promiscuity };
+    let interface =
+        Attached { name: name.to_owned(), index, how, is_let_go: false, promiscuity };
     match interface.detour() {
         Some(detour) => tracing::warn!("{detour}"),
         None => tracing::info!("{}", interface.how()),

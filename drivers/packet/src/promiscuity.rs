@@ -7,10 +7,11 @@ use std::os::fd::OwnedFd;
 
 use crate::{socket, sys};
 
-/// While it lives, an interface takes frames for any address.
+/// While it lives, an interface takes frames for any address, as long as that is where it was.
 #[derive(Debug)]
 pub struct Promiscuity {
-    _socket: OwnedFd,
+    socket: OwnedFd,
+    index: u32,
 }
 
 impl Promiscuity {
@@ -19,8 +20,16 @@ impl Promiscuity {
     /// # Errors
     /// The interface does not exist, or the process has no `CAP_NET_RAW` there.
     pub fn of(name: &str) -> io::Result<Self> {
-        let socket = sys::deaf_socket()?;
-        sys::add_promiscuity(&socket, socket::index_of(name)?)?;
-        Ok(Self { _socket: socket })
+        let (socket, index) = (sys::deaf_socket()?, socket::index_of(name)?);
+        sys::add_promiscuity(&socket, index)?;
+        sys::bind_deaf(&socket, index)?;
+        Ok(Self { socket, index })
+    }
+
+    /// Whether the interface has not left its network namespace since. One that comes back may have the number that it had,
+    /// and still nothing that was opened on it before is of any use.
+    pub fn holds(&self) -> bool {
+        // A socket of our own can be asked.
+        sys::interface_of(&self.socket).map_or(true, |index| index == self.index.cast_signed())
     }
 }

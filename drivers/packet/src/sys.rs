@@ -51,7 +51,7 @@ pub(crate) fn open(index: u32, hears: Hears) -> io::Result<OwnedFd> {
         let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
         set_option(&fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
     }
-    bind(&fd, index)?;
+    bind(&fd, index, ALL_TYPES)?;
     Ok(fd)
 }
 
@@ -136,16 +136,35 @@ fn set_option<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, va
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn bind(fd: &OwnedFd, index: u32) -> io::Result<()> {
-    let address = libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as libc::c_ushort,
-        sll_protocol: ALL_TYPES,
-        sll_ifindex: index.cast_signed(),
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
+/// Binds a socket to an interface, of which it goes on to hear nothing.
+pub(crate) fn bind_deaf(fd: &OwnedFd, index: u32) -> io::Result<()> {
+    bind(fd, index, 0)
+}
+
+/// The interface to which a socket is bound: -1 since that left the network namespace, or was deleted.
+pub(crate) fn interface_of(fd: &OwnedFd) -> io::Result<i32> {
+    let mut address = UNBOUND;
+    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes of the address, and the length; both are live, and it keeps no pointer.
+    let result = unsafe {
+        libc::getsockname(fd.as_raw_fd(), std::ptr::from_mut(&mut address).cast(), &raw mut length)
     };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(address.sll_ifindex) }
+}
+
+/// The address of no interface.
+const UNBOUND: libc::sockaddr_ll = libc::sockaddr_ll {
+    sll_family: libc::AF_PACKET as libc::c_ushort,
+    sll_protocol: 0,
+    sll_ifindex: 0,
+    sll_hatype: 0,
+    sll_pkttype: 0,
+    sll_halen: 0,
+    sll_addr: [0; 8],
+};
+
+fn bind(fd: &OwnedFd, index: u32, protocol: u16) -> io::Result<()> {
+    let address = libc::sockaddr_ll { sll_protocol: protocol, sll_ifindex: index.cast_signed(), ..UNBOUND };
     // SAFETY: the kernel reads one `sockaddr_ll` from a live value and keeps no pointer.
     let result = unsafe {
         libc::bind(

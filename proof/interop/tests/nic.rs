@@ -403,6 +403,56 @@ fn an_interface_that_goes_away_is_told_and_costs_nothing_and_returns_under_all_t
     }
 }
 
+/// The kernel gives it the number that it had, and yet all that was opened on it is dead.
+#[test]
+fn an_interface_that_leaves_its_namespace_is_told_and_returns_under_all_that_was_above() {
+    for driver in ["auto", "packet"] {
+        let sandbox = Sandbox::new();
+        if !veth(&sandbox) {
+            return;
+        }
+        // A number that is free in both namespaces.
+        for line in [
+            "link delete near",
+            "link add near index 77 type veth peer name far netns out",
+            "-n out address add 10.9.0.2/24 dev far",
+            "-n out link set far up",
+            "link set near up",
+        ] {
+            ip(&sandbox, line);
+        }
+        let daemon = daemon(&sandbox, driver);
+        talks(&sandbox);
+        assert_eq!(problems(&daemon), "");
+        let mut waiting = Waiting::begin(&sandbox);
+        let back = format!("-n out link set near netns {}", daemon.pid());
+        ip(&sandbox, "link set near netns out");
+        until(driver, LIMIT, || state(&daemon) == "down");
+        let told = problems(&daemon);
+        assert!(told.contains("near is gone"), "{told}");
+        until("its program has gone", LIMIT, || {
+            let shown = from_outside(&sandbox, "ip", &["link", "show", "near"]).expect_success();
+            assert!(shown.starts_with("77: near"), "{shown}");
+            !shown.contains("xdp")
+        });
+        ip(&sandbox, &back);
+        until(driver, LIMIT, || state(&daemon) == "up");
+        let pings = || from_outside(&sandbox, "ping", &["-c", "1", "-W", "1", "10.9.0.1"]).status.success();
+        until(driver, LIMIT, pings);
+        assert_eq!(problems(&daemon), "");
+        talks(&sandbox);
+        let is_afxdp = found(&daemon).contains("AF_XDP, ");
+        // There and back between two looks.
+        ip(&sandbox, "link set near netns out");
+        ip(&sandbox, &back);
+        until(driver, LIMIT, pings);
+        until(driver, LIMIT, || problems(&daemon).is_empty() && state(&daemon) == "up");
+        talks(&sandbox);
+        assert_eq!(found(&daemon).contains("AF_XDP, "), is_afxdp, "it is attached as before");
+        assert_eq!(waiting.ask(), "HTTP/1.1 200", "a connection has waited for it");
+    }
+}
+
 #[test]
 fn an_interface_that_is_renamed_or_carries_less_is_told_and_its_traffic_goes_on() {
     let sandbox = Sandbox::new();
