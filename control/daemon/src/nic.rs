@@ -34,6 +34,8 @@ pub(crate) struct Attached {
     name: String,
     index: u32,
     how: How,
+    /// How many queues it received by, if each is read by itself.
+    queues: Option<u32>,
     /// The link reads it no more.
     is_let_go: bool,
     promiscuity: Promiscuity,
@@ -158,7 +160,16 @@ impl Attached {
 
     /// Whether the link is to have the interface of its name anew, which is there.
     pub(crate) fn is_back(&self) -> bool {
-        (self.is_let_go || !self.is_there()) && netlink::exists(&self.name).unwrap_or(false)
+        let Ok(index) = netlink::index_of(&self.name) else { return false };
+        let is_read = !self.is_let_go && self.is_there();
+        !is_read || index == self.index && self.queues_now().is_some()
+    }
+
+    /// How many queues it receives by, if those are more than are read.
+    fn queues_now(&self) -> Option<(u32, u32)> {
+        let read = self.queues?;
+        let now = u32::from(queues_of(&self.name())?);
+        (now > read).then_some((now, read))
     }
 
     /// Whether it passes frames: it is there, is read, and has somebody at the other end.
@@ -183,6 +194,11 @@ impl Attached {
         }
         if !has_carrier {
             return Some(format!("{name} has no carrier: nobody is at its other end"));
+        }
+        if let Some((now, read)) = self.queues_now() {
+            return Some(format!(
+                "{name} receives by {now} queues now, of which the link reads {read}: what comes by the others is lost"
+            ));
         }
         let mtu = u32::from(mtu.bytes());
         (most < mtu).then(|| {
@@ -354,16 +370,16 @@ pub(crate) fn open(nic: &Nic, mtu: Mtu, share: Share) -> Result<(Vec<Queue>, Att
     let is_shared = is_shared(nic) && !(share.is_wired && *sharing == Sharing::Auto);
     let stations = is_shared.then_some(share.stations);
     let packet = || PacketSocket::open(name, mtu).map(|it| vec![Queue::from(it)]).map_err(failed);
-    let (queues, how) = match driver {
-        NicDriver::Packet => (packet()?, How::Packet),
+    let (queues, how, received_by) = match driver {
+        NicDriver::Packet => (packet()?, How::Packet, None),
         NicDriver::Auto | NicDriver::Afxdp => match attach(name, mtu, share.queues, stations) {
             Ok(opened) => opened,
-            Err(error) if *driver == NicDriver::Auto => (packet()?, How::Detour(plain(&error))),
+            Err(error) if *driver == NicDriver::Auto => (packet()?, How::Detour(plain(&error)), None),
             Err(error) => return Err(ApiError::new(Status::Io, "driver", driver.word(), plain(&error))),
         },
     };
     let interface =
-        Attached { name: name.to_owned(), index, how, is_let_go: false, promiscuity };
+        Attached { name: name.to_owned(), index, how, queues: received_by, is_let_go: false, promiscuity };
     match interface.detour() {
         Some(detour) => tracing::warn!("{detour}"),
         None => tracing::info!("{}", interface.how()),
@@ -377,7 +393,7 @@ fn attach(
     mtu: Mtu,
     queues: u16,
     stations: Option<BTreeSet<MacAddr>>,
-) -> Result<(Vec<Queue>, How), AfXdpError> {
+) -> Result<(Vec<Queue>, How, Option<u32>), AfXdpError> {
     let config = AfXdpConfig { queues, ..AfXdpConfig::new(mtu) };
     let opened = || match &stations {
         Some(stations) => open_shared(name, config.clone(), stations.clone()),
@@ -393,7 +409,7 @@ fn attach(
                     Some(claims) => How::Beside(how, claims),
                     None => How::AfXdp(how),
                 };
-                return Ok((queues, how));
+                return Ok((queues, how, Some(attached.queues)));
             }
             // It may be that of a link that was deleted just now.
             Err(AfXdpError::Refused(_, ways))

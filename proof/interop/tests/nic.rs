@@ -453,6 +453,69 @@ fn an_interface_that_leaves_its_namespace_is_told_and_returns_under_all_that_was
     }
 }
 
+/// Who is answered of forty that ask at once, each from a port of its own.
+const ASKS_FORTY: &str = "import select, socket\n\
+    all = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(40)]\n\
+    [s.sendto(b'there?', ('10.9.0.1', 7)) for s in all]\n\
+    silent = set(all)\n\
+    while silent:\n\
+    \x20heard = select.select(list(silent), [], [], 1)[0]\n\
+    \x20if not heard: break\n\
+    \x20[s.recv(100) for s in heard]\n\
+    \x20silent -= set(heard)\n\
+    print(40 - len(silent))";
+
+#[test]
+fn queues_that_an_interface_gets_later_are_read_as_well() {
+    let sandbox = Sandbox::new();
+    if !sandbox.run(None, "ip", &["netns", "add", "out"]).status.success() {
+        eprintln!("skipped: no namespaces");
+        return;
+    }
+    // /sys shows the interfaces of the namespace in which it was mounted.
+    if !sandbox.run(None, "mount", &["-t", "sysfs", "sysfs", "/sys"]).status.success() {
+        eprintln!("skipped: /sys cannot be mounted here");
+        return;
+    }
+    for line in [
+        "link add near numrxqueues 4 numtxqueues 4 type veth peer name far numrxqueues 4 numtxqueues 4 netns out",
+        "-n out address add 10.9.0.2/24 dev far",
+        "-n out link set far up",
+        "link set near up",
+    ] {
+        ip(&sandbox, line);
+    }
+    let queues = |count: &str| {
+        let sets = |netns, name| {
+            sandbox.run(netns, "ethtool", &["-L", name, "rx", count, "tx", count]).status.success()
+        };
+        sets(None, "near") && sets(Some("out"), "far")
+    };
+    if !queues("1") {
+        eprintln!("skipped: ethtool cannot change a veth's queues here");
+        return;
+    }
+    let text = "[link.net0]\nkind = \"nic\"\nifname = \"near\"\n\
+         [vnic.web0]\nover = \"net0\"\nnetstack = \"web\"\n\
+         [netstack.web.addresses]\n\"web0/v4\" = \"10.9.0.1/24\"\n\
+         [service.echo1]\nkind = \"echo\"\nnetstack = \"web\"\nport = 7\n";
+    let daemon = Daemon::start_as(&sandbox, text);
+    let answered = || {
+        let said = from_outside(&sandbox, "python3", &["-c", ASKS_FORTY]).expect_success();
+        said.trim().parse::<u32>().expect("a number")
+    };
+    until("one queue", LIMIT, || answered() == 40);
+    if !found(&daemon).contains("AF_XDP, ") {
+        eprintln!("skipped: {}", found(&daemon));
+        return;
+    }
+    assert!(found(&daemon).contains("1 queue(s)"), "{}", found(&daemon));
+    assert!(queues("4"));
+    until("four queues", LIMIT, || answered() == 40);
+    until("no problem", LIMIT, || problems(&daemon).is_empty());
+    assert!(found(&daemon).contains("4 queue(s)"), "{}", found(&daemon));
+}
+
 #[test]
 fn an_interface_that_is_renamed_or_carries_less_is_told_and_its_traffic_goes_on() {
     let sandbox = Sandbox::new();
