@@ -516,6 +516,30 @@ fn queues_that_an_interface_gets_later_are_read_as_well() {
     assert!(found(&daemon).contains("4 queue(s)"), "{}", found(&daemon));
 }
 
+/// What comes by a bridge comes uncut, and a packet socket takes it.
+#[test]
+fn a_bridge_is_no_interface_for_afxdp_and_carries_all_the_same() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    for line in ["link add br0 type bridge", "link set near master br0", "link set br0 up"] {
+        ip(&sandbox, line);
+    }
+    let text = "[link.net0]\nkind = \"nic\"\nifname = \"br0\"\n\
+         [vnic.web0]\nover = \"net0\"\nnetstack = \"web\"\n\
+         [netstack.web.addresses]\n\"web0/v4\" = \"10.9.0.1/24\"\n\
+         [service.drop1]\nkind = \"discard\"\nnetstack = \"web\"\nport = 9\n";
+    let daemon = Daemon::start_as(&sandbox, text);
+    let said = found(&daemon);
+    assert!(said.contains(" note ") && said.contains("br0: a packet socket in place of AF_XDP"), "{said}");
+    let pings = || from_outside(&sandbox, "ping", &["-c", "1", "-W", "1", "10.9.0.1"]).status.success();
+    until("the bridge", LIMIT, pings);
+    let upload = "import socket; s = socket.create_connection(('10.9.0.1', 9)); s.settimeout(20); \
+                  s.sendall(bytes(3 << 20)); s.shutdown(socket.SHUT_WR); print(len(s.recv(1)))";
+    assert_eq!(from_outside(&sandbox, "python3", &["-c", upload]).expect_success().trim(), "0");
+}
+
 #[test]
 fn an_interface_that_is_renamed_or_carries_less_is_told_and_its_traffic_goes_on() {
     let sandbox = Sandbox::new();
