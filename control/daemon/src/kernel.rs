@@ -83,6 +83,14 @@ impl Device {
         self.handle.as_ref().and_then(TapHandle::name).unwrap_or_else(|| self.ifname.clone())
     }
 
+    /// Does some work where it is now.
+    fn inside(&self, work: impl FnOnce() -> io::Result<()> + Send) -> io::Result<()> {
+        match &self.handle {
+            Some(handle) => handle.inside(work),
+            None => netns::inside(self.namespace.as_deref(), work),
+        }
+    }
+
     /// Whether somebody has deleted it.
     pub(crate) fn is_gone(&self) -> bool {
         match (&self.handle, &self.detour) {
@@ -314,24 +322,25 @@ impl Kernel {
         }
     }
 
-    /// Changes the addresses of an interface from `is` to `shall`; on an error they are as before.
+    /// Changes the addresses of an interface from `is` to `shall`, whatever its user calls it; on an error they are as before.
     pub(crate) fn readdress(
         &self,
         device: &Device,
         is: &[IpPrefix],
         shall: &[IpPrefix],
     ) -> Result<(), ApiError> {
+        let name = device.name();
         let change = |is: &[IpPrefix], shall: &[IpPrefix]| {
-            netns::inside(device.namespace.as_deref(), || {
+            device.inside(|| {
                 let gone = is.iter().filter(|it| !shall.contains(it));
                 let new = shall.iter().filter(|it| !is.contains(it));
-                gone.into_iter().try_for_each(|it| netlink::remove_address(&device.ifname, *it))?;
-                new.into_iter().try_for_each(|it| netlink::add_address(&device.ifname, *it))
+                gone.into_iter().try_for_each(|it| netlink::remove_address(&name, *it))?;
+                new.into_iter().try_for_each(|it| netlink::add_address(&name, *it))
             })
         };
         change(is, shall).map_err(|error| {
             let _ = change(shall, is);
-            ApiError::new(status_of(&error), "addresses", &device.ifname, error.to_string())
+            ApiError::new(status_of(&error), "addresses", &name, error.to_string())
         })
     }
 

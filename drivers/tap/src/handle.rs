@@ -23,12 +23,20 @@ impl TapHandle {
         Some(sys::name_of(self.0.as_fd()).ok()?.text())
     }
 
+    /// Does some work in the network namespace where the interface is now.
+    ///
+    /// # Errors
+    /// The interface is gone, the process may not go where it is, or the work's own.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        open::beside(self.0.as_fd(), work)
+    }
+
     /// Lets `ethtool` and `/sys/class/net` show this speed. It changes nothing of how frames pass.
     ///
     /// # Errors
     /// The interface is gone, the process may not go where it is, or may not change it.
     pub fn set_speed(&self, mbps: u32) -> io::Result<()> {
-        open::beside(self.0.as_fd(), || {
+        self.inside(|| {
             let socket = sys::control_socket()?;
             sys::set_speed(socket.as_fd(), sys::name_of(self.0.as_fd())?, mbps)
         })

@@ -84,6 +84,34 @@ fn an_interface_that_a_tenant_deletes_is_made_again_and_one_whose_namespace_goes
     assert!(reaches(&sandbox) && !status().contains("problem: "), "{}", status());
 }
 
+/// A new name, and another interface of the old one, are the tenant's own affair.
+#[test]
+fn addresses_that_change_are_those_of_the_interface_whatever_its_tenant_calls_it() {
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    if !daemon.firelane(&["status"]).stdout.lines().all(|line| !line.contains("veth pair")) {
+        eprintln!("skipped: a veth pair is known by its names alone");
+        return;
+    }
+    for words in ["link set eth0 down", "link set eth0 name wan0", "link add eth0 type veth peer name other0"]
+    {
+        let words: Vec<&str> = words.split(' ').collect();
+        sandbox.run(Some("alice"), "ip", &words).expect_success();
+    }
+    let config = sandbox.folder().join("host.toml");
+    let text = std::fs::read_to_string(&config).unwrap().replace("10.0.0.1/24", "10.0.0.7/24");
+    std::fs::write(&config, text).unwrap();
+    daemon.firelane(&["apply", &config.to_string_lossy()]).expect_success();
+    let shown =
+        |ifname| sandbox.run(Some("alice"), "ip", &["-4", "address", "show", "dev", ifname]).expect_success();
+    assert!(
+        shown("wan0").contains("10.0.0.7/24") && !shown("wan0").contains("10.0.0.1/24"),
+        "{}",
+        shown("wan0")
+    );
+    assert!(!shown("eth0").contains("10.0.0."), "{}", shown("eth0"));
+}
+
 /// How many pieces a tenant's kernel has put together again so far.
 fn pieces(sandbox: &Sandbox) -> u64 {
     let shown = sandbox.run(Some("alice"), "nstat", &["-asz", "IpReasmReqds"]).expect_success();
