@@ -234,7 +234,7 @@ mod tests {
     fn a_slot_is_not_kept_for_the_next_start_that_another_has_then() {
         let none = store("");
         let mut next = store(&vnic("a0", "factory/1"));
-        // One that was deleted for now alone returns with its slot.
+        // One that was deleted until the next start returns with its slot.
         next.active.vnics.clear();
         let b0 = store(&vnic("b0", "factory")).active.vnics.remove("b0").unwrap();
         for model in [&mut next.active, &mut next.persistent] {

@@ -89,7 +89,7 @@ impl Store {
         Ok(Self { active, persistent })
     }
 
-    /// A link that is there for now alone may not have the name of one of another class that is kept: neither could be deleted by it.
+    /// A link that is there until the next start may not have the name of one of another class that is kept: neither could be deleted by it.
     fn spare_kept_name(&self, change: &Change) -> Result<(), ApiError> {
         let (name, class) = match change {
             Change::CreateEtherstub(name, _) => (name, LinkClass::Etherstub),

@@ -152,8 +152,24 @@ impl Client {
         self.send(Method::Post, collection, body)
     }
 
+    fn change_props(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
+        let of = |all: &str, name: &dyn std::fmt::Display| format!("{all}/{name}/{}", paths::PROPS);
+        let (target, changes) = match change {
+            Change::SetLinkProps(name, changes) => (of(paths::LINKS, &name), changes),
+            Change::SetFlowProps(name, changes) => (of(paths::FLOWS, &name), changes),
+            Change::SetNetstackProps(name, changes) => (of(paths::NETSTACKS, &name), changes),
+            Change::SetAddrProps(name, changes) => (format!("{}/{name}", paths::ADDR_PROPS), changes),
+            _ => return Err(Status::BadArg.into()),
+        };
+        self.send(Method::Patch, &target, &props(&changes, temporary))
+    }
+
     fn change_link(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
         match change {
+            Change::RemoveFlowsOf(link) => {
+                let target = format!("{}/{link}/flows?temporary={temporary}", paths::LINKS);
+                self.send(Method::Delete, &target, &())
+            }
             Change::RenameLink(from, name) => {
                 self.send(Method::Put, &format!("{}/{from}/name", paths::LINKS), &RenameLink { name })
             }
@@ -356,9 +372,6 @@ impl Api for Client {
         let delete = |path: &str, name: &dyn std::fmt::Display| {
             self.send(Method::Delete, &format!("{path}/{name}?temporary={temporary}"), &())
         };
-        let set = |target: String, changes: &[PropChange]| {
-            self.send(Method::Patch, &target, &props(changes, temporary))
-        };
         let _: serde_json::Value = match request.change.clone() {
             Change::CreateEtherstub(name, etherstub) => {
                 self.create(paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
@@ -378,20 +391,15 @@ impl Api for Client {
             tunnel @ (Change::CreateIptun(..) | Change::ModifyIptun(..) | Change::DeleteIptun(_)) => {
                 self.change_tunnel(tunnel, temporary)
             }
-            link @ (Change::RenameLink(..) | Change::DeletePhys(_)) => self.change_link(link, temporary),
-            Change::SetLinkProps(name, changes) => {
-                set(format!("{}/{name}/{}", paths::LINKS, paths::PROPS), &changes)
+            link @ (Change::RenameLink(..) | Change::DeletePhys(_) | Change::RemoveFlowsOf(_)) => {
+                self.change_link(link, temporary)
             }
             Change::AddFlow(name, flow) => self.create(paths::FLOWS, &AddFlow { name, flow, temporary }),
             Change::RemoveFlow(name) => delete(paths::FLOWS, &name),
-            Change::RemoveFlowsOf(link) => delete(paths::LINKS, &format!("{link}/flows")),
-            Change::SetFlowProps(name, changes) => {
-                set(format!("{}/{name}/{}", paths::FLOWS, paths::PROPS), &changes)
-            }
-            Change::SetNetstackProps(name, changes) => {
-                set(format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS), &changes)
-            }
-            Change::SetAddrProps(name, changes) => set(format!("{}/{name}", paths::ADDR_PROPS), &changes),
+            set @ (Change::SetLinkProps(..)
+            | Change::SetFlowProps(..)
+            | Change::SetNetstackProps(..)
+            | Change::SetAddrProps(..)) => self.change_props(set, temporary),
             rules @ (Change::ChangeFilter(..)
             | Change::ChangePools(..)
             | Change::ChangeNat(..)
