@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,6 +48,8 @@ pub(crate) struct Fpms {
 struct Running {
     said: Fpm,
     namespace: Option<PathBuf>,
+    /// Which namespace had that name when it was listened in.
+    place: Option<u64>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -148,13 +151,15 @@ impl Fpms {
             }
             return Ok(());
         };
-        if let Some(running) = self.running.get_mut(name).filter(|it| it.said.door() == said.door()) {
+        let namespace = said.namespace.as_ref().map(|it| netns::path_of(&self.instance.namespace(it)));
+        let place = namespace.as_deref().and_then(place_of);
+        let is_there = |it: &&mut Running| it.said.door() == said.door() && it.place == place;
+        if let Some(running) = self.running.get_mut(name).filter(is_there) {
             running.shared.known().feed.set_config(config(said));
             running.shared.ring();
             running.said = said.clone();
             return Ok(());
         }
-        let namespace = said.namespace.as_ref().map(|it| netns::path_of(&self.instance.namespace(it)));
         let listener = bind(said, namespace.as_deref())?;
         // The routes of before stay for the grace time, as if their daemon had gone away.
         let feed = self.running.remove(name).map(|mut before| {
@@ -180,7 +185,7 @@ impl Fpms {
         };
         let builder = std::thread::Builder::new().name(format!("fpm-{name}"));
         let thread = Some(builder.spawn(move || listening.run()).map_err(failed)?);
-        let running = Running { said: said.clone(), namespace, shared, thread };
+        let running = Running { said: said.clone(), namespace, place, shared, thread };
         self.running.insert(name.clone(), running);
         Ok(())
     }
@@ -214,7 +219,24 @@ impl Fpms {
     }
 }
 
+/// Which namespace has a name now, by its inode.
+fn place_of(path: &Path) -> Option<u64> {
+    std::fs::metadata(path).ok().map(|it| it.ino())
+}
+
 impl Works {
+    /// Namespaces were made anew: whoever is listened for in one comes to the new one.
+    pub(crate) fn listen_anew(&mut self, present: &Model) {
+        for (name, netstack) in &present.netstacks {
+            let Some(said) = &netstack.fpm else { continue };
+            let listens = self.netstack(name).and_then(|id| self.fpms.set(name, id, Some(said)));
+            if let Err(error) = listens {
+                tracing::error!("fpm of netstack {name}: {error}");
+            }
+        }
+        self.note_interfaces(present);
+    }
+
     /// VNICs have come or gone: which of them lie beside the interfaces of routing daemons. An interface of the daemon's namespace
     /// and the netstack's VNIC belong together if they are over one link, in one VLAN; where the netstack has two there, the
     /// daemon's interface cannot say which it means.

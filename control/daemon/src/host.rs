@@ -538,6 +538,9 @@ impl Inner {
                 }
             }
         }
+        if anywhere {
+            self.works.listen_anew(&self.store.active);
+        }
         done
     }
 

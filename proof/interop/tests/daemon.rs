@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Background, Daemon, Sandbox, binary};
 
 /// The configuration of the demo.
 fn two_tenants() -> PathBuf {
@@ -148,6 +149,38 @@ fn namespaces_that_were_there_before_stay() {
     assert!(daemon.terminate().success());
     assert_eq!(namespaces(&sandbox), ["alice"]);
     assert!(!interfaces(&sandbox, Some("alice")).contains("alice0"));
+}
+
+/// A NIC that has another name today, with much above it.
+#[test]
+fn a_start_at_which_much_fails_takes_no_longer_than_another() {
+    let sandbox = Sandbox::new();
+    let mut text = "[link.net0]\nkind = 'nic'\nifname = 'nosuch'\n[netstack.web]\n".to_owned();
+    for n in 0..500 {
+        text += &format!("[vnic.v{n}]\nover = 'net0'\nnetstack = 'web'\n");
+    }
+    text += "[netstack.web.addresses]\n";
+    for n in 0..500 {
+        text += &format!("'v{n}/v4' = '10.{}.{}.1/24'\n", n / 250, n % 250);
+    }
+    let daemon = Daemon::start_as(&sandbox, &text);
+    let status = daemon.firelane(&["status"]).expect_success();
+    let missing = status.lines().filter(|line| line.contains("it rests on what failed")).count();
+    assert_eq!(missing, 1000, "{}", status.lines().take(5).collect::<Vec<_>>().join("\n"));
+}
+
+/// Who watches lanes for a while does not keep the next daemon out of the folders.
+#[test]
+fn a_daemon_that_is_told_to_end_waits_for_nobody_who_looks() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let mut look = sandbox.command(binary("firelane"));
+    look.env("FIRELANE_SOCKET", daemon.runtime().join("api.sock"));
+    let _look = Background::start(look.args(["show", "steps", "-i", "60"]));
+    std::thread::sleep(Duration::from_millis(500));
+    let begin = Instant::now();
+    daemon.terminate();
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }
 
 #[test]

@@ -84,6 +84,28 @@ fn an_interface_that_a_tenant_deletes_is_made_again_and_one_whose_namespace_goes
     assert!(reaches(&sandbox) && !status().contains("problem: "), "{}", status());
 }
 
+/// A routing daemon that is started in the namespace anew finds who listens for it.
+#[test]
+fn who_listens_in_a_namespace_listens_in_the_one_that_is_made_in_its_place() {
+    let sandbox = Sandbox::new();
+    let text = "[etherstub.s0]\n[vnic.f0]\nover = 's0'\ntap = { namespace = 'frr' }\n\
+                [netstack.router.fpm]\nnamespace = 'frr'\n";
+    let daemon = Daemon::start_as(&sandbox, text);
+    let comes = || {
+        let call = "import socket\nsocket.create_connection(('127.0.0.1', 2620), 5)";
+        sandbox.run(Some("frr"), "/usr/bin/python3", &["-c", call]).status.success()
+    };
+    assert!(comes());
+    sandbox.run(None, "ip", &["netns", "delete", "frr"]).expect_success();
+    let config = sandbox.folder().join("host.toml").to_string_lossy().into_owned();
+    until("made again", LIMIT, || {
+        daemon.firelane(&["apply", &config]).expect_success().contains("create vnic f0")
+    });
+    assert!(comes());
+    let shown = daemon.firelane(&["show", "fpm"]).expect_success();
+    assert!(shown.contains("router"), "{shown}");
+}
+
 /// A new name, and another interface of the old one, are the tenant's own affair.
 #[test]
 fn addresses_that_change_are_those_of_the_interface_whatever_its_tenant_calls_it() {

@@ -240,7 +240,7 @@ mod tests {
                 assert!(!piece.is_empty());
                 all.extend(piece);
             }
-            Ok((all, from.unused().to_vec()))
+            Ok((all, [from.unused(), from.stream].concat()))
         })
     }
 
