@@ -21,8 +21,7 @@ impl Guard {
 }
 
 impl TextValue for Protections {
-    const ALLOWED: &'static str =
-        "protection is a list of mac-nospoof, restricted, ip-nospoof and dhcp-nospoof";
+    const ALLOWED: &'static str = "protection is words with commas in one string, of mac-nospoof, restricted, ip-nospoof and dhcp-nospoof";
 
     fn read(text: &str) -> Option<Self> {
         text.split(',')

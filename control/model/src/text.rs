@@ -217,7 +217,10 @@ mod tests {
     fn a_field_is_named_with_its_line_value_and_what_is_allowed() {
         let table = [
             ("maxbw = \"5Q\"", "vnic.a0.maxbw: \"5Q\": a rate is a number"),
-            ("protection = \"mac\"", "vnic.a0.protection: \"mac\": protection is a list of mac-nospoof"),
+            (
+                "protection = \"mac\"",
+                "vnic.a0.protection: \"mac\": protection is words with commas in one string, of mac-nospoof",
+            ),
             ("allowed_ips = [\"10.0.0\"]", "vnic.a0.allowed_ips: \"10.0.0\": an IP address"),
             ("maxbw = -5", "vnic.a0.maxbw: -5: a rate is a number"),
             ("maxbw = true", "vnic.a0.maxbw: true: a rate is a number"),
