@@ -162,15 +162,15 @@ impl Store {
 
     /// What is settled returns at the next start, unless one has the slot then that is not in force now.
     fn keep_slots(&mut self) {
-        let of = |(name, it): (&LinkName, &Vnic)| (name.clone(), it.over.clone(), it.mac);
-        let settled: Vec<_> = self.active.vnics.iter().map(of).collect();
-        for (name, over, mac) in settled {
+        let asks = |(name, it): (&LinkName, &Vnic)| (it.mac == Mac::Factory(None)).then(|| name.clone());
+        let asking: Vec<_> = self.persistent.vnics.iter().filter_map(asks).collect();
+        for name in asking {
+            let is_settled = |it: &&Vnic| matches!(it.mac, Mac::Factory(Some(_)));
+            let Some(settled) = self.active.vnics.get(&name).filter(is_settled) else { continue };
             let all = &mut self.persistent.vnics;
-            let has_it = |(other, it): (&LinkName, &Vnic)| *other != name && it.over == over && it.mac == mac;
-            let is_anothers = all.iter().any(has_it);
-            let own = all.get_mut(&name).filter(|it| it.over == over && it.mac == Mac::Factory(None));
-            if let (Some(own), Mac::Factory(Some(_)), false) = (own, mac, is_anothers) {
-                own.mac = mac;
+            let is_had = all.values().any(|it| (&it.over, it.mac) == (&settled.over, settled.mac));
+            if let Some(own) = all.get_mut(&name).filter(|it| it.over == settled.over && !is_had) {
+                own.mac = settled.mac;
             }
         }
     }
