@@ -208,8 +208,8 @@ fn modify_vnic(model: &mut Model, name: &LinkName, change: &VnicChange) -> Resul
         Some(0) if !vnic.is_vlan => vnic.vlan = None,
         Some(id) => {
             let vlan = VlanId::new(id);
-            let allowed = if vnic.is_vlan { "1 to 4094" } else { "0 (none) to 4094" };
-            vnic.vlan = Some(vlan.ok_or_else(|| ApiError::new(Status::VidInvalid, "vlan", id, allowed))?);
+            let wrong = || ApiError::new(Status::VidInvalid, "vlan", id, props::vlan_ids(&vnic));
+            vnic.vlan = Some(vlan.ok_or_else(wrong)?);
         }
     }
     create_vnic(model, name, &vnic)

@@ -114,6 +114,11 @@ impl LinkProps<'_> {
     }
 }
 
+/// Which VLAN identifiers a VNIC may have. One that is called a VLAN is in one.
+pub(crate) fn vlan_ids(vnic: &Vnic) -> &'static str {
+    if vnic.is_vlan { "1 to 4094" } else { "0 (none) to 4094" }
+}
+
 /// Sets or resets what only VNICs have.
 fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), ApiError> {
     if let Over::Tunnel(tunnel) = &mut vnic.over {
@@ -127,8 +132,7 @@ fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), A
         "txrings" => vnic.rings.tx = read_rings(name, value)?,
         "mac-address" => vnic.mac = value.map_or(Ok(Mac::Auto), read_mac)?,
         "vlan-id" => {
-            let allowed = if vnic.is_vlan { "1 to 4094" } else { "0 (none) to 4094" };
-            let wrong = |text: &str| ApiError::new(Status::VidInvalid, name, text, allowed);
+            let wrong = |text: &str| ApiError::new(Status::VidInvalid, name, text, vlan_ids(vnic));
             let read = |text: &str| text.parse::<u16>().map_err(|_| wrong(text));
             let id = value.map_or(Ok(0), read)?;
             let vlan = VlanId::new(id);
