@@ -127,9 +127,19 @@ pub(crate) fn prefix(text: &str) -> Result<IpPrefix, String> {
     read.ok_or_else(|| "an address with its prefix length, such as 10.7.0.1/24".to_owned())
 }
 
+/// What `-p` says of properties; nothing without it. `what` is invalid if it is malformed.
+pub(crate) fn said_props(call: &Call<'_>, what: &str) -> Result<Vec<PropChange>, Failure> {
+    let texts: Vec<_> = call.args.values('p').collect();
+    if texts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let wrong = || die(format!("invalid {what} ({}: property=value[,...], each once)", texts.join(",")));
+    prop_list(&texts).ok_or_else(wrong)
+}
+
 /// Splits `name=value,...`; a value goes on over a comma if what follows has no equals sign. None if a
 /// part has no name, if values are needed and one is missing, or if a property is named twice.
-pub(crate) fn prop_list(texts: &[&str]) -> Option<Vec<PropChange>> {
+fn prop_list(texts: &[&str]) -> Option<Vec<PropChange>> {
     let mut list: Vec<PropChange> = Vec::new();
     for text in texts {
         let mut open = false;

@@ -5,7 +5,7 @@ use firelane_model::{Etherstub, FactorySlot, LinkClass, LinkName, Mac, Vnic};
 use firelane_units::VlanId;
 
 use super::temporary;
-use crate::common::{Call, prop_list};
+use crate::common::{Call, said_props};
 use crate::session::{Failure, Session, die, die_status};
 
 pub(super) fn link_name(text: &str, what: &str) -> Result<LinkName, Failure> {
@@ -49,20 +49,15 @@ pub(super) fn create_vnic(session: &mut Session<'_>, call: &Call<'_>) -> Result<
     if let Some(text) = call.args.value('v') {
         vnic.vlan = Some(vlan_id(text)?);
     }
-    let texts: Vec<_> = call.args.values('p').collect();
-    if !texts.is_empty() {
-        let changes = prop_list(&texts).ok_or_else(|| {
-            die(format!("invalid vnic property ({}: property=value[,...], each once)", texts.join(",")))
-        })?;
-        // An option and a property say the same.
-        for (letter, name) in [('v', "vlan-id"), ('m', "mac-address")] {
-            if call.args.has(letter) && changes.iter().any(|change| change.name == name) {
-                return Err(die(format!("invalid vnic property '{name}' (-{letter} says it already)")));
-            }
+    let changes = said_props(call, "vnic property")?;
+    // An option and a property say the same.
+    for (letter, name) in [('v', "vlan-id"), ('m', "mac-address")] {
+        if call.args.has(letter) && changes.iter().any(|change| change.name == name) {
+            return Err(die(format!("invalid vnic property '{name}' (-{letter} says it already)")));
         }
-        for change in &changes {
-            set_vnic_prop(&mut vnic, change).map_err(|error| die_status(&what, &error))?;
-        }
+    }
+    for change in &changes {
+        set_vnic_prop(&mut vnic, change).map_err(|error| die_status(&what, &error))?;
     }
     let request = ChangeRequest { temporary: temporary(call), change: Change::CreateVnic(name, vnic) };
     session.api.change(&request).map_err(|error| match (error.status, error.field.as_str()) {

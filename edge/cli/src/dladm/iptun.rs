@@ -8,9 +8,9 @@ use firelane_model::{Iptun, IptunType, Vnic};
 use super::change::link_name;
 use super::show::{only, style, which};
 use super::{PROGRAM, temporary};
-use crate::common::{Call, prop_list};
+use crate::common::{Call, said_props};
 use crate::ofmt::{Column, Table, col};
-use crate::session::{Failure, Session, die, die_status};
+use crate::session::{Failure, Session, die_status};
 
 const IPTUN: &[Column] =
     &[col("LINK", 16), col("TYPE", 6), col("FLAGS", 7), col("LOCAL", 20), col("REMOTE", 20)];
@@ -35,17 +35,8 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
     let kind = IptunType::from_word(word).ok_or_else(wrong)?;
     let IptunChange { local, remote } = ends(call, CREATE)?;
     let mut vnic = Vnic::of_tunnel(Iptun { local, remote, ..Iptun::new(kind) });
-    let texts: Vec<_> = call.args.values('p').collect();
-    if !texts.is_empty() {
-        let wrong = || {
-            die(format!(
-                "invalid link property specified ({}: property=value[,...], each once)",
-                texts.join(",")
-            ))
-        };
-        for change in &prop_list(&texts).ok_or_else(wrong)? {
-            set_vnic_prop(&mut vnic, change).map_err(failed)?;
-        }
+    for change in &said_props(call, "link property specified")? {
+        set_vnic_prop(&mut vnic, change).map_err(failed)?;
     }
     change(session, call, Change::CreateIptun(name, vnic), CREATE)
 }

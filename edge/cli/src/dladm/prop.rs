@@ -5,7 +5,7 @@ use firelane_model::LinkName;
 use serde::Serialize;
 
 use super::{PROGRAM, temporary};
-use crate::common::{Call, name_list, prop_failure, prop_list};
+use crate::common::{Call, name_list, prop_failure, said_props};
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die};
 
@@ -50,14 +50,11 @@ fn change(
 /// set-linkprop
 pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     call.no_root()?;
-    let texts: Vec<_> = call.args.values('p').collect();
-    if texts.is_empty() {
+    let changes = said_props(call, "link property specified")?;
+    if changes.is_empty() {
         return Err(die("link property must be specified"));
     }
-    let wrong = || {
-        die(format!("invalid link property specified ({}: property=value[,...], each once)", texts.join(",")))
-    };
-    change(session, call, prop_list(&texts).ok_or_else(wrong)?, false)
+    change(session, call, changes, false)
 }
 
 /// reset-linkprop

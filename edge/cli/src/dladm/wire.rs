@@ -7,7 +7,7 @@ use firelane_api::{Change, ChangeRequest, PropChange, Status, WireInfo, WireStat
 use firelane_model::{LinkName, Wire, WireSide};
 
 use super::{PROGRAM, temporary};
-use crate::common::{Call, prop_failure, prop_list};
+use crate::common::{Call, prop_failure, said_props};
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die, die_status};
 
@@ -50,14 +50,7 @@ fn wire_name(call: &Call<'_>) -> Result<LinkName, Failure> {
 }
 
 fn changes(call: &Call<'_>) -> Result<Vec<PropChange>, Failure> {
-    let texts: Vec<_> = call.args.values('p').collect();
-    if texts.is_empty() {
-        return Ok(Vec::new());
-    }
-    let wrong = || {
-        die(format!("invalid wire property specified ({}: property=value[,...], each once)", texts.join(",")))
-    };
-    prop_list(&texts).ok_or_else(wrong)
+    said_props(call, "wire property specified")
 }
 
 /// create-wire

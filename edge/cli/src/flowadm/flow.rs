@@ -5,7 +5,7 @@ use firelane_model::{Cpus, FieldError, Flow, FlowMatch, FlowName, Fusing, LinkNa
 use firelane_units::Priority;
 
 use super::PROGRAM;
-use crate::common::{Call, prop_list};
+use crate::common::{Call, said_props};
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die, die_status};
 
@@ -66,20 +66,11 @@ pub(super) fn add(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fail
         cpus: Cpus::NONE,
     };
     flow.matching = matching(&attributes)?;
-    let texts: Vec<_> = call.args.values('p').collect();
-    if !texts.is_empty() {
-        let wrong = || {
-            die(format!(
-                "invalid flow property specified ({}: property=value[,...], each once)",
-                texts.join(",")
-            ))
-        };
-        for change in prop_list(&texts).ok_or_else(wrong)? {
-            set_flow_prop(&mut flow, &change).map_err(|error| match error.status {
-                Status::BadProperty => die(format!("invalid flow property specified{}", error.detail())),
-                _ => die_status("add flow failed", &error),
-            })?;
-        }
+    for change in said_props(call, "flow property specified")? {
+        set_flow_prop(&mut flow, &change).map_err(|error| match error.status {
+            Status::BadProperty => die(format!("invalid flow property specified{}", error.detail())),
+            _ => die_status("add flow failed", &error),
+        })?;
     }
     let link = flow.link.clone();
     let request = ChangeRequest { temporary: call.args.has('t'), change: Change::AddFlow(name, flow) };

@@ -4,7 +4,7 @@ use firelane_api::{Change, ChangeRequest, PropChange, Status, Which};
 
 use super::PROGRAM;
 use super::flow::{flow_name, flows, which};
-use crate::common::{Call, name_list, prop_failure, prop_list};
+use crate::common::{Call, name_list, prop_failure, said_props};
 use crate::ofmt::{Column, col};
 use crate::session::{Failure, Session, die};
 
@@ -13,15 +13,8 @@ const PROPERTY: &[Column] =
 
 /// set-flowprop
 pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
-    let texts: Vec<_> = call.args.values('p').collect();
-    let wrong = || {
-        die(format!("invalid flow property specified ({}: property=value[,...], each once)", texts.join(",")))
-    };
-    let changes = match texts.is_empty() {
-        true => None,
-        false => Some(prop_list(&texts).ok_or_else(wrong)?),
-    };
-    change(session, call, changes, false)
+    let changes = said_props(call, "flow property specified")?;
+    change(session, call, (!changes.is_empty()).then_some(changes), false)
 }
 
 /// reset-flowprop
