@@ -5,7 +5,7 @@
 use firelane_classify::{Fragment, Headers};
 use firelane_frame::{Checksum, Frame};
 use firelane_switch::{Guard, GuardCounters, Lesson, Packet, Piece, Rules};
-use firelane_units::{DropReason, LinkId, MacAddr};
+use firelane_units::{Direction, DropReason, LinkId, MacAddr};
 
 use crate::common::Common;
 use crate::links::Links;
@@ -56,28 +56,21 @@ pub(crate) fn judge<D>(
     guard.check(common.now, &packet(frame, headers))
 }
 
-/// Shows the guard of a protected port what its user has sent and no limit has stopped.
-pub(crate) fn sent<D>(
-    guards: &mut Dense<Guard>,
-    common: &mut Common<D>,
-    link: LinkId,
-    frame: &Frame,
-    headers: &Headers,
-) {
-    let Some(guard) = guards.get_mut(link.index()) else { return };
-    guard.sent(common.now, &packet(frame, headers), |lesson| tell_lanes(common, link, lesson));
-}
-
-/// Shows the guard of a protected port what its user gets.
+/// Shows the guard of a protected port what its user has sent and no limit has stopped, or what he gets.
 pub(crate) fn show<D>(
     guards: &mut Dense<Guard>,
     common: &mut Common<D>,
-    link: LinkId,
+    (link, direction): (LinkId, Direction),
     frame: &Frame,
     headers: &Headers,
 ) {
     let Some(guard) = guards.get_mut(link.index()) else { return };
-    guard.see(common.now, &packet(frame, headers), |lesson| tell_lanes(common, link, lesson));
+    let (now, packet) = (common.now, packet(frame, headers));
+    let taught = |lesson| tell_lanes(common, link, lesson);
+    match direction {
+        Direction::Out => guard.sent(now, &packet, taught),
+        Direction::In => guard.see(now, &packet, taught),
+    }
 }
 
 fn tell_lanes<D>(common: &mut Common<D>, link: LinkId, lesson: Lesson) {

@@ -331,7 +331,7 @@ impl<D> Links<D> {
         let l2 = l2(headers);
         let decided = link.switch.forward(common.now, from, &l2, &frame);
         if guarded && !matches!(decided, Destination::Drop(_)) {
-            guards::sent(&mut self.guards, common, ingress, &frame, headers);
+            guards::show(&mut self.guards, common, (ingress, Direction::Out), &frame, headers);
         }
         let (is_shown, learns) = (link.switch.has_onlookers(), link.switch.learns());
         if learns && let Some(located) = link.switch.take_news() {
@@ -397,7 +397,7 @@ impl<D> Links<D> {
         let side = port.side(Direction::In);
         let flow = port.rules.lookup(headers, side).or(port.default_flow());
         if port.guarded {
-            guards::show(&mut self.guards, common, to, &frame, headers);
+            guards::show(&mut self.guards, common, (to, Direction::In), &frame, headers);
         }
         let trace = frame.meta().trace;
         let Some(flow) = flow else {
