@@ -358,18 +358,28 @@ impl SynTable {
                 (entry.acked, entry.sent) = (true, SynAckSent::Unknown { now });
                 SynAnswer::Waits
             }
-            Some(_) if !has_room(entry.listener) => SynAnswer::Drop(DropReason::ListenFull),
-            Some(_) => self.remove(position).map_or(SynAnswer::Unknown, SynAnswer::Promote),
+            Some(_) => {
+                entry.acked = true;
+                if !has_room(entry.listener) {
+                    return SynAnswer::Drop(DropReason::ListenFull);
+                }
+                self.remove(position).map_or(SynAnswer::Unknown, SynAnswer::Promote)
+            }
         }
     }
 
-    /// The listener is gone, and what it had half open with it.
-    pub fn forget_listener(&mut self, listener: SocketId) {
+    /// The listener is gone, and what it had half open with it. Peers that believe to be connected, whose ACK found the listener full
+    /// or wanting text first, are told through `send` as those are that nobody has accepted; the others hear it when their ACK comes.
+    pub fn forget_listener(&mut self, listener: SocketId, mut send: impl FnMut(&Tuple, SegmentOut)) {
         for position in 0..self.places.len() as u32 {
-            let entry = self.places.get(position as usize).and_then(|place| place.entry.as_ref());
-            if entry.is_some_and(|entry| entry.listener == listener) {
-                self.fail(position);
+            let Some(place) = self.places.get(position as usize) else { continue };
+            let Some(entry) = place.entry.as_ref().filter(|entry| entry.listener == listener) else {
+                continue;
+            };
+            if entry.acked {
+                send(&place.tuple, SegmentOut::control(entry.birth.iss + 1, None, TcpFlags::RST));
             }
+            self.fail(position);
         }
         if let Some(of) = self.listeners.get_mut(listener.index()) {
             of.cookies_until = Instant::ZERO;

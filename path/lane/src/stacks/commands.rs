@@ -213,7 +213,9 @@ impl<D> Inside<'_, D> {
         let Some(listening) = self.shard.listening.remove(socket.index()) else { return };
         self.shard.socket_filters.remove(&socket);
         self.shard.listeners.remove(listening.address, listening.port, socket);
-        self.shard.half_open.forget_listener(socket);
+        let mut left = Vec::new();
+        self.shard.half_open.forget_listener(socket, |names, reset| left.push((*names, reset)));
+        left.into_iter().for_each(|(names, reset)| self.send_loose(names.local(), names.remote(), &reset));
         self.shard.fast_open_server.forget_listener(socket);
         for conn in listening.brought.into_all() {
             if self.conns.is_orphan(conn, socket) {

@@ -62,7 +62,7 @@ pub struct HalfOpen {
     pub(super) sent: SynAckSent,
     /// For how many repeats of the SYN-ACK it waits for text (`TCP_DEFER_ACCEPT`).
     pub(super) defer: u8,
-    /// The peer has acknowledged the SYN-ACK, and it waits.
+    /// The peer has acknowledged the SYN-ACK, and believes to be connected: it waits for text, or for room at the listener.
     pub(super) acked: bool,
     pub(super) config: Arc<TcpConfig>,
 }

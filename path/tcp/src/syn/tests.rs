@@ -202,7 +202,7 @@ fn limits_hold_and_an_unanswered_entry_gives_way() {
     assert_eq!(full.counters().evicted, 1);
     assert!(matches!(full.on_segment(at(1), &tuple(1), &syn(), |_| true), SynAnswer::Unknown));
     assert!(matches!(full.on_segment(at(1), &tuple(2), &syn(), |_| true), SynAnswer::Reply(_)));
-    full.forget_listener(LISTENER);
+    full.forget_listener(LISTENER, |_, _| panic!("nobody has answered"));
     assert!(full.is_empty());
     assert_eq!((full.counters().evicted, full.counters().failed), (1, 2), "who gave way counts apart");
 }
@@ -366,4 +366,24 @@ fn one_who_answers_and_then_says_nothing_is_forgotten_like_all_others() {
     (0..70).for_each(|second| table.on_timer(at(second), |_, _| ()));
     assert!(table.is_empty());
     assert_eq!(table.counters().failed, 1);
+}
+
+#[test]
+fn who_believes_to_be_connected_hears_that_the_listener_is_gone() {
+    let config = config(SynCookies::Off);
+    let ack = seg(IRS + 1, Some(ISS + 1), TcpFlags::EMPTY, TcpOptions::EMPTY);
+    let mut table = table(8);
+    for (port, defer) in [(1, 0), (2, 5), (3, 0), (4, 0)] {
+        table.on_syn(at(0), &Opening { defer, ..opening(&config, port) }, &syn()).unwrap();
+    }
+    let full = table.on_segment(at(0), &tuple(1), &ack, |_| false);
+    assert!(matches!(full, SynAnswer::Drop(DropReason::ListenFull)), "{full:?}");
+    assert!(matches!(table.on_segment(at(0), &tuple(2), &ack, |_| true), SynAnswer::Waits));
+    let SynAnswer::Promote(half_open) = table.on_segment(at(0), &tuple(3), &ack, |_| true) else { panic!() };
+    table.enter(at(0), tuple(3), half_open);
+    let mut told = Vec::new();
+    table.forget_listener(LISTENER, |names, reset| told.push((names.remote().port(), reset)));
+    let reset = |port| (port, SegmentOut::control(ISS + 1, None, TcpFlags::RST));
+    assert_eq!(told, [reset(1), reset(2), reset(3)]);
+    assert!(table.is_empty());
 }

@@ -110,7 +110,7 @@ impl Tables {
                 self.now += Duration::from_micros(input.amount() << 4);
                 self.on_time();
             }
-            6 if peer & 7 == 0 => self.syn.forget_listener(SocketId(u32::from(what >> 7))),
+            6 if peer & 7 == 0 => self.syn.forget_listener(SocketId(u32::from(what >> 7)), |_, _| {}),
             _ => self.close_one(peer),
         }
     }
