@@ -131,6 +131,21 @@ impl<M: Storage> StreamEnd<'_, M> {
         Ok(Some(Record { envelope, len, copied }))
     }
 
+    /// How far the lane has come in what was queued, and how far that goes, which both only grow (and wrap).
+    pub fn taken(&self) -> u64 {
+        self.rings().two.head.load(Ordering::Acquire)
+    }
+
+    /// How far what was queued goes.
+    pub fn queued(&self) -> u64 {
+        self.rings().one.tail.load(Ordering::Relaxed)
+    }
+
+    /// How far what has come goes.
+    pub fn arrived(&self) -> u64 {
+        self.rings().two.tail.load(Ordering::Acquire)
+    }
+
     /// The first datagram's envelope and length (FIONREAD).
     pub fn first_record(&self) -> Option<(Envelope, usize)> {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);

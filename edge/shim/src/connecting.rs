@@ -13,7 +13,7 @@ use crate::handlers::Seen;
 use crate::socket::Held;
 use crate::stream::Stream;
 use crate::table::Word;
-use crate::{accept_queue, arenas, kept, options, process, session, socket, waiter};
+use crate::{accept_queue, arenas, kept, options, process, session, socket, to_itself, waiter};
 
 /// The next connection is asked for.
 static ASKS: AtomicBool = AtomicBool::new(false);
@@ -25,6 +25,7 @@ static ASKED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 pub(crate) fn listener_closes(word: Word) {
     match accept_queue::of(word) {
         Some(queue) => {
+            to_itself::listens(queue.port(), false);
             let (place, bit) = bit_of(queue.port());
             place.fetch_or(bit, Ordering::Relaxed);
         }
@@ -59,7 +60,7 @@ pub(crate) fn begin(socket: &Held, to: SocketAddr) -> Result<(), Errno> {
     if stream.is_deferred() {
         return Ok(());
     }
-    conclude(socket.fd, &stream, is_nonblocking, seen)
+    conclude((socket.fd, to), &stream, is_nonblocking, seen)
 }
 
 /// sendto(2) with MSG_FASTOPEN, of a socket without a connection: what is to be written to. Where the SYN carries no text, that is
@@ -69,7 +70,7 @@ pub(crate) fn begin_fast(socket: &Held, to: SocketAddr, flags: c_int) -> Result<
     let is_nonblocking = socket.is_nonblocking()?;
     let stream = becomes(socket, session::connect(socket, to, true)?, is_nonblocking)?;
     if !stream.is_deferred() {
-        conclude(socket.fd, &stream, is_nonblocking || flags & libc::MSG_DONTWAIT != 0, seen)?;
+        conclude((socket.fd, to), &stream, is_nonblocking || flags & libc::MSG_DONTWAIT != 0, seen)?;
     }
     Ok(stream)
 }
@@ -82,11 +83,17 @@ fn becomes(socket: &Held, (arena, block): (u16, u32), is_nonblocking: bool) -> R
     Ok(stream)
 }
 
-fn conclude(fd: c_int, stream: &Stream, is_nonblocking: bool, seen: Seen) -> Result<(), Errno> {
+fn conclude(
+    (fd, to): (c_int, SocketAddr),
+    stream: &Stream,
+    is_nonblocking: bool,
+    seen: Seen,
+) -> Result<(), Errno> {
     if is_nonblocking {
         if stream.fails_here() {
             return stream.outcome().map_or(Err(Errno::INPROGRESS), |outcome| fails(fd, outcome));
         }
+        to_itself::begun(stream, to);
         // As Linux answers, also where the outcome is there at once: it is told when it is asked for.
         return Err(Errno::INPROGRESS);
     }

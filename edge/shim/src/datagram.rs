@@ -19,7 +19,8 @@ use crate::buffers::{Sink, Source};
 use crate::interfaces::LOOPBACK;
 use crate::socket::{self, Beside, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
-use crate::{corking, echoes, elsewhere, names, options, session};
+use crate::to_itself::Hearer;
+use crate::{corking, echoes, elsewhere, names, options, session, to_itself};
 
 /// What a call says of one datagram beside where it goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,6 +61,9 @@ fn settled(socket: &Held, (arena, block): (u16, u32)) -> Result<Held, Errno> {
     let held = socket.becomes_stream(arena, block);
     let stream = held.stream().ok_or(Errno::PROTO)?;
     stream.set_nonblocking(is_nonblocking);
+    if !held.is_echo() {
+        to_itself::hears(arena, block);
+    }
     options::hand_times(&held, &stream)?;
     Ok(held)
 }
@@ -220,9 +224,13 @@ fn write_pieces<'p, P: Iterator<Item = &'p [u8]>>(
 ) -> Result<(), Errno> {
     let mut wait = Waiting::new(stream, Awaited::Room, flags);
     loop {
+        let hearer = Hearer::of(envelope.peer);
         match stream.end().send_record(envelope, len, pieces()) {
             Ok(()) => {
                 stream.kick();
+                if let Some(hearer) = hearer {
+                    hearer.wait(stream);
+                }
                 return Ok(());
             }
             Err(error) => match stream.stop_writing(error) {

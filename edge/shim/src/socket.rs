@@ -9,7 +9,6 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use firelane_frame::Envelope;
-use firelane_shm::AcceptQueue;
 use rustix::io::Errno;
 
 use crate::address::{Given, Shown};
@@ -19,7 +18,7 @@ use crate::stream::Stream;
 use crate::table::{self, Word};
 use crate::{
     accept_queue, connecting, datagram, echoes, elsewhere, faults, kept, listener, names, options, process,
-    session, signals,
+    session, signals, to_itself,
 };
 
 /// What a descriptor of ours is.
@@ -373,7 +372,10 @@ impl Held {
             let listener = self.becomes_listener(queue);
             // Who is signalled for its connections gets them by messages.
             let queue = accept_queue::of(listener.word).filter(|_| !signals::is_async(self.fd));
-            queue.into_iter().for_each(AcceptQueue::begin);
+            if let Some(queue) = queue {
+                queue.begin();
+                to_itself::listens(queue.port(), true);
+            }
         }
         Ok(())
     }

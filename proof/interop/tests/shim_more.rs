@@ -442,6 +442,11 @@ fn who_waits_for_more_than_is_there_hears_when_it_is_enough() {
 }
 
 #[test]
+fn what_a_program_sends_to_itself_is_there_at_once() {
+    as_the_kernels("at_once.py", 5);
+}
+
+#[test]
 fn sockets_are_used_again_as_the_kernels() {
     as_the_kernels("again.py", 18);
 }
