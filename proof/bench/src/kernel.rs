@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::net::sockopt;
 
 use crate::bulk::{self, Way};
@@ -182,9 +182,11 @@ impl Poller {
         }
     }
 
+    /// Looks who has something to read, again and again while there are connections, as our lanes do; only without any it sleeps.
     fn wait(&self) -> io::Result<impl Iterator<Item = u64> + use<>> {
         let mut events = Vec::with_capacity(256);
-        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None)?;
+        let limit = self.streams.iter().any(Option::is_some).then(Timespec::default);
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref())?;
         Ok(events.into_iter().map(|event: epoll::Event| event.data.u64()))
     }
 }

@@ -2,7 +2,7 @@
 //! `NAME: ratio R (firelane X, peer Y)`.
 //!
 //! A benchmark interleaves its own rounds with its peer's (A B A B), five rounds or more, and reports medians
-//! with the tenth and ninetieth percentile. It is bounded in time and leaves nothing behind. The program also
+//! with the tenth and ninetieth percentile; where a peer cannot be started for each round, its header says so. It is bounded in time and leaves nothing behind. The program also
 //! starts itself as `firelane-bench --peer ROLE ...`: the processes that are measured.
 
 mod afxdp;

@@ -2,7 +2,8 @@
 //!
 //! Ours is the server on one CPU, testpmd the client on the other. *In*: testpmd only sends, and each frame is
 //! copied out, counted and given back. *Out*: the same frames are sent again and again, testpmd counts what it gets.
-//! *There and back*: testpmd returns what it gets. The peer is a testpmd in our place, which only receives.
+//! *There and back*: testpmd returns what it gets. The peer is a testpmd in our place, which only receives; it
+//! is measured when ours is done, for a socket has one server.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,15 +1,14 @@
 //! `run-start`: what `firelane run` adds to the start of a program.
 //!
-//! A program that does nothing, and one that makes a socket and ends, each in a namespace of the kernel's and under
-//! `firelane run`, in turn.
+//! A program that does nothing, and one that makes a socket and ends, each by itself and under `firelane run`, in turn.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::peer::Result;
+use crate::peer::{Place, Result};
 use crate::report::{Samples, Table, Verdict};
-use crate::scene::{SERVER, Scene};
+use crate::scene::Scene;
 
 const ROUNDS: usize = 41;
 const WANTED_MILLIS: f64 = 30.0;
@@ -30,7 +29,7 @@ pub(crate) fn run() -> Result<Verdict> {
         for _ in 0..ROUNDS {
             let mut ours = scene.firelane()?;
             ours.args(["run", "-v", "web0", "--"]).args(words);
-            let mut theirs = scene.netns(SERVER).command(OsStr::new(words[0]))?;
+            let mut theirs = Place::Sandbox(&scene.sandbox).command(OsStr::new(words[0]))?;
             theirs.args(&words[1..]);
             for (command, times) in [ours, theirs].into_iter().zip(&mut times) {
                 times.push(millis(command)?);
@@ -38,7 +37,7 @@ pub(crate) fn run() -> Result<Verdict> {
         }
         let [ours, theirs] = times.each_ref().map(Samples::median);
         table.row(&format!("{name}, firelane run"), &times[0], "ms");
-        table.row(&format!("{name}, ip netns exec"), &times[1], "ms");
+        table.row(&format!("{name}, by itself"), &times[1], "ms");
         table.at_most("  more", ours - theirs, WANTED_MILLIS, "ms");
         if ours - theirs > worst.0 {
             worst = (ours - theirs, ours, theirs);

@@ -1,8 +1,9 @@
 //! The benchmarks of TCP Fusion: two unmodified programs whose connections go past the daemon, beside the same programs
 //! over the kernel's loopback, over AF_UNIX where a socket may be either, and with both ends on one CPU.
 //!
-//! Every side has its best placement: client and server each on a CPU of its own, both on one, or where the scheduler
-//! puts them. The kernel's TCP has cubic, which serves it best (`scene.rs`).
+//! Where one connection is measured (`bulk.rs`, `rtt.rs`, `java.rs`), every side has its best placement: client and server each on
+//! a CPU of its own, both on one, or where the scheduler puts them. Programs with many connections of their own (`redis.rs`,
+//! `pgbench.rs`, `nginx.rs`) are put where the scheduler likes, on both sides. The kernel's TCP has cubic, which serves it best (`scene.rs`).
 
 pub(crate) mod bulk;
 pub(crate) mod conn;
@@ -12,7 +13,7 @@ pub(crate) mod pgbench;
 pub(crate) mod redis;
 pub(crate) mod rtt;
 
-use crate::cpu::PLACEMENTS;
+use crate::cpu::{Meter, PLACEMENTS};
 use crate::peer::{Peer, Place, Result};
 use crate::report::{Samples, Table, Verdict, number};
 use crate::scene::{FIRELANE_HOST, SERVER, Scene, WEB};
@@ -56,16 +57,20 @@ impl Contest {
         let scene = Scene::start(1)?;
         let mut all = Vec::new();
         for (nth, side) in sides(&scene).into_iter().enumerate() {
-            all.push((side, start(&scene, side, nth)?, Samples::default()));
+            all.push((side, start(&scene, side, nth)?, Samples::default(), Samples::default()));
         }
         for _ in 0..ROUNDS {
-            for (side, server, rates) in &mut all {
+            for (side, server, rates, busy) in &mut all {
+                let meter = Meter::start(&[]);
                 rates.push(rate(server, *side)?);
+                let used = meter.stop();
+                busy.push(used.machine.as_secs_f64() / used.wall.as_secs_f64());
             }
         }
         let table = Table::begin(&format!("{name}: {title}, client and server in the same place"));
-        for (side, _, rates) in &all {
+        for (side, _, rates, busy) in &all {
             table.row(side.name, rates, unit);
+            table.row("  CPU time of the whole machine", busy, "CPUs");
         }
         let [ours, theirs] = [0, 1].map(|nth| all[nth].2.median());
         table.at_least("of kernel loopback", ours / theirs, wanted, "times");
