@@ -125,7 +125,7 @@ impl Tracked {
     /// A segment of the end `at`: whether it may be one of this connection's, in which case it is followed.
     pub(crate) fn take(&mut self, at: usize, segment: &TcpView<'_>) -> bool {
         let is_answer = self.answers(at, segment);
-        if !is_answer && !self.is_in_window(at, segment) {
+        if !is_answer && !self.asks_again(at, segment) && !self.is_in_window(at, segment) {
             return false;
         }
         let (offered, has_other) = (self.offers(at, segment), self.has_sent(1 - at));
@@ -166,6 +166,21 @@ impl Tracked {
         match scale {
             Some(scale) => self.shifts[at] = scale.min(SHIFT_MAX),
             None => self.shifts = [0; 2],
+        }
+        true
+    }
+
+    /// Whoever has asked asks again before there is an answer: if for another connection, that is the one to follow, for nobody else
+    /// knows of the first.
+    fn asks_again(&mut self, at: usize, segment: &TcpView<'_>) -> bool {
+        let flags = segment.flags();
+        let is_question = at == 0 && flags.syn() && !flags.ack() && !flags.rst();
+        if !is_question || self.phase != Phase::Asked || self.has_sent(1) {
+            return false;
+        }
+        // The same without the text that it had: the answer may be to either (RFC 7413 §4.1.3).
+        if segment.seq().0.wrapping_add(1) != self.sides[1].end {
+            *self = Self::new(segment, self.strict);
         }
         true
     }
@@ -382,6 +397,34 @@ mod tests {
         assert!(take(&mut tracked, 1, &segment(ACK, 90_000, 70_100, 500, 1400, None)));
         assert_eq!(tracked.phase(), Phase::Established);
         assert!(take(&mut tracked, 0, &segment(ACK, 70_100, 91_400, 500, 1400, None)));
+    }
+
+    #[test]
+    fn who_asks_for_another_connection_before_an_answer_is_followed() {
+        let new = |flags, ack| {
+            Tracked::new(&TcpView::parse(&segment(flags, 999, ack, 1000, 100, None)).unwrap(), true)
+        };
+        let again = |seq, len, scale| segment(SYN, seq, 0, 3000, len, scale);
+        let answer = |ack| segment(SYN.with(ACK), 4999, ack, 2000, 0, Some(3));
+        let mut asked = new(SYN, 0);
+        assert!(take(&mut asked, 0, &again(70_000, 0, Some(2))));
+        assert!(!take(&mut asked, 1, &answer(1000)), "to what it asked for no more");
+        assert!(take(&mut asked, 1, &answer(70_001)));
+        assert!(take(&mut asked, 1, &segment(ACK, 5000, 70_001, 2000, 3000, None)), "its window");
+        assert!(!take(&mut asked, 0, &again(80_000, 0, None)), "once it is answered");
+        assert!(take(&mut asked, 0, &segment(ACK, 70_001, 8000, 1000, 0, None)));
+        assert!(!take(&mut asked, 0, &again(80_000, 0, None)), "and established");
+        // The same once more without text (RFC 7413 section 4.1.3): the answer may be to either.
+        for ack in [1000, 1100] {
+            let mut asked = new(SYN, 0);
+            assert!(take(&mut asked, 0, &again(999, 0, None)));
+            assert!(take(&mut asked, 1, &answer(ack)), "{ack}");
+        }
+        assert!(
+            !take(&mut new(ACK, 4000), 0, &again(70_000, 0, None)),
+            "what was there before may be established"
+        );
+        assert!(!take(&mut new(SYN, 0), 0, &segment(SYN.with(TcpFlags::RST), 70_000, 0, 0, 0, None)));
     }
 
     /// RFC 7413 section 4.2: a server need not take the text of a SYN.

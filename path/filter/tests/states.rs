@@ -148,6 +148,59 @@ fn who_has_forgotten_a_connection_may_begin_anew() {
     assert_eq!(ask(&mut inward, IN, &stray), Verdict::OutOfWindow);
 }
 
+/// Whoever has given up a connection that nobody answered asks for another one with the same names, as a client with a fixed port does.
+#[test]
+fn who_was_not_answered_may_begin_anew() {
+    let anew = 1 << 30;
+    let again = tcp(CLIENT, SERVER, TcpFlags::SYN, anew, 0, 0);
+    let steps = [
+        syn(CLIENT, SERVER),
+        again.clone(),
+        tcp(SERVER, CLIENT, SYN_ACK, 499, anew + 1, 0),
+        tcp(CLIENT, SERVER, TcpFlags::ACK, anew + 1, 500, 50),
+        tcp(SERVER, CLIENT, TcpFlags::ACK, 500, anew + 51, 900),
+    ];
+    let is_forth = |nth: usize| [0, 1, 3].contains(&nth);
+    let kept = |direction, flags| {
+        let keeps = rule(direction, PASS).to_port(80).proto(IpProtocol::TCP).keep();
+        keeps.with(|it| it.matching.flags = flags)
+    };
+    let syn_alone = Some(firelane_units::TcpFlagsMatch { set: 2, mask: 0x17 });
+    for flags in [None, syn_alone] {
+        // At the server, at the client, and between the two.
+        for (directions, links) in
+            [(vec![IN], vec![LINK]), (vec![OUT], vec![LINK]), (vec![IN, OUT], vec![LINK, LinkId(2)])]
+        {
+            let rules = vec![rule(IN, BLOCK), rule(OUT, BLOCK), kept(directions[0], flags)];
+            let mut filter = filter(rules);
+            for (nth, packet) in steps.iter().enumerate() {
+                let mut ways: Vec<_> = directions.iter().copied().zip(links.iter().copied()).collect();
+                if !is_forth(nth) {
+                    ways.reverse();
+                    ways.iter_mut()
+                        .for_each(|(direction, _)| *direction = if *direction == IN { OUT } else { IN });
+                }
+                for (direction, link) in ways {
+                    let verdict = ask_at(&mut filter, direction, link, packet, 0).verdict;
+                    assert_eq!(verdict, Verdict::Pass, "{nth} {direction:?} of {directions:?}");
+                }
+            }
+            // Who speaks in its name moves nothing once both are there.
+            let directions = if directions == [OUT] { [OUT, IN] } else { [IN, OUT] };
+            let last = *links.last().unwrap();
+            ask_at(&mut filter, directions[0], LINK, &syn(CLIENT, SERVER), 0);
+            let more = tcp(SERVER, CLIENT, TcpFlags::ACK, 1400, anew + 51, 50);
+            let back = if links.len() == 2 { IN } else { directions[1] };
+            assert_eq!(ask_at(&mut filter, back, last, &more, 0).verdict, Verdict::Pass);
+        }
+    }
+    // The answer to what it has given up is nobody's.
+    let mut filter = outward();
+    steps[..2].iter().for_each(|packet| assert_eq!(ask(&mut filter, OUT, packet), Verdict::Pass));
+    assert_eq!(ask(&mut filter, IN, &tcp(SERVER, CLIENT, SYN_ACK, 499, 100, 0)), BLOCKED);
+    assert_eq!(filter.counts().states.added, 1, "a limit counts it once");
+}
+
 #[test]
 fn icmp_errors_pass_with_what_they_are_about() {
     let mut filter = outward();
