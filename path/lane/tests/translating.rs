@@ -309,6 +309,32 @@ fn a_turn_of_servers_turns_their_stations_too() {
     net.world.check_conservation();
 }
 
+/// What is to be translated on its way in and on its way out goes nowhere with the one alone, whatever its flow is known by.
+#[test]
+fn what_finds_no_room_on_its_way_out_does_not_leave_half_translated() {
+    let mut net = ready(1);
+    let (inside, peer) = (station(0).0, station(1).0);
+    let hidden = NatEnd { prefix: "10.2.0.0/24".parse().ok(), ..NatEnd::default() };
+    let hide = NatRule { from: hidden, link: LinkId(1), ..map() };
+    let set = |net: &mut Net, per_source| {
+        let rules = vec![redirect(80, inside, 8080), hide];
+        let config = Arc::new(NatConfig { rules, limits: NatLimits { per_source, ..NatLimits::default() } });
+        net.change(|| Control::SetNat(ROUTER, Arc::clone(&config)));
+    };
+    set(&mut net, 1);
+    for nth in 0..5 {
+        let got = pass(&mut net, 1, (peer, 5), (OUTSIDE, 80)).map(|frame| ends(&frame));
+        assert_eq!(got, None, "time {nth}");
+    }
+    assert_eq!(net.drops(DropReason::NatSourceFull), 5);
+    set(&mut net, 9);
+    for nth in 0..5 {
+        let (src, dst) = ends(&pass(&mut net, 1, (peer, 5), (OUTSIDE, 80)).unwrap());
+        assert_eq!((src.0, dst), (Ipv4Addr::new(10, 1, 0, 1), (inside, 8080)), "time {nth}");
+    }
+    net.world.check_conservation();
+}
+
 #[test]
 fn an_address_that_goes_takes_along_what_was_made_of_it() {
     let mut net = ready(1);

@@ -66,6 +66,8 @@ pub(crate) struct Gone {
     pub(crate) ruling: Ruling,
     /// The session by which it was translated.
     pub(crate) session: Option<NatRef>,
+    /// It did not leave: the filter, the translator or what it waits for has it.
+    pub(crate) stays: bool,
 }
 
 /// A ruling for all packets of a flow, small enough to share a cache line with the flow's names: twice the number of its
@@ -508,7 +510,7 @@ impl<D> Inside<'_, D> {
                 }
                 Err((ruling, stay)) => {
                     self.stay(frame, stay);
-                    Gone { ruling, session: None }
+                    Gone { ruling, session: None, stays: true }
                 }
             });
             self.let_follow_out();
@@ -551,7 +553,7 @@ impl<D> Inside<'_, D> {
             true => self.translate_out(frame, headers.l3_offset).map_err(|stay| (ruling, stay))?,
             false => None,
         };
-        Ok(Gone { ruling, session })
+        Ok(Gone { ruling, session, stays: false })
     }
 }
 

@@ -228,9 +228,11 @@ fn names(asked: &Asked) -> FlowNames {
     FlowNames { src, dst, ports: (tuple.remote_port(), tuple.local_port()), protocol }
 }
 
-/// What is remembered of a flow whose packet was translated on its way in, as `inward` says, and on its way out.
+/// What is remembered of a flow whose packet was translated on its way in, as `inward` says, and on its way out. One that did not
+/// leave says nothing of those that will: the next one may be translated there.
 fn translated(inward: Option<Option<NatRef>>, outward: Option<Gone>) -> Judged {
-    match (inward, outward.and_then(|gone| gone.session)) {
+    let Some(Gone { session: outward, stays: false, .. }) = outward else { return Judged::default() };
+    match (inward, outward) {
         (Some(Some(session)), None) | (None, Some(session)) => Judged::session(session),
         // What is translated twice has no one session.
         (Some(Some(session)), Some(_)) => Judged::inward(session),
