@@ -150,10 +150,10 @@ impl Filter {
         }
     }
 
-    /// Whether packets have to be asked about.
+    /// Whether packets have to be asked about: a state that stands without rules follows its connection, and fits when rules come back.
     #[inline]
     pub fn is_on(&self) -> bool {
-        !self.rules.is_empty()
+        !self.rules.is_empty() || self.has_states()
     }
 
     /// Follows other rules from now on. States stay, as in the original: what was let through may go on. A rule that was there
@@ -206,9 +206,10 @@ impl Filter {
         ruling
     }
 
-    /// Whether a packet that goes this way, by a link that `may_carry` it, could meet a rule now or when pools change.
+    /// Whether a packet that goes this way, by a link that `may_carry` it, could meet a rule now or when pools change, or has a state, which
+    /// would not fit any more without it.
     pub fn may_meet(&self, way: &OneWay, may_carry: impl Fn(LinkId) -> bool) -> bool {
-        self.rules.may_meet(way, may_carry)
+        self.rules.may_meet(way, may_carry) || self.states.knows(way)
     }
 
     /// A packet of a flow of which [`Ruling::is_for_all`] was said hears the same once more.
@@ -316,6 +317,7 @@ impl Filter {
     }
 
     /// Whether there are states.
+    #[inline]
     pub fn has_states(&self) -> bool {
         self.states.len() > 0
     }

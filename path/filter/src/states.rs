@@ -9,6 +9,7 @@ use firelane_units::{Direction, Instant, KeepState, LinkId, Port};
 use firelane_wire::{IpProtocol, TcpView};
 
 use crate::packet::Packet;
+use crate::rules::OneWay;
 use crate::state::{Going, Key, RuleId, Secret, State, asks, query};
 
 /// How many states there may be, unless said otherwise.
@@ -414,6 +415,12 @@ impl States {
         self.counts.added += 1;
         self.index.insert(hash, at);
         StateRef::new(at, 0, number)
+    }
+
+    /// Whether a state has the names of a packet with ports that goes this way.
+    pub(crate) fn knows(&self, way: &OneWay) -> bool {
+        let OneWay { protocol, from: (src, from), to: (dst, to), .. } = *way;
+        self.len() > 0 && self.find(&Key::new(src, dst, protocol, [from.0, to.0], 0)).is_some()
     }
 
     /// Which state has these names, and whether the packet goes its way (0) or back (1).

@@ -390,6 +390,43 @@ fn states_outlive_a_change_of_rules() {
     assert_eq!(ask(&mut filter, OUT, &udp("10.0.0.1:9", SERVER)), BLOCKED);
 }
 
+/// Between two lists of rules there may be none for a while, in which connections go on: they are followed, so that their states fit then.
+#[test]
+fn states_follow_their_connections_without_rules() {
+    let set = |filter: &mut Filter, rules: &[firelane_units::FilterRule<LinkId>]| {
+        filter.set_rules(rules.to_vec());
+    };
+    let rules = [rule(IN, BLOCK), rule(OUT, BLOCK), rule(OUT, PASS).keep()];
+    let mut filter = filter(rules.to_vec());
+    assert_eq!(ask(&mut filter, OUT, &syn(CLIENT, SERVER)), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &tcp(SERVER, CLIENT, SYN_ACK, 499, 100, 0)), Verdict::Pass);
+    assert_eq!(ask(&mut filter, OUT, &tcp(CLIENT, SERVER, TcpFlags::ACK, 100, 500, 0)), Verdict::Pass);
+    set(&mut filter, &[]);
+    assert!(filter.is_on());
+    let mut sent = 100;
+    for _ in 0..100 {
+        assert_eq!(
+            ask(&mut filter, OUT, &tcp(CLIENT, SERVER, TcpFlags::ACK, sent, 500, 1000)),
+            Verdict::Pass
+        );
+        sent += 1000;
+        assert_eq!(ask(&mut filter, IN, &tcp(SERVER, CLIENT, TcpFlags::ACK, 500, sent, 0)), Verdict::Pass);
+    }
+    assert_eq!(ask(&mut filter, IN, &udp(SERVER, CLIENT)), Verdict::Pass, "nothing is blocked");
+    set(&mut filter, &rules);
+    assert_eq!(ask(&mut filter, OUT, &tcp(CLIENT, SERVER, TcpFlags::ACK, sent, 500, 1000)), Verdict::Pass);
+    let way = firelane_filter::OneWay {
+        direction: IN,
+        protocol: IpProtocol::TCP,
+        from: ("192.0.2.7".parse().unwrap(), firelane_units::Port(80)),
+        to: ("10.0.0.1".parse().unwrap(), firelane_units::Port(4000)),
+    };
+    set(&mut filter, &[]);
+    assert!(filter.may_meet(&way, |_| true));
+    filter.on_time(Instant::from_secs(6 * 24 * 3600));
+    assert!(!filter.is_on() && !filter.may_meet(&way, |_| true), "when all have ended");
+}
+
 /// Of two equal rules the first goes on as the first, wherever both stand then.
 #[test]
 fn a_rule_that_stays_goes_on_counting_and_keeps_its_states() {

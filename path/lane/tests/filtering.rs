@@ -79,6 +79,32 @@ fn a_connection_lives_by_its_state_alone() {
     }
 }
 
+/// `ipf -Fa` and then `ipf -f` leave a moment without rules, in which much may be sent.
+#[test]
+fn a_connection_outlives_a_while_without_rules() {
+    for lanes in [1, 2] {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        let listener = world.listen(2, 9, "10.0.0.2:80", 8);
+        let mut opens = keep(to_port(rule(Direction::In, PASS), IpProtocol::TCP, 80));
+        opens.matching.flags = Some(firelane_units::TcpFlagsMatch { set: 2, mask: 0x12 });
+        let rules = vec![rule(Direction::In, BLOCK), rule(Direction::Out, BLOCK), opens];
+        set(&mut world, TWO, rules.clone());
+        let mut client = world.connect(1, lanes - 1, "10.0.0.2:80");
+        world.run();
+        let mut server = listener.accept().expect("the handshake is over").stream;
+        for _ in 0..2 {
+            set(&mut world, TWO, Vec::new());
+            world.transfer(&mut client, &mut server, &vec![7; 3_000_000]);
+            world.transfer(&mut server, &mut client, &vec![8; 3_000_000]);
+            set(&mut world, TWO, rules.clone());
+            world.transfer(&mut client, &mut server, &vec![7; 200_000]);
+            world.transfer(&mut server, &mut client, &vec![8; 200_000]);
+        }
+        assert_eq!(counts(&world, TWO).states.out_of_window, 0);
+        world.check_conservation();
+    }
+}
+
 #[test]
 fn who_is_blocked_hears_what_the_rule_says() {
     let icmp = |as_dest| BlockAnswer::Icmp { code: 13, as_dest };

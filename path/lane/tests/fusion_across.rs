@@ -206,6 +206,26 @@ fn who_filters_packets_sees_them() {
     }
 }
 
+/// A state that outlives its rules has to see what the connection sends, or it does not fit when they come back.
+#[test]
+fn who_keeps_state_sees_packets_as_long_as_that_stands() {
+    let mut pair = pair(1, "10.0.0.2:80", &BOTH);
+    let keep = |way| {
+        let mut rule = FilterRule::new(way, FilterAction::Pass);
+        rule.keep_state = Some(firelane_units::KeepState::default());
+        rule
+    };
+    let rules = Arc::from(Direction::ALL.map(keep));
+    let none = Arc::from(Vec::new());
+    for _ in 0..2 {
+        pair.change(|| Control::SetFilter(NetstackId(2), Arc::clone(&rules)));
+        assert!(pair.carries(500_000));
+        pair.change(|| Control::SetFilter(NetstackId(2), Arc::clone(&none)));
+        assert_eq!(pair.why(), [Some(Unfused::Filtered); 2]);
+        assert!(pair.carries(500_000));
+    }
+}
+
 #[test]
 fn rules_that_meet_no_packet_of_a_connection_leave_it_fused() {
     let rule = |way, change: fn(&mut FilterMatch)| {

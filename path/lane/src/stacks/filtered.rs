@@ -125,7 +125,7 @@ impl Gate {
         self.is_on
     }
 
-    /// Whether the filter has rules.
+    /// Whether the filter has rules, or states that go on without.
     #[inline]
     pub(crate) fn has_filter(&self) -> bool {
         self.filter.is_on()
@@ -204,11 +204,15 @@ impl Gate {
         Instant::earliest([self.filter.poll_at(), nat])
     }
 
-    pub(crate) fn on_time(&mut self, now: Instant) {
+    /// What is due; whether nothing is asked about any more that was before.
+    pub(crate) fn on_time(&mut self, now: Instant) -> bool {
         self.filter.on_time(now);
         if let Some(nat) = &mut self.nat {
             nat.on_time(now);
         }
+        let was_on = self.is_on;
+        self.look();
+        was_on && !self.is_on
     }
 
     /// Frames that wait for the first pieces of their datagrams.
@@ -305,7 +309,7 @@ impl Stacks {
 
 impl Shard {
     /// What was said of flows may not be said again, and forwarded flows' lists of steps are chosen anew.
-    fn begin_edition(&mut self) {
+    pub(super) fn begin_edition(&mut self) {
         self.gate.edition = self.gate.edition.wrapping_add(1).max(1);
         self.ip.core.decide_anew();
     }

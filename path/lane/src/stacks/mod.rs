@@ -558,7 +558,9 @@ impl<D> Inside<'_, D> {
     fn on_shard_time(&mut self) {
         let now = self.common.now;
         self.shard.ip.on_time(self.common);
-        self.shard.gate.on_time(now);
+        if self.shard.gate.on_time(now) {
+            self.shard.begin_edition();
+        }
         self.let_follow();
         self.let_follow_out();
         self.shard.time_wait.on_timer(now);
