@@ -16,6 +16,7 @@ use crate::outside::{choose, opposite, target};
 use crate::packet::Packet;
 use crate::rules::{Rule, matches};
 use crate::session::{NO_MAPPING, Session};
+use crate::sessions::NatRef;
 use crate::tuple::Tuple;
 use crate::{Host, Nat, Outcome};
 
@@ -46,16 +47,18 @@ impl Nat {
     ) -> Result<Option<u32>, DropReason> {
         match direction {
             Direction::In => self.begin_in(link, packet, host, now),
-            Direction::Out => self.begin_out(link, &packet.tuple, host),
+            Direction::Out => self.begin_out(link, packet, host, now),
         }
     }
 
     fn begin_out(
         &mut self,
         link: LinkId,
-        tuple: &Tuple,
+        packet: &Packet,
         host: &impl Host,
+        now: Instant,
     ) -> Result<Option<u32>, DropReason> {
+        let tuple = &packet.tuple;
         // What the netstack sends itself has the address that it was given.
         if host.owns(tuple.src) || self.rules.of_source(link, tuple).is_none() {
             return Ok(None);
@@ -65,7 +68,7 @@ impl Nat {
         let back = Tuple { src: outer.end.0, ports: [outer.end.1, tuple.ports[1]], ..*tuple }.reversed();
         let at = [Direction::Out, Direction::In];
         let session = Session::new([*tuple, back], at, [outer.mapping, NO_MAPPING]);
-        self.enter(session, &outer.rule).map(Some)
+        self.enter(session, &outer.rule, packet, now).map(Some)
     }
 
     fn begin_in(
@@ -87,7 +90,7 @@ impl Nat {
             let back = Tuple { dst: inner.end.0, ports: [tuple.ports[0], inner.end.1], ..*tuple }.reversed();
             let at = [Direction::In, Direction::Out];
             let session = Session::new([*tuple, back], at, [NO_MAPPING, inner.mapping]);
-            return self.enter(session, &inner.rule).map(Some);
+            return self.enter(session, &inner.rule, packet, now).map(Some);
         }
         if let Some(made) = self.turn_round(link, packet, host, now)? {
             return Ok(Some(made));
@@ -127,24 +130,82 @@ impl Nat {
         now: Instant,
     ) -> Result<u32, DropReason> {
         let tuple = &packet.tuple;
-        self.make_room_beside(inner.mapping, tuple.src)?;
-        let ports = [tuple.ports[0], inner.end.1];
-        let within = Tuple { dst: inner.end.0, ports, ..*tuple };
+        let within = Tuple { dst: inner.end.0, ports: [tuple.ports[0], inner.end.1], ..*tuple };
+        self.mappings.pin(inner.mapping);
+        let named = self.name_sender(inner.rule.rule.link, within, packet, host, now);
+        let room = named.and_then(|()| self.make_room(tuple.src));
+        self.mappings.unpin(inner.mapping);
+        room?;
+        // The place may have been the other's.
+        self.is_named(inner.rule.rule.link, &within, tuple)?;
         let at = [Direction::In, Direction::Out];
-        let turned = Session::new([*tuple, within.reversed()], at, [NO_MAPPING, inner.mapping]);
-        if self.sessions.find(&within).is_none()
-            && let Some(outer) = self.outer(inner.rule.rule.link, tuple, host)?
-        {
-            let seen = Tuple { src: outer.end.0, ports: [outer.end.1, ports[1]], ..within };
-            let at = [Direction::Out, Direction::In];
-            let named = Session::new([within, seen.reversed()], at, [outer.mapping, NO_MAPPING]);
-            let named = self.enter(named, &outer.rule)?;
-            if let Some(session) = self.sessions.get_mut(named) {
-                session.renew(0, packet.flags, now, &self.limits);
-            }
-            self.make_room_beside(inner.mapping, tuple.src)?;
+        let mut turned = Session::new([*tuple, within.reversed()], at, [NO_MAPPING, inner.mapping]);
+        turned.is_turned = true;
+        self.enter(turned, &inner.rule, packet, now)
+    }
+
+    /// What arrived from somebody inside goes on to another with the ends `within`, in its sender's names outside: the session for
+    /// that, unless it is there, or nobody says that the sender has such names.
+    fn name_sender(
+        &mut self,
+        link: LinkId,
+        within: Tuple,
+        packet: &Packet,
+        host: &impl Host,
+        now: Instant,
+    ) -> Result<(), DropReason> {
+        let has_none = self.rules.of_source(link, &packet.tuple).is_none();
+        if has_none || self.find(&within, packet.flags, now).is_some() {
+            return Ok(());
         }
-        self.enter(turned, &inner.rule)
+        self.make_room(within.src)?;
+        let Some(outer) = self.outer(link, &packet.tuple, host)? else { return Ok(()) };
+        let seen = Tuple { src: outer.end.0, ports: [outer.end.1, within.ports[1]], ..within };
+        let at = [Direction::Out, Direction::In];
+        let named = Session::new([within, seen.reversed()], at, [outer.mapping, NO_MAPPING]);
+        let named = self.enter(named, &outer.rule, packet, now)?;
+        if let Some(session) = self.sessions.get_mut(named) {
+            session.renew(0, packet.flags, now, &self.limits);
+        }
+        Ok(())
+    }
+
+    /// Whether what goes on to another inside finds the names that its sender has.
+    fn is_named(&self, link: LinkId, within: &Tuple, tuple: &Tuple) -> Result<(), DropReason> {
+        let has_names = self.sessions.find(within).is_some() || self.rules.of_source(link, tuple).is_none();
+        if has_names { Ok(()) } else { Err(DropReason::NatFull) }
+    }
+
+    /// A known session's packet: between two inside the sender's names may have ended, with their rule or for want of room.
+    #[inline]
+    pub(crate) fn complete(
+        &mut self,
+        found: (u32, usize),
+        packet: &Packet,
+        host: &impl Host,
+        now: Instant,
+    ) -> Result<(u32, usize), DropReason> {
+        match self.sessions.get_mut(found.0) {
+            Some(session) if session.is_turned && found.1 == 0 => self.name_again(found, packet, host, now),
+            _ => Ok(found),
+        }
+    }
+
+    fn name_again(
+        &mut self,
+        (at, way): (u32, usize),
+        packet: &Packet,
+        host: &impl Host,
+        now: Instant,
+    ) -> Result<(u32, usize), DropReason> {
+        let Some(session) = self.sessions.get_mut(at) else { return Err(DropReason::NatFull) };
+        let (known, within) = (NatRef::new(at, way, session.number), session.ends_of(way));
+        let Some(nth) = self.rules.nth(session.rule) else { return Ok((at, way)) };
+        let link = self.rules.list[nth].rule.link;
+        self.name_sender(link, within, packet, host, now)?;
+        // It may have given its own place for that.
+        let found = self.sessions.known(known).ok_or(DropReason::NatFull)?;
+        self.is_named(link, &within, &packet.tuple).map(|()| found)
     }
 
     /// Who a packet is for that arrives by a link.
@@ -332,15 +393,25 @@ impl Nat {
         Ok(())
     }
 
-    /// Enters a session whose names nobody has.
-    fn enter(&mut self, mut session: Session, rule: &Rule) -> Result<u32, DropReason> {
+    /// Enters the session that a packet begins, unless somebody has its names.
+    fn enter(
+        &mut self,
+        mut session: Session,
+        rule: &Rule,
+        packet: &Packet,
+        now: Instant,
+    ) -> Result<u32, DropReason> {
         (session.rule, session.age, session.mss) = (rule.id, rule.rule.age, rule.rule.mss);
-        let [forth, back] = session.keys;
-        if self.sessions.find(&back).is_some() || forth == back {
-            session.mappings.into_iter().for_each(|mapping| self.mappings.let_go(mapping));
+        let ([forth, back], mappings) = (session.keys, session.mappings);
+        // What is over lets go of a mapping that this one needs.
+        mappings.into_iter().for_each(|mapping| self.mappings.pin(mapping));
+        let is_taken = self.find(&back, packet.flags, now).is_some() || forth == back;
+        mappings.into_iter().for_each(|mapping| self.mappings.unpin(mapping));
+        if is_taken {
+            mappings.into_iter().for_each(|mapping| self.mappings.let_go(mapping));
             return Err(DropReason::NatPorts);
         }
-        for (mapping, peer) in session.mappings.into_iter().zip([forth.dst, back.dst]) {
+        for (mapping, peer) in mappings.into_iter().zip([forth.dst, back.dst]) {
             self.mappings.hold(mapping, peer);
         }
         if let Some(count) = self.rules.count(rule.id) {

@@ -24,7 +24,7 @@ mod tuple;
 use core::net::Ipv4Addr;
 
 use firelane_units::{Direction, DropReason, Instant, LinkId, NatLimits, NatRule, Port};
-use firelane_wire::IpProtocol;
+use firelane_wire::{IpProtocol, TcpFlags};
 use siphasher::sip::SipHasher13;
 
 pub use early::Returned;
@@ -251,8 +251,8 @@ impl Nat {
         if packet.is_error {
             return self.pass_error((direction, link), packet, bytes, host, now);
         }
-        let found = match self.find(packet, now) {
-            Some(found) => Some(found),
+        let found = match self.find(&packet.tuple, packet.flags, now) {
+            Some(found) => Some(self.complete(found, packet, host, now)?),
             None => self.begin((direction, link), packet, host, now)?.map(|at| (at, 0)),
         };
         let carried = found.and_then(|found| self.carry(found, direction, packet, bytes, is_open, now));
@@ -295,11 +295,11 @@ impl Nat {
         self.sessions.touch(known);
     }
 
-    /// The session that a packet is of, unless it has ended.
-    fn find(&mut self, packet: &Packet, now: Instant) -> Option<(u32, usize)> {
-        let (at, way) = self.sessions.find(&packet.tuple)?;
+    /// The session that a packet with these names is of, unless it has ended.
+    pub(crate) fn find(&mut self, tuple: &Tuple, flags: TcpFlags, now: Instant) -> Option<(u32, usize)> {
+        let (at, way) = self.sessions.find(tuple)?;
         let session = self.sessions.get_mut(at)?;
-        if session.ends <= now || session.is_over(packet.flags) {
+        if session.ends <= now || session.is_over(flags) {
             self.counts.expired += 1;
             self.remove(at);
             return None;

@@ -58,6 +58,8 @@ pub(crate) struct Session {
     /// The largest segment that its rule lets SYNs offer.
     pub(crate) mss: Option<NonZeroU16>,
     phase: Phase,
+    /// It is of two inside: what goes forth leaves in its sender's names outside, by a session of its own.
+    pub(crate) is_turned: bool,
     /// Both ends have shown that they are there.
     has_met: bool,
     has_finished: [bool; 2],
@@ -98,6 +100,7 @@ impl Session {
             age: None,
             mss: None,
             phase: Phase::Asked,
+            is_turned: false,
             has_met: false,
             has_finished: [false; 2],
         }

@@ -8,7 +8,7 @@ use firelane_units::{
     Direction, DropReason, FilterPorts, NatAction, NatFiltering, NatLimits, NatPorts, NatRedirect, NatRule,
     NatTarget, Port,
 };
-use firelane_wire::{Ipv4View, Sum};
+use firelane_wire::{Ipv4View, Sum, TcpFlags};
 
 const HOST: End<'_> = ("10.0.0.5", 5000);
 const PEER: End<'_> = ("198.51.100.7", 53);
@@ -168,6 +168,119 @@ fn two_inside_meet_by_their_names_outside() {
     let from = (OUTSIDE, seen(&asked).1);
     let answered = net.within(&tcp(("10.0.0.9", 8080), from, SYN.with(ACK), b"")).unwrap();
     assert_eq!(ends(&answered), ((ip(OUTSIDE), 80), (ip(a.0), a.1)));
+}
+
+/// A server inside and two others who know it by its name outside.
+fn with_server(limits: NatLimits) -> Net {
+    let web = redirect(FilterPorts::Equal(Port(80)), "10.0.0.9", 8080, false);
+    Net::with(vec![from_inside(to_link(RANGE)), web], limits)
+}
+
+/// Between the same two inside, whatever has ended of what was there before.
+#[test]
+fn two_inside_meet_again() {
+    let mut net = with_server(NatLimits::default());
+    let server = ("10.0.0.9", 8080);
+    let ask = |net: &mut Net, packet: Vec<u8>| {
+        let asked = ends(&net.within(&packet).unwrap());
+        assert_eq!((asked.0.0, asked.1), (ip(OUTSIDE), (ip(server.0), server.1)));
+        asked.0.1
+    };
+    const FIN: TcpFlags = TcpFlags::FIN.with(ACK);
+    for nth in 0..3 {
+        let from = (OUTSIDE, ask(&mut net, tcp(HOST, (OUTSIDE, 80), SYN, b"")));
+        for (is_forth, flags) in [(false, SYN.with(ACK)), (true, ACK), (true, FIN), (false, FIN), (true, ACK)]
+        {
+            match is_forth {
+                true => assert_eq!(ask(&mut net, tcp(HOST, (OUTSIDE, 80), flags, b"")), from.1),
+                false => {
+                    let back = ends(&net.within(&tcp(server, from, flags, b"")).unwrap());
+                    assert_eq!(back, ((ip(OUTSIDE), 80), (ip(HOST.0), HOST.1)), "{nth}");
+                }
+            }
+        }
+    }
+    // Time is up, and nobody has looked.
+    for _ in 0..3 {
+        ask(&mut net, udp(HOST, (OUTSIDE, 80), b"x"));
+        net.wait(301);
+    }
+    // Other names outside count from here on.
+    for first in [30_000, 40_000, 20_000] {
+        let mut rules = vec![from_inside(to_link(NatPorts::Range(Port(first), Port(first + 99))))];
+        rules.push(redirect(FilterPorts::Equal(Port(80)), "10.0.0.9", 8080, false));
+        net.nat.set(NatConfig { rules, limits: NatLimits::default() });
+        for _ in 0..2 {
+            let port = ask(&mut net, udp(HOST, (OUTSIDE, 80), b"x"));
+            assert!((first..first + 100).contains(&port), "{port}");
+        }
+    }
+}
+
+/// Where there is room for one of the two sessions alone, nothing goes half the way.
+#[test]
+fn two_inside_do_not_meet_by_half() {
+    let question = udp(HOST, (OUTSIDE, 80), b"x");
+    let mut net = with_server(NatLimits { sessions: 3, ..NatLimits::default() });
+    for port in [1, 2] {
+        let from = ("10.0.0.6", port);
+        let seen = seen(&net.out(&udp(from, PEER, b"")).unwrap());
+        net.back(&udp(PEER, (OUTSIDE, seen.1), b"")).unwrap();
+    }
+    for _ in 0..3 {
+        assert_eq!(net.within(&question), ended(DropReason::NatFull));
+    }
+    // One gives way to others, and comes back.
+    let mut net = with_server(NatLimits { sessions: 3, ..NatLimits::default() });
+    for port in 1..20 {
+        assert_eq!(seen(&net.within(&question).unwrap()).0, ip(OUTSIDE), "{port}");
+        (0..port % 4).for_each(|nth| assert!(net.out(&udp(("10.0.0.6", 4 * port + nth), PEER, b"")).is_ok()));
+        assert_eq!(net.nat.counts().sessions.min(4), net.nat.rows(0, 9).0.len() as u64);
+    }
+    net.nat.flush();
+    assert_eq!((net.nat.counts().mappings, net.nat.allocated_bytes()), (0, 0));
+    // Who has no names outside goes in its own, and pushes nobody out.
+    let stranger = udp(("172.16.0.1", 7), (OUTSIDE, 80), b"x");
+    (0..9).for_each(|_| assert_eq!(seen(&net.within(&stranger).unwrap()).0, ip("172.16.0.1")));
+    (0..2).for_each(|nth| assert!(net.out(&udp(("10.0.0.6", nth), PEER, b"")).is_ok()));
+    let evicted = net.nat.counts().evicted;
+    (0..9).for_each(|_| assert_eq!(seen(&net.within(&stranger).unwrap()).0, ip("172.16.0.1")));
+    assert_eq!((net.nat.counts().sessions, net.nat.counts().evicted), (3, evicted));
+}
+
+/// One server behind two names, for a client that uses a port again.
+#[test]
+fn a_session_that_is_over_keeps_no_names() {
+    let [web, other] = [80, 81].map(|port| redirect(FilterPorts::Equal(Port(port)), "10.0.0.9", 8080, false));
+    let mut net = Net::new(vec![web, other]);
+    let (client, server) = (("198.51.100.7", 1234), ("10.0.0.9", 8080));
+    const FIN: TcpFlags = TcpFlags::FIN.with(ACK);
+    for nth in 0..4 {
+        let name = (OUTSIDE, 80 + nth % 2);
+        let other = (OUTSIDE, 81 - nth % 2);
+        for (is_forth, flags) in
+            [(true, SYN), (false, SYN.with(ACK)), (true, ACK), (true, FIN), (false, FIN), (true, ACK)]
+        {
+            match is_forth {
+                true => assert!(net.back(&tcp(client, name, flags, b"")).is_ok(), "{nth} {flags:?}"),
+                false => assert_eq!(
+                    seen(&net.out(&tcp(server, client, flags, b"")).unwrap()),
+                    (ip(name.0), name.1),
+                    "{nth} {flags:?}"
+                ),
+            }
+            if flags == ACK {
+                let early = tcp(client, other, ACK, b"");
+                assert_eq!(net.back(&early), ended(DropReason::NatPorts), "it asks for nothing");
+            }
+        }
+    }
+    // Time is up, and nobody has looked.
+    for nth in 0..3 {
+        assert!(net.back(&udp(client, (OUTSIDE, 80 + nth % 2), b"")).is_ok(), "{nth}");
+        net.wait(301);
+    }
+    assert_eq!(net.nat.flush(), 2);
 }
 
 #[test]
