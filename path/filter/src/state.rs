@@ -23,7 +23,7 @@ use crate::tcp::{Phase, Tracked};
 pub(crate) struct Key {
     src: [u64; 2],
     dst: [u64; 2],
-    /// Source and destination port; of an ICMP query its identifier, twice.
+    /// Source and destination port; of an ICMP query [`query_ports`].
     ports: u32,
     /// The protocol, and of an ICMP query its type.
     what: u16,
@@ -114,7 +114,7 @@ impl Key {
             IpProtocol::ICMPV4 | IpProtocol::ICMPV6 => {
                 let (kind, _) = packet.icmp()?;
                 let id = (packet.icmp_rest()?.0 >> 16) as u16;
-                ([id, id], query(packet.protocol, kind)?)
+                (query_ports(packet.protocol, kind, id), query(packet.protocol, kind)?)
             }
             protocol if protocol.has_ports() => {
                 let (from, to) = packet.ports()?;
@@ -190,6 +190,12 @@ pub(crate) const fn query(protocol: IpProtocol, kind: u8) -> Option<u8> {
         (IpProtocol::ICMPV6, 128 | 129) => Some(128),
         _ => None,
     }
+}
+
+/// What stands for the ports of a query, or of what answers it: two may ask each other with one identifier, so who asks has another one
+/// than who answers.
+pub(crate) const fn query_ports(protocol: IpProtocol, kind: u8, id: u16) -> [u16; 2] {
+    if asks(protocol, kind) { [id, !id] } else { [!id, id] }
 }
 
 /// Whether a message asks: only that begins a state.

@@ -10,7 +10,7 @@ use firelane_wire::{IpProtocol, TcpView};
 
 use crate::packet::Packet;
 use crate::rules::OneWay;
-use crate::state::{Going, Key, RuleId, Secret, State, asks, query};
+use crate::state::{Going, Key, RuleId, Secret, State, asks, query, query_ports};
 
 /// How many states there may be, unless said otherwise.
 pub const STATES_MAX: usize = 1 << 20;
@@ -256,11 +256,6 @@ impl States {
         if !state.is_by_link(Going { way, direction: packet.direction, link: packet.link }) {
             return Belongs::No;
         }
-        if let Some((kind, _)) = packet.icmp()
-            && asks(packet.protocol, kind) != (way == 0)
-        {
-            return Belongs::No;
-        }
         if let Some(segment) = segment
             && !state.tcp.take(way, &segment)
         {
@@ -356,8 +351,8 @@ impl States {
         let (ports, kind) = match (quoted.protocol, quoted.ports(), quoted.transport()) {
             (_, Some((Port(from), Port(to))), _) => ([from, to], 0),
             (protocol @ (IpProtocol::ICMPV4 | IpProtocol::ICMPV6), _, &[kind, _, _, _, high, low, ..]) => {
-                let Some(kind) = query(protocol, kind) else { return Belongs::No };
-                ([u16::from_be_bytes([high, low]); 2], kind)
+                let Some(asked) = query(protocol, kind) else { return Belongs::No };
+                (query_ports(protocol, kind, u16::from_be_bytes([high, low])), asked)
             }
             _ => ([0, 0], 0),
         };

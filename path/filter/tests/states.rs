@@ -237,6 +237,41 @@ fn an_echo_is_answered_and_an_answer_asks_nothing() {
     assert_eq!(ask(&mut filter, IN, &reversed), BLOCKED, "the other way round it is a question");
 }
 
+/// Some number all their questions alike (Windows: 1), and ask each other.
+#[test]
+fn two_who_ask_each_other_with_one_identifier_are_told_apart() {
+    let asks = |direction| {
+        let kept = rule(direction, PASS).proto(IpProtocol::ICMPV4).keep();
+        kept.with(|it| it.matching.icmp = Some((8, None)))
+    };
+    for ident in [0, 1, 0xffff] {
+        let message = |src, dst, is_answer, sequence| {
+            let repr = match is_answer {
+                true => Icmpv4Repr::EchoReply { identifier: ident, sequence, data: &[] },
+                false => Icmpv4Repr::EchoRequest { identifier: ident, sequence, data: &[] },
+            };
+            icmp(src, dst, &repr)
+        };
+        let mut filter = filter(vec![rule(IN, BLOCK), rule(OUT, BLOCK), asks(IN), asks(OUT)]);
+        for sequence in 0..3 {
+            let steps = [
+                (IN, message(A, B, false, sequence)),
+                (OUT, message(B, A, false, sequence)),
+                (OUT, message(B, A, true, sequence)),
+                (IN, message(A, B, true, sequence)),
+            ];
+            for (direction, packet) in &steps {
+                assert_eq!(ask(&mut filter, *direction, packet), Verdict::Pass, "{ident} {direction:?}");
+            }
+            let quoted = &message(A, B, true, sequence);
+            let error = icmp(B, A, &Icmpv4Repr::Unreachable { reason: Icmpv4Unreachable::Host, quoted });
+            assert_eq!(ask(&mut filter, OUT, &error), Verdict::Pass, "about an answer");
+        }
+        let states = filter.counts().states;
+        assert_eq!((states.active, states.added), (2, 2));
+    }
+}
+
 #[test]
 fn pieces_pass_with_their_first() {
     let kept = rule(IN, PASS).proto(IpProtocol::UDP).to_port(53).with(|it| it.keep_frags = true);
