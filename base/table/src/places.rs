@@ -2,8 +2,8 @@
 //!
 //! Entries in rooms, and a hand that goes round them and takes out what has ended: an entry costs one write per packet and no
 //! list. Each room is as large as all before it together, so that more entries move none of those that are there, and the large ones
-//! are in large pages. When all places are taken the half-open entry that waits longest goes first; what both ends have shown to be theirs
-//! stays. Used by `path/filter` and `path/nat`.
+//! are in large pages. When all places are taken one that is over goes first, if one is soon found, and then the half-open entry that waits
+//! longest; what both ends have shown to be theirs stays. Used by `path/filter` and `path/nat`.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -19,6 +19,10 @@ const LOOKED_AT: usize = 1000;
 const FIRST_ROOM: usize = 16;
 /// How often it looks, if there are few.
 const LOOK: Duration = Duration::from_secs(1);
+/// At how many places who needs room looks for one that is over: where that is why there is none, nearly all are.
+const LOOKED_AT_FOR_ROOM: usize = 8;
+/// The same if only some of them will do.
+const LOOKED_AT_FOR_SOME: usize = 64;
 
 /// What may stand in a place.
 pub trait Kept {
@@ -30,6 +34,11 @@ pub trait Kept {
 
     /// Whether nobody has shown that both ends are there.
     fn is_half_open(&self) -> bool;
+
+    /// Whether its ends have said that it is over: it stays for what may be under way, as long as there is room.
+    fn is_spent(&self) -> bool {
+        false
+    }
 }
 
 /// The places.
@@ -42,6 +51,8 @@ pub struct Places<T> {
     /// Half-open ones in the order in which they began, by place and number.
     half_open: VecDeque<(u32, u64)>,
     hand: usize,
+    /// Where who needs room looks next.
+    seeker: usize,
     /// So many the hand still looks at in this go.
     left: usize,
     look_at: Instant,
@@ -57,6 +68,7 @@ impl<T: Kept> Places<T> {
             free: Vec::new(),
             half_open: VecDeque::new(),
             hand: 0,
+            seeker: 0,
             left: 0,
             look_at: Instant::ZERO,
             most,
@@ -159,7 +171,7 @@ impl<T: Kept> Places<T> {
         self.free.push(at);
         if self.is_empty() {
             (self.rooms, self.free) = (Vec::new(), Vec::new());
-            (self.count, self.hand) = (0, 0);
+            (self.count, self.hand, self.seeker) = (0, 0, 0);
             self.half_open = VecDeque::new();
         }
         Some(kept)
@@ -173,6 +185,25 @@ impl<T: Kept> Places<T> {
             }
         }
         None
+    }
+
+    /// One that is over or whose time is up, if there is one where this looks: who needs room takes it out before any other.
+    pub fn spent(&mut self, now: Instant) -> Option<u32> {
+        self.spent_of(LOOKED_AT_FOR_ROOM, now, |_| true)
+    }
+
+    /// The same of those of which `is_it` says so.
+    pub fn spent_where(&mut self, now: Instant, is_it: impl Fn(&T) -> bool) -> Option<u32> {
+        self.spent_of(LOOKED_AT_FOR_SOME, now, is_it)
+    }
+
+    fn spent_of(&mut self, most: usize, now: Instant, is_it: impl Fn(&T) -> bool) -> Option<u32> {
+        let is_spent = |kept: &T| (kept.ends() <= now || kept.is_spent()) && is_it(kept);
+        (0..most.min(self.count)).find_map(|_| {
+            let at = self.seeker as u32;
+            self.seeker = (self.seeker + 1) % self.count;
+            self.get(at).is_some_and(is_spent).then_some(at)
+        })
     }
 
     /// The hand goes on to what has ended, if it is time to look; who is told takes it out and asks again. Nothing when it has
@@ -290,6 +321,24 @@ mod tests {
             }
             prop_assert_eq!(ended, ends.iter().filter(|ends| **ends <= 10).count());
         }
+    }
+
+    #[test]
+    fn who_needs_room_finds_what_is_over_and_looks_at_few() {
+        let mut places = Places::new(100);
+        assert_eq!(places.spent(Instant::from_secs(5)), None);
+        (0..100).for_each(|number| {
+            places.enter(Entry { number, ends: if number % 8 == 7 { 5 } else { 6 }, is_half_open: false });
+        });
+        let found =
+            |places: &mut Places<Entry>| places.spent(Instant::from_secs(5)).and_then(|at| places.take(at));
+        for number in (0..96).filter(|number| number % 8 == 7) {
+            assert_eq!(found(&mut places).map(|kept| kept.number), Some(number));
+        }
+        assert!((0..99).all(|_| found(&mut places).is_none()), "nobody else");
+        let of = |number: u64| move |kept: &Entry| kept.number == number;
+        assert_eq!(places.spent_where(Instant::from_secs(5), of(64)), None);
+        assert!((0..2).any(|_| places.spent_where(Instant::from_secs(6), of(64)) == Some(64)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use firelane_wire::{IpProtocol, TcpView};
 use siphasher::sip::SipHasher13;
 
 use crate::packet::{Packet, Piece};
-use crate::tcp::{Phase, Tracked};
+use crate::tcp::Tracked;
 
 /// What names a state: who has sent its first packet, and to whom. Addresses are in two halves, because 128-bit integers would
 /// align it to 16 bytes. What is shorter stands together in words that are compared and mixed as such: read as a word after it was
@@ -220,6 +220,11 @@ impl Kept for State {
             _ => !self.is_answered,
         }
     }
+
+    #[inline]
+    fn is_spent(&self) -> bool {
+        self.protocol() == IpProtocol::TCP && self.tcp.is_over()
+    }
 }
 
 impl State {
@@ -302,8 +307,7 @@ impl State {
     /// Whether a segment opens a new connection with the names of one that is over.
     pub(crate) fn is_over(&self, segment: Option<&TcpView<'_>>) -> bool {
         // The phase is asked for last: it is in the second line.
-        segment.is_some_and(|it| it.flags().syn() && !it.flags().ack())
-            && matches!(self.tcp.phase(), Phase::Closed | Phase::Reset)
+        segment.is_some_and(|it| it.flags().syn() && !it.flags().ack()) && self.tcp.is_over()
     }
 
     /// Whether it came by the link that such packets came by before.

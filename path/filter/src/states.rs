@@ -1,7 +1,7 @@
 //! States: what a rule with `keep state` has let through, and whatever belongs to it, both ways.
 //!
-//! They stand in [`Places`], with an index with a secret hash by the two ends. When all places are taken the half-open entry that
-//! waits longest goes first; what both ends have shown to be theirs stays, and the newcomer is refused.
+//! They stand in [`Places`], with an index with a secret hash by the two ends. When all places are taken one that is over goes first, then
+//! the half-open entry that waits longest; what both ends have shown to be theirs stays, and the newcomer is refused.
 
 use firelane_frame::{read_ahead, read_begin_ahead};
 use firelane_table::{Index, Places};
@@ -392,7 +392,7 @@ impl States {
             self.counts.rule_full += 1;
             return Err(NoState::RuleFull);
         }
-        if self.places.is_full() && !self.evict() {
+        if self.places.is_full() && !self.evict(now) {
             self.counts.full += 1;
             return Err(NoState::Full);
         }
@@ -442,14 +442,14 @@ impl States {
         }
     }
 
-    /// Makes room: the half-open state that waits longest goes. Whether there was one.
-    fn evict(&mut self) -> bool {
-        let oldest = self.places.oldest_half_open();
-        if let Some(at) = oldest {
+    /// Makes room: one that is over goes, or the half-open state that waits longest. Whether there was one.
+    fn evict(&mut self, now: Instant) -> bool {
+        let gone = self.places.spent(now).or_else(|| self.places.oldest_half_open());
+        if let Some(at) = gone {
             self.counts.evicted += 1;
             self.remove(at);
         }
-        oldest.is_some()
+        gone.is_some()
     }
 
     /// Takes out what has ended; when to look again.

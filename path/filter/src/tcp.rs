@@ -117,6 +117,12 @@ impl Tracked {
         self.phase
     }
 
+    /// Whether both ends have sent all, or one has reset it.
+    #[inline]
+    pub(crate) const fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Closed | Phase::Reset)
+    }
+
     /// Whether nobody has shown that both ends are there.
     pub(crate) const fn is_half_open(&self) -> bool {
         !self.has_met

@@ -358,6 +358,41 @@ fn a_flood_pushes_out_the_oldest_half_open_and_nobody_else() {
     assert_eq!(full.counts().states.full, 1);
 }
 
+/// Who opens and closes connections faster than closed ones are forgotten is not refused for that, nor pushes out who opens one or has
+/// one open.
+#[test]
+fn what_is_over_gives_way_before_any_other() {
+    let mut filter = filter_of(vec![rule(IN, PASS).keep()], 20);
+    let (open, opening) = ("10.1.0.1:1", "10.1.0.2:1");
+    const FIN: TcpFlags = TcpFlags::FIN.with(TcpFlags::ACK);
+    let connect = |filter: &mut Filter, client: &str| {
+        let passed = ask(filter, IN, &syn(client, SERVER));
+        ask(filter, OUT, &tcp(SERVER, client, SYN_ACK, 499, 100, 0));
+        ask(filter, IN, &tcp(client, SERVER, TcpFlags::ACK, 100, 500, 0));
+        passed
+    };
+    assert_eq!(connect(&mut filter, open), Verdict::Pass);
+    ask(&mut filter, IN, &syn(opening, SERVER));
+    for port in 1..500 {
+        let client = &format!("10.2.0.1:{port}");
+        assert_eq!(connect(&mut filter, client), Verdict::Pass, "{port}");
+        match port % 2 {
+            0 => {
+                ask(&mut filter, IN, &tcp(client, SERVER, FIN, 100, 500, 0));
+                ask(&mut filter, OUT, &tcp(SERVER, client, FIN, 500, 101, 0));
+            }
+            _ => {
+                ask(&mut filter, OUT, &tcp(SERVER, client, TcpFlags::RST, 500, 0, 0));
+            }
+        }
+    }
+    let hits = filter.counts().states.hits;
+    ask(&mut filter, OUT, &tcp(SERVER, open, TcpFlags::ACK, 500, 100, 9));
+    ask(&mut filter, OUT, &tcp(SERVER, opening, SYN_ACK, 499, 100, 0));
+    let states = filter.counts().states;
+    assert_eq!((states.active, states.full, states.hits), (20, 0, hits + 2));
+}
+
 /// One end alone shows nothing of the other, whatever it sends: its states give way like all half-open ones.
 #[test]
 fn what_one_end_alone_sends_keeps_no_place() {

@@ -63,7 +63,7 @@ impl Nat {
         if host.owns(tuple.src) || self.rules.of_source(link, tuple).is_none() {
             return Ok(None);
         }
-        self.make_room(tuple.src)?;
+        self.make_room(tuple.src, now)?;
         let Some(outer) = self.outer(link, tuple, host)? else { return Ok(None) };
         let back = Tuple { src: outer.end.0, ports: [outer.end.1, tuple.ports[1]], ..*tuple }.reversed();
         let at = [Direction::Out, Direction::In];
@@ -86,7 +86,7 @@ impl Nat {
                 }
                 self.may_answer(inner.mapping, tuple.src)?;
             }
-            self.make_room_beside(inner.mapping, tuple.src)?;
+            self.make_room_beside(inner.mapping, tuple.src, now)?;
             let back = Tuple { dst: inner.end.0, ports: [tuple.ports[0], inner.end.1], ..*tuple }.reversed();
             let at = [Direction::In, Direction::Out];
             let session = Session::new([*tuple, back], at, [NO_MAPPING, inner.mapping]);
@@ -133,7 +133,7 @@ impl Nat {
         let within = Tuple { dst: inner.end.0, ports: [tuple.ports[0], inner.end.1], ..*tuple };
         self.mappings.pin(inner.mapping);
         let named = self.name_sender(inner.rule.rule.link, within, packet, host, now);
-        let room = named.and_then(|()| self.make_room(tuple.src));
+        let room = named.and_then(|()| self.make_room(tuple.src, now));
         self.mappings.unpin(inner.mapping);
         room?;
         // The place may have been the other's.
@@ -158,7 +158,7 @@ impl Nat {
         if has_none || self.find(&within, packet.flags, now).is_some() {
             return Ok(());
         }
-        self.make_room(within.src)?;
+        self.make_room(within.src, now)?;
         let Some(outer) = self.outer(link, &packet.tuple, host)? else { return Ok(()) };
         let seen = Tuple { src: outer.end.0, ports: [outer.end.1, within.ports[1]], ..within };
         let at = [Direction::Out, Direction::In];
@@ -372,25 +372,30 @@ impl Nat {
     }
 
     /// Makes room for one more session that needs a mapping, whoever else gives way.
-    fn make_room_beside(&mut self, mapping: u32, source: Ipv4Addr) -> Result<(), DropReason> {
+    fn make_room_beside(&mut self, mapping: u32, source: Ipv4Addr, now: Instant) -> Result<(), DropReason> {
         self.mappings.pin(mapping);
-        let made = self.make_room(source);
+        let made = self.make_room(source, now);
         self.mappings.unpin(mapping);
         made
     }
 
-    /// Makes room for one more session, or says why there is none.
-    fn make_room(&mut self, source: Ipv4Addr) -> Result<(), DropReason> {
+    /// Makes room for one more session, or says why there is none: what is over goes first.
+    fn make_room(&mut self, source: Ipv4Addr, now: Instant) -> Result<(), DropReason> {
         if self.sessions.of_source(source) >= self.limits.per_source {
-            return Err(DropReason::NatSourceFull);
+            let its = self.sessions.spent(Some(source), now).ok_or(DropReason::NatSourceFull)?;
+            self.evict(its);
         }
-        if !self.sessions.is_full() {
-            return Ok(());
+        if self.sessions.is_full() {
+            let spent = self.sessions.spent(None, now);
+            let gone = spent.or_else(|| self.sessions.oldest_half_open()).ok_or(DropReason::NatFull)?;
+            self.evict(gone);
         }
-        let oldest = self.sessions.oldest_half_open().ok_or(DropReason::NatFull)?;
-        self.counts.evicted += 1;
-        self.remove(oldest);
         Ok(())
+    }
+
+    fn evict(&mut self, at: u32) {
+        self.counts.evicted += 1;
+        self.remove(at);
     }
 
     /// Enters the session that a packet begins, unless somebody has its names.

@@ -85,6 +85,11 @@ impl Kept for Session {
     fn is_half_open(&self) -> bool {
         !self.has_met
     }
+
+    #[inline]
+    fn is_spent(&self) -> bool {
+        matches!(self.phase, Phase::Closed | Phase::Reset)
+    }
 }
 
 impl Session {
@@ -119,7 +124,7 @@ impl Session {
     /// Whether a segment opens a new connection with the names of one that is over.
     #[inline]
     pub(crate) fn is_over(&self, flags: TcpFlags) -> bool {
-        matches!(self.phase, Phase::Closed | Phase::Reset) && flags.syn() && !flags.ack()
+        self.is_spent() && flags.syn() && !flags.ack()
     }
 
     /// A packet goes on: it lasts longer for that. Packets from outside do so where both ends have shown that they are there:

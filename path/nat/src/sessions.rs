@@ -1,7 +1,7 @@
 //! The sessions, and who has begun how many.
 //!
-//! Each stands in [`Places`] and in one index twice, by what arrives on either way. When all places are taken the half-open one that waits
-//! longest goes; what both ends have shown to be theirs stays, and the newcomer is refused.
+//! Each stands in [`Places`] and in one index twice, by what arrives on either way. When all places are taken one that is over goes, or the
+//! half-open one that waits longest; what both ends have shown to be theirs stays, and the newcomer is refused.
 
 use core::net::Ipv4Addr;
 use std::collections::hash_map::Entry;
@@ -73,6 +73,14 @@ impl Sessions {
 
     pub(crate) const fn is_full(&self) -> bool {
         self.places.is_full()
+    }
+
+    /// One that is over, if it is soon found; of those that `source` has begun, if that is asked for.
+    pub(crate) fn spent(&mut self, source: Option<Ipv4Addr>, now: Instant) -> Option<u32> {
+        match source {
+            Some(source) => self.places.spent_where(now, |session| session.keys[0].src == source),
+            None => self.places.spent(now),
+        }
     }
 
     pub(crate) fn oldest_half_open(&mut self) -> Option<u32> {

@@ -331,6 +331,36 @@ fn a_flood_pushes_out_the_oldest_half_open_and_nobody_else() {
     assert_eq!(net.nat.counts().added, 20_500, "and were not made again");
 }
 
+/// Who opens and closes connections faster than closed ones are forgotten is not refused for that, nor pushes out who opens one or has
+/// one open.
+#[test]
+fn what_is_over_gives_way_before_any_other() {
+    let peer = ("198.51.100.7", 80);
+    let connect = |net: &mut Net, inside: End<'_>| {
+        net.out(&tcp(inside, peer, SYN, b"")).unwrap();
+        net.back(&tcp(peer, (OUTSIDE, inside.1), SYN.with(ACK), b"")).unwrap();
+        net.out(&tcp(inside, peer, ACK, b"")).unwrap();
+    };
+    let fin = firelane_wire::TcpFlags::FIN.with(ACK);
+    for (sessions, per_source) in [(20, 9999), (9999, 18)] {
+        let limits = NatLimits { sessions, per_source, ..NatLimits::default() };
+        let mut net = Net::with(vec![from_inside(to_link(RANGE))], limits);
+        connect(&mut net, ("10.0.0.5", 20_001));
+        net.out(&tcp(("10.0.0.6", 20_002), peer, SYN, b"")).unwrap();
+        for nth in 0..500 {
+            let inside = ("10.0.0.7", 21_000 + nth);
+            connect(&mut net, inside);
+            net.out(&tcp(inside, peer, fin, b"")).unwrap();
+            net.back(&tcp(peer, (OUTSIDE, inside.1), fin, b"")).unwrap();
+        }
+        let counts = net.nat.counts();
+        assert_eq!((counts.sessions, counts.evicted), (20, 482));
+        let own =
+            [20_001, 20_002].map(|port| net.back(&tcp(peer, (OUTSIDE, port), SYN.with(ACK), b"")).is_ok());
+        assert_eq!((own, net.nat.counts().added), ([true; 2], 502));
+    }
+}
+
 /// The session that gives way may be the last one of the mapping that the newcomer needs.
 #[test]
 fn who_is_let_in_by_a_mapping_does_not_push_it_out() {
