@@ -19,7 +19,7 @@ const SHIFT_MAX: u8 = 14;
 struct Side {
     /// Behind the last that it has sent; while that is nothing, behind the SYN that it may answer.
     end: u32,
-    /// How far the other lets it send.
+    /// How far the other lets it send; while it has sent nothing, what comes next of a connection that it alone remembers.
     most: u32,
     /// Its largest window.
     window: u32,
@@ -107,7 +107,7 @@ impl Tracked {
         from.end = end(segment);
         from.most = from.end.wrapping_add(if is_begin { 0 } else { to.window });
         from.window = offered.max(1);
-        to.most = segment.ack_field().0.wrapping_add(from.window);
+        to.most = if is_begin { from.end } else { segment.ack_field().0.wrapping_add(from.window) };
         tracked.follow(0, segment);
         tracked
     }
@@ -132,7 +132,7 @@ impl Tracked {
     pub(crate) fn take(&mut self, at: usize, segment: &TcpView<'_>) -> bool {
         let is_answer = self.answers(at, segment);
         if !is_answer && !self.asks_again(at, segment) && !self.is_in_window(at, segment) {
-            return false;
+            return self.is_of_forgotten(at, segment);
         }
         let (offered, has_other) = (self.offers(at, segment), self.has_sent(1 - at));
         let (from, to) = self.pair(at);
@@ -189,6 +189,23 @@ impl Tracked {
             *self = Self::new(segment, self.strict);
         }
         true
+    }
+
+    /// RFC 9293 §3.5.1: who is asked for a connection and has another with these names acknowledges that, and whoever has forgotten it
+    /// resets it. Neither says anything of the connection that is asked for.
+    fn is_of_forgotten(&mut self, at: usize, segment: &TcpView<'_>) -> bool {
+        let flags = segment.flags();
+        if self.phase != Phase::Asked || self.has_sent(1) {
+            return false;
+        }
+        match (at, flags.rst()) {
+            (1, false) if flags.ack() && segment.sequence_len() == 0 => {
+                self.sides[1].most = segment.ack_field().0;
+                true
+            }
+            (0, true) => segment.seq().0 == self.sides[1].most,
+            _ => false,
+        }
     }
 
     /// Whether what an end acknowledges that has sent nothing is the other's SYN, with as much of its text as it likes (RFC 7413 §4.2).

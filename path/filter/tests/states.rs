@@ -148,6 +148,37 @@ fn who_has_forgotten_a_connection_may_begin_anew() {
     assert_eq!(ask(&mut inward, IN, &stray), Verdict::OutOfWindow);
 }
 
+/// The same where the state of the old connection has gone, too, as when the filter is new: nobody knows of that but its other end.
+#[test]
+fn who_has_forgotten_a_connection_that_has_no_state_may_begin_anew() {
+    let anew = 1 << 30;
+    let again = tcp(CLIENT, SERVER, TcpFlags::SYN, anew, 0, 0);
+    let steps = [
+        (true, again.clone(), true),
+        // The old connection's text is nothing to who has forgotten it.
+        (false, tcp(SERVER, CLIENT, TcpFlags::ACK, 1400, 150, 100), false),
+        (true, tcp(CLIENT, SERVER, TcpFlags::RST, 150, 0, 0), false),
+        (false, tcp(SERVER, CLIENT, TcpFlags::ACK, 1400, 150, 0), true),
+        (true, tcp(CLIENT, SERVER, TcpFlags::RST, 151, 0, 0), false),
+        (true, tcp(CLIENT, SERVER, TcpFlags::RST, 150, 0, 0), true),
+        (true, again, true),
+        (false, tcp(SERVER, CLIENT, SYN_ACK, 77, anew + 1, 0), true),
+        (false, tcp(SERVER, CLIENT, TcpFlags::ACK, 1400, 150, 0), false),
+        (true, tcp(CLIENT, SERVER, TcpFlags::RST, 150, 0, 0), false),
+        (true, tcp(CLIENT, SERVER, TcpFlags::ACK, anew + 1, 78, 50), true),
+        (false, tcp(SERVER, CLIENT, TcpFlags::ACK, 78, anew + 51, 900), true),
+    ];
+    for [forth, back] in [[IN, OUT], [OUT, IN]] {
+        let mut filter = filter(vec![rule(IN, BLOCK), rule(OUT, BLOCK), rule(forth, PASS).keep()]);
+        for (nth, (is_forth, packet, passes)) in steps.iter().enumerate() {
+            let verdict = ask(&mut filter, if *is_forth { forth } else { back }, packet);
+            assert_eq!(verdict == Verdict::Pass, *passes, "{nth} {forth:?}: {verdict:?}");
+        }
+        let states = filter.counts().states;
+        assert_eq!((states.added, states.out_of_window), (1, 5));
+    }
+}
+
 /// Whoever has given up a connection that nobody answered asks for another one with the same names, as a client with a fixed port does.
 #[test]
 fn who_was_not_answered_may_begin_anew() {
