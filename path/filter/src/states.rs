@@ -253,26 +253,41 @@ impl States {
             self.remove(at);
             return Belongs::No;
         }
-        if !state.is_by_link(Going { way, direction: packet.direction, link: packet.link }) {
-            return Belongs::No;
+        let is_by_link = state.is_by_link(Going { way, direction: packet.direction, link: packet.link });
+        if let Some(segment) = segment {
+            // What is established is only its own, and who comes by another link has moved if it knows the numbers.
+            let is_free = !is_by_link && state.tcp.is_half_open();
+            let may_be_its = is_by_link || !is_question(&segment);
+            let is_its = is_free || (may_be_its && state.tcp.take(way, &segment));
+            if !is_its {
+                return self.out_of_window((at, way), packet.direction, &segment);
+            }
         }
-        if let Some(segment) = segment
-            && !state.tcp.take(way, &segment)
-        {
-            self.counts.out_of_window += 1;
-            return match segment.flags() {
-                flags if !flags.syn() || flags.ack() || flags.rst() => Belongs::OutOfWindow,
-                // What has come in to be passed on was asked about there.
-                _ if packet.direction == Direction::Out && state.comes_in(way) => {
-                    Belongs::To { rule: self.rules.rule(state.rule), is_news: false, state: None }
-                }
-                _ => Belongs::Anew,
-            };
+        if !is_by_link {
+            return Belongs::No;
         }
         let (is_news, number) = (state.renew(way, now), state.number);
         self.counts.hits += 1;
         let rule = self.rules.rule(state.rule);
         Belongs::To { rule, is_news, state: Some(StateRef::new(at, way, number)) }
+    }
+
+    /// A segment has the names of a state, and nothing else of it.
+    fn out_of_window(
+        &mut self,
+        (at, way): (u32, usize),
+        direction: Direction,
+        segment: &TcpView<'_>,
+    ) -> Belongs {
+        self.counts.out_of_window += 1;
+        match self.places.get(at) {
+            _ if !is_question(segment) => Belongs::OutOfWindow,
+            // What has come in to be passed on was asked about there.
+            Some(state) if direction == Direction::Out && state.comes_in(way) => {
+                Belongs::To { rule: self.rules.rule(state.rule), is_news: false, state: None }
+            }
+            _ => Belongs::Anew,
+        }
     }
 
     /// A packet of a flow whose state is known: what [`take`](Self::take) says of it, and then of the same packet on its way out, if it
@@ -383,15 +398,16 @@ impl States {
         if is_never || packet.is_for_many() {
             return Err(NoState::Never);
         }
-        if let Some((at, _)) = self.find(&key) {
-            // What is there did not take the packet: the names have a new user.
-            self.remove(at);
-        }
         let (id, of_rule) = self.rules.list.get(rule as usize).copied().ok_or(NoState::Never)?;
-        if keep.limit.is_some_and(|limit| of_rule >= limit.get()) {
+        // What is there did not take the packet: the names have a new user.
+        let before = self.find(&key).map(|(at, _)| at);
+        let is_own = |at: u32| self.places.get(at).is_some_and(|state| state.rule == id);
+        let others = of_rule - u32::from(before.is_some_and(is_own));
+        if keep.limit.is_some_and(|limit| others >= limit.get()) {
             self.counts.rule_full += 1;
             return Err(NoState::RuleFull);
         }
+        before.into_iter().for_each(|at| self.remove(at));
         if self.places.is_full() && !self.evict(now) {
             self.counts.full += 1;
             return Err(NoState::Full);
@@ -470,6 +486,12 @@ impl States {
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.places.allocated_bytes() + self.index.allocated_bytes()
     }
+}
+
+/// Whether a segment asks for a connection, and no more.
+fn is_question(segment: &TcpView<'_>) -> bool {
+    let flags = segment.flags();
+    flags.syn() && !flags.ack() && !flags.rst()
 }
 
 impl StateRef {

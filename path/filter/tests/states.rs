@@ -232,6 +232,65 @@ fn who_was_not_answered_may_begin_anew() {
     assert_eq!(filter.counts().states.added, 1, "a limit counts it once");
 }
 
+/// Who is at another link and does not know the numbers of a connection breaks nothing of it, and one that moves goes on.
+#[test]
+fn what_is_established_is_not_replaced_from_elsewhere() {
+    let elsewhere = LinkId(2);
+    let stray = |flags, seq, ack| tcp(CLIENT, SERVER, flags, seq, ack, 0);
+    let open = || {
+        let mut filter = filter(vec![rule(IN, PASS).keep(), rule(OUT, BLOCK)]);
+        ask(&mut filter, IN, &syn(CLIENT, SERVER));
+        ask(&mut filter, OUT, &tcp(SERVER, CLIENT, SYN_ACK, 499, 100, 0));
+        ask(&mut filter, IN, &stray(TcpFlags::ACK, 100, 500));
+        filter
+    };
+    let mut filter = open();
+    let answer = |filter: &mut Filter| ask(filter, OUT, &tcp(SERVER, CLIENT, TcpFlags::ACK, 500, 100, 100));
+    let cases = [
+        // Whoever is asked says that there is a connection (RFC 9293 section 3.5.1).
+        (stray(TcpFlags::SYN, 1 << 30, 0), Verdict::Pass),
+        (stray(TcpFlags::SYN, 120, 0), Verdict::Pass),
+        (stray(SYN_ACK, 1 << 30, 7), Verdict::OutOfWindow),
+        (stray(TcpFlags::ACK, 1 << 30, 1 << 29), Verdict::OutOfWindow),
+        (stray(TcpFlags::RST, 1 << 30, 0), Verdict::OutOfWindow),
+    ];
+    for (packet, verdict) in &cases {
+        assert_eq!(ask_at(&mut filter, IN, elsewhere, packet, 0).verdict, *verdict);
+        assert_eq!(answer(&mut filter), Verdict::Pass);
+    }
+    assert_eq!(filter.counts().states.added, 1);
+    // It has moved.
+    assert_eq!(ask_at(&mut filter, IN, elsewhere, &stray(TcpFlags::ACK, 100, 600), 0).verdict, Verdict::Pass);
+    assert_eq!(answer(&mut filter), Verdict::Pass);
+    assert_eq!(filter.counts().states.added, 2);
+    // It has moved and forgotten.
+    let mut filter = open();
+    for (packet, _) in [&cases[0], &(stray(TcpFlags::RST, 100, 0), Verdict::Pass), &cases[0]] {
+        assert_eq!(ask_at(&mut filter, IN, elsewhere, packet, 0).verdict, Verdict::Pass);
+    }
+    assert_eq!(ask(&mut filter, OUT, &tcp(SERVER, CLIENT, SYN_ACK, 7, (1 << 30) + 1, 0)), Verdict::Pass);
+}
+
+/// What is refused takes nobody's place.
+#[test]
+fn who_finds_no_room_ends_no_state() {
+    let one = KeepState { limit: NonZeroU32::new(1), ..KeepState::default() };
+    let on = |link, keep| rule(IN, PASS).with(|it| (it.link, it.keep_state) = (Some(link), Some(keep)));
+    let rules = vec![rule(OUT, BLOCK), on(LINK, KeepState::default()), on(LinkId(2), one)];
+    let mut filter = filter(rules);
+    let question = udp(CLIENT, SERVER);
+    assert_eq!(ask(&mut filter, IN, &question), Verdict::Pass);
+    assert_eq!(ask_at(&mut filter, IN, LinkId(2), &udp("10.0.0.2:7", SERVER), 0).verdict, Verdict::Pass);
+    assert_eq!(ask_at(&mut filter, IN, LinkId(2), &question, 0).verdict, Verdict::NoRoom);
+    assert_eq!(ask(&mut filter, OUT, &udp(SERVER, CLIENT)), Verdict::Pass);
+    // In the place of one of its own rule it has room.
+    filter.set_rules(vec![rule(OUT, BLOCK), rule(IN, PASS).with(|it| it.keep_state = Some(one))]);
+    let mine = udp("10.0.0.3:7", SERVER);
+    for link in [LINK, LinkId(2)] {
+        assert_eq!(ask_at(&mut filter, IN, link, &mine, 0).verdict, Verdict::Pass, "{link:?}");
+    }
+}
+
 #[test]
 fn icmp_errors_pass_with_what_they_are_about() {
     let mut filter = outward();
