@@ -185,8 +185,8 @@ pub fn walk_hop_by_hop(packet: &Ipv6View<'_>) -> Result<(), ExtError> {
 }
 
 /// Finds the upper layer behind `first` without obeying anything: in a packet that an ICMP error quotes,
-/// or behind a fragment header. `None` if `bytes` end before, or the chain is longer than allowed.
-pub(crate) fn skip(first: IpProtocol, bytes: &[u8]) -> Option<(IpProtocol, &[u8])> {
+/// behind a fragment header, or for who only looks. `None` if `bytes` end before, or the chain is longer than allowed.
+pub fn skip(first: IpProtocol, bytes: &[u8]) -> Option<(IpProtocol, &[u8])> {
     let (mut protocol, mut rest) = (first, bytes);
     for _ in 0..=HEADERS_MAX {
         match protocol {

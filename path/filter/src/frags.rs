@@ -17,7 +17,7 @@ const LASTS: Duration = Duration::from_secs(60);
 struct Datagram {
     src: IpAddr,
     dst: IpAddr,
-    protocol: IpProtocol,
+    protocol: Option<IpProtocol>,
     number: u32,
     direction: Direction,
 }
@@ -34,7 +34,9 @@ impl Default for Frags {
 
 impl Datagram {
     fn of(packet: &Packet<'_>) -> Self {
-        let Packet { src, dst, protocol, datagram, direction, .. } = *packet;
+        let Packet { src, dst, datagram, direction, .. } = *packet;
+        // IPv6's pieces may begin with different headers, and are of one datagram without it (RFC 8200 §4.5).
+        let protocol = Some(packet.protocol).filter(|_| src.is_ipv4());
         Self { src, dst, protocol, number: datagram, direction }
     }
 }

@@ -121,7 +121,9 @@ impl<'a> Packet<'a> {
             bytes: u32::from(view.payload_len()) + Ipv6View::HEADER_LEN as u32,
         };
         let Ok(chain) = ext::walk(view) else {
-            (packet.is_short, packet.has_options) = (true, true);
+            // Who it is for may know what is not known here, and must not get what a rule is about by that.
+            packet.has_options = true;
+            packet.is_short = !packet.reaches(view.next_header(), view.payload());
             return packet;
         };
         let mut headers = usize::from(chain.offset) - Ipv6View::HEADER_LEN;
@@ -137,8 +139,17 @@ impl<'a> Packet<'a> {
         packet.protocol = chain.upper;
         packet.has_options = headers > 0;
         packet.transport = chain.payload(view);
-        packet.is_short = packet.piece != Piece::Later && packet.transport.len() < least(chain.upper);
+        packet.is_short = packet.piece != Piece::Later && !packet.reaches(chain.upper, packet.transport);
+        packet.has_options |= packet.protocol != chain.upper;
         packet
+    }
+
+    /// Whether `bytes` behind the header that names `first` have a transport header, which is what rules look at then: a piece's
+    /// part of its datagram may begin with extension headers, too.
+    fn reaches(&mut self, first: IpProtocol, bytes: &'a [u8]) -> bool {
+        let Some((upper, transport)) = ext::skip(first, bytes) else { return false };
+        (self.protocol, self.transport) = (upper, transport);
+        transport.len() >= least(upper)
     }
 
     /// The transport's header and what follows; nothing of a piece that has none.

@@ -246,6 +246,28 @@ proptest! {
     }
 }
 
+/// What stands before a transport header hides it from no rule: options that nobody here knows, and a fragment header before others.
+#[test]
+fn extension_headers_hide_no_ports() {
+    let [src, dst] = ["fd00::1", "fd00::2"].map(|text| text.parse().unwrap());
+    let segment = tcp("[fd00::1]:1000", "[fd00::2]:23", firelane_wire::TcpFlags::SYN, 0, 0, 0)[40..].to_vec();
+    let options = |kind: u8| [6, 0, kind, 4, 0, 0, 0, 0];
+    let mut filter = filter(vec![rule(IN, PASS), rule(IN, BLOCK).proto(TCP).to_port(23)]);
+    for kind in [1, 0x1e, 0x5e, 0x9e, 0xde] {
+        let payload = [&options(kind)[..], &segment].concat();
+        let whole = v6(src, dst, IpProtocol::DESTINATION_OPTIONS, &payload);
+        assert_eq!(ask(&mut filter, IN, &whole), BLOCKED, "{kind:#x}");
+        let mut piece = v6_piece(src, dst, 0, true, &[&payload[..], &[0; 4]].concat());
+        piece[40] = IpProtocol::DESTINATION_OPTIONS.0;
+        assert_eq!(ask(&mut filter, IN, &piece), BLOCKED, "{kind:#x} behind a fragment header");
+    }
+    // What ends before its transport header is short, and has no ports.
+    let cut = v6(src, dst, IpProtocol::DESTINATION_OPTIONS, &[&options(0xde)[..], &segment[..19]].concat());
+    let short =
+        vec![rule(IN, PASS), rule(IN, BLOCK).with(|it| it.matching.with = vec![(PacketTrait::Short, true)])];
+    assert_eq!(ask(&mut common::filter(short), IN, &cut), BLOCKED);
+}
+
 #[test]
 fn skip_leaves_rules_out_and_count_and_log_decide_nothing() {
     let mut filter = filter(vec![

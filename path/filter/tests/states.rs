@@ -291,6 +291,23 @@ fn who_finds_no_room_ends_no_state() {
     }
 }
 
+/// RFC 8200 section 4.5: what names a datagram is its source, its destination and its number; its pieces may begin with other headers.
+#[test]
+fn later_pieces_pass_whatever_header_their_first_begins_with() {
+    let kept = rule(IN, PASS).proto(IpProtocol::UDP).to_port(53).with(|it| it.keep_frags = true);
+    let mut filter = filter(vec![rule(IN, BLOCK), kept]);
+    let [src, dst] = ["fd00::1", "fd00::2"].map(|text| text.parse().unwrap());
+    let piece = |offset, more, part: &[u8]| {
+        let mut bytes = v6_piece(src, dst, offset, more, part);
+        // Destination options.
+        bytes[40] = 60;
+        bytes
+    };
+    let first = piece(0, true, &[17, 0, 1, 4, 0, 0, 0, 0, 0, 1, 0, 53, 0, 24, 0, 0]);
+    assert_eq!(ask(&mut filter, IN, &first), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &piece(16, false, &[0; 16])), Verdict::Pass);
+}
+
 #[test]
 fn icmp_errors_pass_with_what_they_are_about() {
     let mut filter = outward();
