@@ -34,6 +34,8 @@ use crate::watch::Sight;
 const TOLD_PER_SECOND: u32 = 100;
 /// How much of each is told.
 const TOLD_BYTES: usize = 128;
+/// IPv6's header.
+const IPV6_BYTES: u16 = firelane_wire::Ipv6View::HEADER_LEN as u16;
 /// The headers that a state is made of: IPv6's, as many extensions as are walked, and UDP's.
 const HEADERS_MAX: usize = 40 + 512 + 8;
 
@@ -95,6 +97,12 @@ impl Said {
         };
         Ruling { verdict, rule, is_for_all: true, ..Ruling::default() }
     }
+}
+
+/// Whether extension headers of IPv6 stand before the transport's: rules may be about those, so the flow's names do not say all.
+#[inline]
+fn is_behind_others(headers: &Headers) -> bool {
+    matches!(headers.l3, L3::V6 { .. }) && headers.l4_offset != headers.l3_offset + IPV6_BYTES
 }
 
 /// The bytes of a frame's packet, from its IP header on.
@@ -258,7 +266,7 @@ impl Gate {
         headers: &Headers,
         now: Instant,
     ) -> Ruling {
-        let tuple = headers.tuple().filter(|_| !headers.tagged);
+        let tuple = headers.tuple().filter(|_| !headers.tagged && !is_behind_others(headers));
         let said = &self.said[direction.index()];
         if let Some(said) = tuple.and_then(|tuple| said.lookup(link, &tuple, self.edition)) {
             return self.repeat(direction, packet_bytes(headers), said);
@@ -584,6 +592,37 @@ mod tests {
         Ipv4Repr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), IpProtocol::UDP, 8).emit(&mut bytes[14..]);
         bytes.extend([0, 7, 0, 53, 0, 8, 0, 0]);
         bytes
+    }
+
+    /// Rules may be about what stands before the ports, and the filter need not find the same ports behind it.
+    #[test]
+    fn what_is_said_of_a_packet_behind_extension_headers_is_said_of_no_other() {
+        let mut gate = Gate::new(&Secrets::new([7; Secrets::BYTES]));
+        let mut rule = FilterRule::new(Direction::In, FilterAction::Block(BlockAnswer::Silent));
+        rule.matching.protocol = firelane_units::FilterProtocol::Number(17);
+        gate.edition = 1;
+        gate.filter.set_rules(vec![rule]);
+        let packet = |before: &[u8], first: IpProtocol| {
+            let payload = [before, &[0, 7, 0, 53, 0, 8, 0, 0]].concat();
+            let mut bytes = frame();
+            bytes.truncate(14);
+            bytes[12..14].copy_from_slice(&[0x86, 0xdd]);
+            bytes.resize(54, 0);
+            let [src, dst] = ["fd00::1", "fd00::2"].map(|text| text.parse().unwrap());
+            firelane_wire::Ipv6Repr::new(src, dst, first, payload.len() as u16).emit(&mut bytes[14..]);
+            [bytes, payload].concat()
+        };
+        // An authentication header, which is a protocol of its own for rules.
+        let behind = packet(&[17, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0], IpProtocol::AUTHENTICATION);
+        let plain = packet(&[], IpProtocol::UDP);
+        for _ in 0..2 {
+            for (frame, passes) in [(&behind, true), (&plain, false)] {
+                let headers = Headers::parse(frame).unwrap();
+                assert_eq!(headers.ports.map(|(_, to)| to.0), Some(53));
+                let ruling = gate.judge(Direction::In, LinkId(1), frame, &headers, Instant::ZERO);
+                assert_eq!(ruling.verdict == Verdict::Pass, passes);
+            }
+        }
     }
 
     #[test]
