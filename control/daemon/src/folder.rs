@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 
 /// The file that a daemon holds locked in each of its folders.
 const LOCK: &str = "lock";
@@ -35,6 +35,8 @@ impl Lock {
     pub(crate) fn take(folder: &Path) -> Result<Self, LockError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o644);
+        // Its content is replaced, so a link to somebody else's file is not followed.
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let mut file = options.open(folder.join(LOCK)).map_err(LockError::Io)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -148,6 +150,16 @@ pub(crate) mod tests {
         drop(lock);
         Lock::take(folder.path()).unwrap();
         assert!(matches!(Lock::take(&folder.path().join("absent")), Err(LockError::Io(_))));
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_is_not_taken() {
+        let folder = Scratch::new();
+        let other = folder.path().join("other");
+        fs::write(&other, "stays").unwrap();
+        std::os::unix::fs::symlink(&other, folder.path().join(LOCK)).unwrap();
+        assert!(matches!(Lock::take(folder.path()), Err(LockError::Io(_))));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "stays");
     }
 
     #[test]

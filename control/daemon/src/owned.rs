@@ -38,6 +38,14 @@ struct Record {
     interfaces: BTreeSet<String>,
 }
 
+impl Record {
+    /// A name that is a path: it would lead out of the folder in which its thing is removed.
+    fn foreign_name(&self) -> Option<&str> {
+        let mut names = self.namespaces.keys().chain(&self.interfaces).map(String::as_str);
+        names.find(|name| name.contains('/') || matches!(*name, "" | "." | ".."))
+    }
+}
+
 impl Owned {
     /// The record in `folder`; empty if there is none of this boot.
     pub(crate) fn load(folder: &Path) -> Self {
@@ -52,6 +60,13 @@ impl Owned {
             fault = Some(format!("{}: {}", path.display(), error.message()));
             Record::default()
         });
+        let record = match record.foreign_name() {
+            Some(name) => {
+                fault = Some(format!("{}: {name:?} is no name of ours", path.display()));
+                Record::default()
+            }
+            None => record,
+        };
         let record = if record.boot == boot { record } else { Record::default() };
         Self { path, record: Record { boot: boot.to_owned(), ..record }, fault }
     }
@@ -149,6 +164,20 @@ mod tests {
         owned.forget_interface("fl1");
         let again = Owned::load_for(folder.path(), "boot 1");
         assert_eq!((again.namespaces(), again.interfaces()), (vec!["bob".into()], vec![]));
+    }
+
+    #[test]
+    fn a_record_with_a_path_for_a_name_is_nobodys() {
+        for name in ["/etc/passwd", "../alice", "..", ".", ""] {
+            for table in [format!("[namespaces]\n\"{name}\" = 0"), format!("interfaces = [\"{name}\"]")] {
+                let folder = Scratch::new();
+                let text = format!("boot = \"boot\"\n{table}\n");
+                fs::write(folder.path().join(FILE), text).unwrap();
+                let owned = Owned::load_for(folder.path(), "boot");
+                assert!(owned.namespaces().is_empty() && owned.interfaces().is_empty(), "{table}");
+                assert!(owned.fault().is_some_and(|it| it.contains(&format!("{name:?}"))), "{table}");
+            }
+        }
     }
 
     #[test]

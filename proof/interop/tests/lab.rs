@@ -1,5 +1,6 @@
 //! `firelane lab` used by real programs: the four services over both transports and families, and nothing left.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -140,4 +141,28 @@ fn wishes_are_obeyed_and_a_killed_laboratory_is_cleaned() {
     let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     lab.clean();
+}
+
+#[test]
+fn a_folder_that_somebody_else_has_made_is_left_alone() {
+    let lab = Lab::new(2);
+    let (theirs, victim) = (lab.sandbox.folder().join("theirs"), lab.sandbox.folder().join("victim"));
+    std::fs::create_dir(&theirs).unwrap();
+    std::fs::write(&victim, "stays").unwrap();
+    std::os::unix::fs::symlink(&victim, theirs.join("lock")).unwrap();
+    let refused = |words: &[&str]| {
+        let output = lab.command(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("belongs to somebody else"), "{words:?}: {said}");
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "stays", "{words:?}");
+    };
+    std::os::unix::fs::symlink(&theirs, lab.folder()).unwrap();
+    refused(&["--clean"]);
+    refused(&[]);
+    std::fs::remove_file(lab.folder()).unwrap();
+    // One that all may write to holds what anybody wishes, whoever has made it.
+    std::fs::create_dir(lab.folder()).unwrap();
+    std::fs::set_permissions(lab.folder(), PermissionsExt::from_mode(0o777)).unwrap();
+    refused(&["--clean"]);
+    assert!(lab.folder().exists());
 }

@@ -166,10 +166,10 @@ fn is_gone(pid: Pid) -> bool {
 
 /// Ends a daemon that an earlier run left running and removes everything it made.
 pub(crate) fn clean(place: &Place) -> Result<(), String> {
-    let folder = place.folder();
-    if !folder.exists() {
+    if !place.is_ours()? {
         return Ok(());
     }
+    let folder = place.folder();
     let pid =
         fs::read_to_string(folder.join("daemon.pid")).ok().and_then(|text| text.trim().parse::<u32>().ok());
     if let Some(pid) = pid.filter(|&pid| is_ours(pid, place)) {

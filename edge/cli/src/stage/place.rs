@@ -13,6 +13,9 @@ use std::process::Command;
 
 use crate::session::{Failure, die};
 
+/// The bits of a folder's mode that let others than its owner change what is in it.
+const WRITTEN_BY_OTHERS: u32 = 0o022;
+
 /// The verb's folder and whose it is.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -48,12 +51,25 @@ impl Place {
         DirBuilder::new().mode(0o700).create(&self.folder).map_err(failed)
     }
 
+    /// Whether the folder is there. It must be ours then: anybody may make one of that name below `/var/tmp`, and what
+    /// lies in it says which processes are ended and what is removed.
+    pub(crate) fn is_ours(&self) -> Result<bool, String> {
+        let metadata = match fs::symlink_metadata(&self.folder) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(format!("{}: {error}", self.folder.display())),
+        };
+        let own = rustix::process::geteuid().as_raw();
+        if !metadata.is_dir() || metadata.uid() != own || metadata.mode() & WRITTEN_BY_OTHERS != 0 {
+            return Err(format!("{}: belongs to somebody else", self.folder.display()));
+        }
+        Ok(true)
+    }
+
     /// Removes the folder, if it is ours.
     pub(crate) fn remove(&self) -> Result<(), String> {
-        let Ok(metadata) = fs::symlink_metadata(&self.folder) else { return Ok(()) };
-        let own = rustix::process::geteuid().as_raw();
-        if !metadata.is_dir() || metadata.uid() != own {
-            return Err(format!("{}: belongs to somebody else", self.folder.display()));
+        if !self.is_ours()? {
+            return Ok(());
         }
         fs::remove_dir_all(&self.folder).map_err(|e| format!("{}: {e}", self.folder.display()))
     }
