@@ -58,8 +58,12 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(sandbox: &'a Sandbox) -> Self {
+        Self::with(sandbox, HOST)
+    }
+
+    fn with(sandbox: &'a Sandbox, host: &str) -> Self {
         let config = sandbox.folder().join("host.toml");
-        fs::write(&config, HOST).expect("the sandbox's folder is writable");
+        fs::write(&config, host).expect("the sandbox's folder is writable");
         let library = sandbox.compiled("libfirelane_preload.so", "int firelane_stands_for_it;", &["-shared"]);
         Self { daemon: Daemon::start(sandbox, &config), sandbox, library }
     }
@@ -247,4 +251,76 @@ fn refusals_say_why_and_start_nothing() {
     assert_eq!(world.beside(), "");
     let away = sandbox.run(None, text(&binary("firelane")), &["run", "true"]);
     assert_eq!(away.code(), 75, "{}", away.stderr);
+}
+
+/// What the configuration above does not have: a guard, guarantees, and several ways to one network.
+const GUARDED: &str = r#"
+[etherstub.s0]
+maxbw = "100M"
+
+[vnic.web0]
+over = "s0"
+netstack = "web"
+minbw = "80M"
+protection = "ip-nospoof"
+allowed_ips = ["10.0.0.10", "fd00::10"]
+
+[vnic.alice0]
+over = "s0"
+tap = { namespace = "alice", addresses = ["10.0.0.1/24", "fd00::1/64"] }
+
+[netstack.web]
+routes = [
+    { destination = "192.0.2.0/24", gateway = "10.0.0.1" },
+    { destination = "192.0.2.0/24", gateway = "10.0.0.2" },
+    { destination = "192.0.2.0/24", gateway = "10.0.0.3", source = "10.0.0.128/25" },
+    { destination = "192.0.2.0/24", gateway = "10.0.0.4", source = "10.0.0.0/28" },
+    { destination = "192.0.2.0/24", gateway = "10.0.0.3", source = "10.0.0.192/26" },
+    { destination = "2001:db8::/32", gateway = "fd00::1" },
+    { destination = "2001:db8::/32", gateway = "fd00::2" },
+    { destination = "198.51.100.0/24", kind = "blackhole" },
+    { destination = "198.51.100.0/24", kind = "unreachable", source = "10.0.0.0/24" },
+]
+
+[netstack.web.addresses]
+"web0/v4" = "10.0.0.10/24"
+"web0/v6" = "fd00::10/64"
+
+[flow.http]
+link = "web0"
+match = { transport = "tcp", local_port = 80 }
+minbw = "30M"
+"#;
+
+#[test]
+fn beside_a_guarded_vnic_with_guarantees_a_program_has_its_network() {
+    let sandbox = Sandbox::new();
+    let world = World::with(&sandbox, GUARDED);
+    let script = "ping -c 1 -W 5 10.0.0.1 >&2 && ping -c 1 -W 5 fd00::1 >&2 && ip route get 192.0.2.1 && \
+                  ip route && ip -6 route && firelane dump";
+    let path = format!("PATH={}:/usr/sbin:/sbin:/usr/bin:/bin", binary("").display());
+    let done =
+        world.run_with(Path::new("/nonexistent/lib.so"), &["-q", "--", "env", &path, "sh", "-c", script]);
+    assert_eq!(done.code(), 0, "{}{}", done.stdout, done.stderr);
+    let said = |words: &str| done.stdout.lines().any(|line| line.contains(words));
+    for words in [
+        "192.0.2.1 via 10.0.0.3 ",
+        "192.0.2.0/24 via 10.0.0.1 ",
+        "192.0.2.0/24 via 10.0.0.2 ",
+        "via fd00::1 ",
+        "via fd00::2 ",
+        "unreachable 198.51.100.0/24",
+        "blackhole 198.51.100.0/24",
+    ] {
+        assert!(said(words), "{words}: {}", done.stdout);
+    }
+    assert!(!said("10.0.0.4 "), "a route of others: {}", done.stdout);
+    let of = |table: &str| {
+        let tables = done.stdout.split("\n[");
+        tables.filter(|it| it.starts_with(table)).map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    let (vnic, flow) = (of("vnic.run"), of("flow.http-run"));
+    assert!(vnic.contains("allowed_ips = [\"10.0.0.254/32\"") && !vnic.contains("minbw"), "{vnic}");
+    assert!(flow.contains("local_port = 80") && !flow.contains("minbw"), "{flow}");
+    world.wait_until_nothing_is_beside();
 }

@@ -3,13 +3,15 @@
 //! Called by `run/mod.rs`. The VNIC has an address of its own, the limits of the VNIC that the program would have
 //! shared, and the routes of its netstack. It lasts as long as somebody is in the namespace (`cleanup.rs`).
 
+use std::collections::BTreeSet;
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 use firelane_api::{Api, ApiError, Change, ChangeRequest, Status, Which};
 use firelane_model::{
-    Flow, FlowName, Instance, LinkName, Model, NamespaceName, Over, Route, Tap, Vnic, VnicUser, Way,
+    Flow, FlowName, Instance, LinkName, Mac, Model, NamespaceName, Over, Route, Tap, Vnic, VnicUser, Way,
 };
 use firelane_units::IpPrefix;
 use rustix::thread::LinkNameSpaceType;
@@ -23,6 +25,8 @@ use crate::session::{Session, die};
 
 /// What the VNICs are called, with the program's process id behind.
 const PREFIX: &str = "run";
+/// Of a route that is for all sources; the kernel's own value for IPv6.
+const METRIC: u32 = 1024;
 /// How often a name or an address may be gone before it is ours.
 const TRIES: usize = 16;
 
@@ -72,13 +76,8 @@ impl Aside {
     ) -> Result<Option<Self>, Refused> {
         let model = api.model(Which::Active)?;
         let (like, addresses) = place_for(api, &model, target, wanted)?;
-        let mut vnic = Vnic { mac: firelane_model::Mac::Auto, ..model.vnics[&like].clone() };
+        let vnic = copy(&model.vnics[&like], namespace, &addresses);
         let over = vnic.over.clone();
-        vnic.user = VnicUser::Tap(Tap {
-            namespace: Some(namespace.clone()),
-            ifname: None,
-            addresses: addresses.clone(),
-        });
         let name = free_name(&model);
         let change = |change| api.change(&ChangeRequest { temporary: true, change });
         match change(Change::CreateVnic(name.clone(), vnic)) {
@@ -102,8 +101,9 @@ impl Aside {
             outcome?;
             return Ok(None);
         }
-        let routes = model.netstacks.get(&target.netstack).map(|it| it.routes.iter().copied().collect());
-        let routes = routes.unwrap_or_default();
+        let routes =
+            model.netstacks.get(&target.netstack).into_iter().flat_map(|it| it.routes.iter().copied());
+        let routes = routes.collect();
         Ok(Some(Self { vnic: name, over, like, namespace: String::new(), addresses, routes }))
     }
 
@@ -128,25 +128,56 @@ impl Aside {
         let file = File::open(path).map_err(shown)?;
         rustix::thread::move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(|error| shown(error.into()))?;
-        self.routes.iter().filter(|route| self.reaches(route)).try_for_each(add_route)
+        self.routes().into_iter().try_for_each(|words| add_route(&words))
     }
 
-    fn reaches(&self, route: &Route) -> bool {
-        route.gateway().is_none_or(|gateway| self.addresses.iter().any(|it| it.contains(gateway)))
+    /// What `ip route append` is to be told. Of several routes for one destination the one that says most about its
+    /// source comes first; that it is for other addresses than ours makes it none.
+    fn routes(&self) -> BTreeSet<Vec<String>> {
+        let is_own = |prefix: IpPrefix| self.addresses.iter().any(|it| prefix.contains(it.addr()));
+        let reaches = |gateway: IpAddr| self.addresses.iter().any(|it| it.contains(gateway));
+        let ours = self
+            .routes
+            .iter()
+            .filter(|route| route.gateway().is_none_or(reaches) && route.source().is_none_or(is_own));
+        let words = ours.map(|route| {
+            let to = route.destination().to_string();
+            let mut words = match route.way() {
+                Way::Via(gateway) => vec![to, "via".to_owned(), gateway.to_string()],
+                Way::Ends(end) => vec![end.word().to_owned(), to],
+            };
+            let said = route.source().map_or(0, |it| 1 + u32::from(it.prefix_len()));
+            words.extend(["metric".to_owned(), (METRIC - said).to_string()]);
+            words
+        });
+        words.collect()
     }
 }
 
-fn add_route(route: &Route) -> Result<(), String> {
-    let to = route.destination().to_string();
+fn add_route(words: &[String]) -> Result<(), String> {
     let mut command = Command::new("ip");
-    match route.way() {
-        Way::Via(gateway) => command.args(["route", "add", &to, "via", &gateway.to_string()]),
-        Way::Ends(end) => command.args(["route", "add", end.word(), &to]),
-    };
-    command.stdin(Stdio::null());
+    // Several gateways may lead to one destination, which `add` would refuse.
+    command.args(["route", "append"]).args(words).stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("ip (Debian package iproute2): {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(format!("route to {route}: {}", text.trim())) }
+    if output.status.success() { Ok(()) } else { Err(format!("route {}: {}", words.join(" "), text.trim())) }
+}
+
+/// The VNIC for a program beside `like`, with `addresses` of its own.
+fn copy(like: &Vnic, namespace: &NamespaceName, addresses: &[IpPrefix]) -> Vnic {
+    let mut vnic = like.clone();
+    vnic.mac = Mac::Auto;
+    // What is guaranteed was promised of the switch's limit, which may hold it once and not twice.
+    vnic.minbw = None;
+    if !vnic.guard.allowed_ips.is_empty() {
+        vnic.guard.allowed_ips = addresses.iter().map(|it| IpPrefix::host(it.addr())).collect();
+    }
+    vnic.user = VnicUser::Tap(Tap {
+        namespace: Some(namespace.clone()),
+        ifname: None,
+        addresses: addresses.to_vec(),
+    });
+    vnic
 }
 
 /// The VNIC whose place is shared, and the addresses for the new one.
@@ -209,7 +240,8 @@ fn flows(model: &Model, like: &LinkName, vnic: &LinkName, addresses: &[IpPrefix]
         if let Ok(name) = format!("{name}-{vnic}").parse() {
             // What passes its device has one lane of its flow's.
             let cpus = flow.cpus.first_alone();
-            flows.push((name, Flow { link: vnic.clone(), matching, cpus, ..flow.clone() }));
+            let link = vnic.clone();
+            flows.push((name, Flow { link, matching, cpus, minbw: None, ..flow.clone() }));
         }
     }
     flows
