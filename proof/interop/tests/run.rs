@@ -324,3 +324,40 @@ fn beside_a_guarded_vnic_with_guarantees_a_program_has_its_network() {
     assert!(flow.contains("local_port = 80") && !flow.contains("minbw"), "{flow}");
     world.wait_until_nothing_is_beside();
 }
+
+#[test]
+fn what_an_accelerated_program_starts_is_on_the_netstack_that_was_asked_for() {
+    let sandbox = Sandbox::new();
+    let world = World::new(&sandbox);
+    let (program, fixed) =
+        (sandbox.compiled("program", PROGRAM, &[]), sandbox.compiled("fixed", PROGRAM, &["-static"]));
+    // The library itself: it gives an environment that was cleaned what a program needs to be on its netstack.
+    let library = binary("libfirelane_preload.so");
+    let command = binary("firelane");
+    for (program, preload) in [(&fixed, library.as_path()), (&program, Path::new("/nonexistent/lib.so"))] {
+        let script = format!(
+            "FIRELANE_PRELOAD={} {} run -- {}",
+            preload.display(),
+            command.display(),
+            program.display()
+        );
+        let done = world.run_with(&library, &["-v", "web0", "--", "sh", "-c", &script]);
+        assert_eq!(done.code(), 7, "{}", done.stderr);
+        assert!(done.stderr.contains("not accelerated"), "{}", done.stderr);
+        for line in ["LD_PRELOAD=", "FIRELANE_NETSTACK=", "FIRELANE_VNIC=", "FIRELANE_APP_SOCKET="] {
+            assert!(done.stdout.lines().any(|it| it == line), "{line}\n{}", done.stdout);
+        }
+    }
+    let mut accelerated = world.command(&world.library, &["-q", "--", text(&program)]);
+    accelerated.env("FIRELANE_APP_SOCKET", "/nonexistent/app.sock");
+    accelerated.env("LD_PRELOAD", "/nonexistent/libfirelane_preload.so");
+    let done = accelerated.output().expect("nsenter is installed");
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    for line in [
+        format!("LD_PRELOAD={}", world.library.display()),
+        format!("FIRELANE_APP_SOCKET={}", world.daemon.runtime().join("app.sock").display()),
+    ] {
+        assert!(said.lines().any(|it| it == line), "{line}\n{said}");
+    }
+    world.wait_until_nothing_is_beside();
+}

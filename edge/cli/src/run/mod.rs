@@ -104,6 +104,7 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
                 announce(session, options, &format!("{shown}: cannot be accelerated: {why}; {need}"));
             })?;
             announce(session, options, &format!("{shown}: not accelerated: {why}; {}", place.description()));
+            preload::take_off(&mut command);
             place.enter().map_err(|text| cannot(text, 1))?;
         }
         (None, library) => {

@@ -3,7 +3,7 @@
 //! Called by `run/mod.rs`. The library is looked for where an installation or a build puts it: beside the command,
 //! and in `../lib`. The loader splits `LD_PRELOAD` at spaces and colons, so a path with one cannot be given to it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,25 +67,41 @@ pub(super) fn prepare(
         Some(vnic) => command.env(VNIC_VARIABLE, vnic.as_str()),
         None => command.env_remove(VNIC_VARIABLE),
     };
-    if std::env::var_os(PROGRAMS_VARIABLE).is_none() {
-        let interface = crate::client::socket_of_environment();
-        let interface =
-            interface.ok_or_else(|| format!("set {} or XDG_RUNTIME_DIR", paths::SOCKET_VARIABLE))?;
-        command.env(PROGRAMS_VARIABLE, paths::programs_socket(&interface));
-    }
+    // Also where a program that is on a netstack starts another: it may have asked another daemon.
+    let interface = crate::client::socket_of_environment();
+    let interface = interface.ok_or_else(|| format!("set {} or XDG_RUNTIME_DIR", paths::SOCKET_VARIABLE))?;
+    command.env(PROGRAMS_VARIABLE, paths::programs_socket(&interface));
     Ok(())
 }
 
-/// `library` before what is preloaded already, once.
-fn in_front(library: &Path, present: Option<OsString>) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    let present = present.unwrap_or_default();
-    let others = present.as_bytes().split(|byte| b" :".contains(byte));
-    for other in others.filter(|it| !it.is_empty() && *it != library.as_os_str().as_bytes()) {
-        list.push(":");
-        list.push(std::ffi::OsStr::from_bytes(other));
+/// Takes `command` off the netstack that this command's own starter may be on.
+pub(super) fn take_off(command: &mut Command) {
+    let present = std::env::var_os(LOADER_VARIABLE);
+    if present.is_none() && std::env::var_os(PROGRAMS_VARIABLE).is_none() {
+        return;
     }
-    list
+    // Also if nothing is left of it: an environment without it would be given the starter's again (edge/shim).
+    command.env(LOADER_VARIABLE, list(others(&present.unwrap_or_default())));
+    for name in [PROGRAMS_VARIABLE, NETSTACK_VARIABLE, VNIC_VARIABLE] {
+        command.env_remove(name);
+    }
+}
+
+/// `library` before what is preloaded already.
+fn in_front(library: &Path, present: Option<OsString>) -> OsString {
+    let present = present.unwrap_or_default();
+    let behind = others(&present).filter(|it| *it != library.as_os_str());
+    list(std::iter::once(library.as_os_str()).chain(behind))
+}
+
+/// What of a list of the loader is not the library, wherever that lies: two of them would answer the same calls.
+fn others(present: &OsStr) -> impl Iterator<Item = &OsStr> {
+    let entries = present.as_bytes().split(|byte| b" :".contains(byte)).filter(|it| !it.is_empty());
+    entries.map(OsStr::from_bytes).filter(|it| Path::new(it).file_name() != Some(OsStr::new(LIBRARY)))
+}
+
+fn list<'a>(entries: impl Iterator<Item = &'a OsStr>) -> OsString {
+    entries.collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
 #[cfg(test)]
@@ -121,5 +137,6 @@ mod tests {
         assert_eq!(list(Some("")), "/l/f.so");
         assert_eq!(list(Some("/a.so /b.so")), "/l/f.so:/a.so:/b.so");
         assert_eq!(list(Some("/a.so:/l/f.so")), "/l/f.so:/a.so");
+        assert_eq!(list(Some("/other/libfirelane_preload.so:/a.so")), "/l/f.so:/a.so", "another build of it");
     }
 }
