@@ -361,3 +361,53 @@ fn what_an_accelerated_program_starts_is_on_the_netstack_that_was_asked_for() {
     }
     world.wait_until_nothing_is_beside();
 }
+
+/// The process that waits for the program beside on `vnic`.
+fn waiting_for(vnic: &str) -> rustix::process::Pid {
+    let waits = |pid: i32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<_> = words.split(|&byte| byte == 0).collect();
+        let is_there = |word: &str| words.contains(&word.as_bytes());
+        is_there("run-cleanup") && is_there(vnic)
+    };
+    let numbers = fs::read_dir("/proc").expect("it is there").flatten();
+    let mut numbers = numbers.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    numbers.find(|&pid| waits(pid)).and_then(rustix::process::Pid::from_raw).expect("somebody waits")
+}
+
+/// A script beside, and the first line that it says.
+fn start_beside(world: &World<'_>, script: &str) -> (std::process::Child, String) {
+    let mut command = world.command(Path::new("/nonexistent/lib.so"), &["-q", "--", "sh", "-c", script]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("nsenter is installed");
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(child.stdout.take().expect("it is piped"));
+    std::io::BufRead::read_line(&mut said, &mut line).expect("text");
+    (child, line.trim().to_owned())
+}
+
+#[test]
+fn who_may_not_look_at_every_process_removes_nothing_that_a_program_is_in() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let sandbox = Sandbox::new();
+    let world = World::new(&sandbox);
+    let (mut first, number) = start_beside(&world, "sleep 60 >/dev/null & echo $!");
+    let outlives = number.parse().ok().and_then(Pid::from_raw).expect("a number");
+    first.wait().expect("our child");
+    let vnic = format!("run{}", first.id());
+    kill_process(waiting_for(&vnic), Signal::KILL).expect("it lives");
+    let mut other = sandbox.command("setpriv");
+    other.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", text(&binary("firelane"))]);
+    other.env("FIRELANE_SOCKET", world.daemon.runtime().join("api.sock"));
+    other.env("FIRELANE_PRELOAD", "/nonexistent/lib.so");
+    let output = other.args(["run", "-q", "--", "true"]).output().expect("setpriv is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(world.beside().split(' ').any(|it| it == vnic), "{}", world.beside());
+    kill_process(outlives, Signal::KILL).expect("it lives");
+    if !rustix::process::geteuid().is_root() {
+        // Processes outside the sandbox may not be looked at then.
+        return;
+    }
+    assert!(world.run_with(Path::new("/nonexistent/lib.so"), &["-q", "--", "true"]).status.success());
+    world.wait_until_nothing_is_beside();
+}

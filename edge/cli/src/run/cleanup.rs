@@ -5,6 +5,7 @@
 //! for whoever else is still in its namespace, and removes the VNIC, which removes the namespace.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -74,7 +75,7 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
     rustix::stdio::dup2_stdout(&nothing).map_err(std::io::Error::from)?;
     // A signal that interrupts the wait says nothing about the program.
     while let Err(rustix::io::Errno::INTR) = poll(&mut [PollFd::new(&program, PollFlags::IN)], None) {}
-    while is_inhabited(&options.kernel_name) {
+    while is_inhabited(&options.kernel_name, None) {
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(remove(session.api, &options.vnic, &options.namespace)?)
@@ -99,15 +100,18 @@ pub(super) fn path_of(namespace: &str) -> PathBuf {
     Path::new(NAMESPACES).join(namespace)
 }
 
-/// Whether a process is in the namespace.
-fn is_inhabited(namespace: &str) -> bool {
+/// Whether a process is in the namespace. One that may not be looked at counts if it started at `unseen` or later: with the
+/// program whose namespace it is, or as a descendant of it.
+fn is_inhabited(namespace: &str, unseen: Option<u64>) -> bool {
     let Ok(file) = fs::metadata(path_of(namespace)) else { return false };
     let name = format!("net:[{}]", file.ino());
+    let counts = |pid: u32| unseen.is_some_and(|first| started(pid).is_none_or(|start| start >= first));
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut processes =
-        entries.filter(|it| it.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit));
-    processes
-        .any(|it| fs::read_link(it.path().join("ns/net")).is_ok_and(|link| link.as_os_str() == name.as_str()))
+    let mut processes = entries.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    processes.any(|pid: u32| match fs::read_link(format!("/proc/{pid}/ns/net")) {
+        Ok(link) => link.as_os_str() == name.as_str(),
+        Err(error) => error.kind() == ErrorKind::PermissionDenied && counts(pid),
+    })
 }
 
 /// The name of the namespace for the program that this process is going to be: it says who that is, so that a later
@@ -117,22 +121,26 @@ pub(super) fn namespace_of_this_process() -> Option<NamespaceName> {
     format!("run-{pid:x}-{:x}-{:x}", started(pid)?, own_pid_namespace()?).parse().ok()
 }
 
-/// Whether the namespace was made for a program that has ended, by somebody who could be asked about it.
-fn is_left_over(name: &str) -> bool {
-    let mut parts = name.strip_prefix("run-").into_iter().flat_map(|rest| rest.split('-'));
-    let mut number = || parts.next().and_then(|part| u64::from_str_radix(part, 16).ok());
-    let (Some(pid), Some(start), Some(namespace)) = (number(), number(), number()) else { return false };
-    let Ok(pid) = u32::try_from(pid) else { return false };
-    own_pid_namespace() == Some(namespace) && started(pid) != Some(start)
+/// When the program started for which the namespace was made, if it has ended and was somebody's who could be asked about it.
+fn left_over(name: &str) -> Option<u64> {
+    let mut parts = name.strip_prefix("run-")?.split('-');
+    let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
+    let (pid, start, namespace) = (u32::try_from(number()?).ok()?, number()?, number()?);
+    (own_pid_namespace() == Some(namespace) && started(pid) != Some(start)).then_some(start)
 }
 
-/// Removes what programs have left whose cleaning process was killed.
+/// Removes what programs have left whose cleaning process was killed. Whoever may be in there and is not to be looked at
+/// keeps it.
 pub(super) fn sweep(api: &dyn Api, model: &Model, kernel_name: impl Fn(&NamespaceName) -> String) {
+    // Where processes are hidden (`hidepid` of `proc(5)`), the first is, too.
+    if !Path::new("/proc/1").exists() {
+        return;
+    }
     let taps = model.vnics.iter().filter_map(|(name, it)| Some((name, it.tap()?.namespace.as_ref()?)));
-    let left: Vec<_> = taps
-        .filter(|(_, namespace)| is_left_over(namespace.as_str()) && !is_inhabited(&kernel_name(namespace)))
-        .collect();
-    for (vnic, namespace) in left {
+    let is_left = |name: &NamespaceName| {
+        left_over(name.as_str()).is_some_and(|start| !is_inhabited(&kernel_name(name), Some(start)))
+    };
+    for (vnic, namespace) in taps.filter(|(_, namespace)| is_left(namespace)) {
         // Whoever removes it too is as welcome.
         let _ = remove(api, vnic, namespace);
     }
@@ -156,13 +164,14 @@ mod tests {
     #[test]
     fn a_namespace_is_left_over_when_its_program_is_gone() {
         let own = namespace_of_this_process().unwrap();
-        assert!(!is_left_over(own.as_str()), "{own}");
+        assert_eq!(left_over(own.as_str()), None, "{own}");
         let (pid, start) = (std::process::id(), started(std::process::id()).unwrap());
         let pids = own_pid_namespace().unwrap();
-        assert!(is_left_over(&format!("run-{pid:x}-{:x}-{pids:x}", start + 1)), "the number was used again");
-        assert!(!is_left_over(&format!("run-{pid:x}-{:x}-{:x}", start + 1, pids + 1)), "another's processes");
+        let name = |start: u64, pids: u64| format!("run-{pid:x}-{start:x}-{pids:x}");
+        assert_eq!(left_over(&name(start + 1, pids)), Some(start + 1), "the number was used again");
+        assert_eq!(left_over(&name(start + 1, pids + 1)), None, "another's processes");
         for other in ["alice", "run-", "run-1-2", "run-x-1-1", "run"] {
-            assert!(!is_left_over(other), "{other}");
+            assert_eq!(left_over(other), None, "{other}");
         }
     }
 }
