@@ -411,3 +411,19 @@ fn who_may_not_look_at_every_process_removes_nothing_that_a_program_is_in() {
     assert!(world.run_with(Path::new("/nonexistent/lib.so"), &["-q", "--", "true"]).status.success());
     world.wait_until_nothing_is_beside();
 }
+
+#[test]
+fn who_ends_all_processes_of_a_service_at_once_leaves_nothing() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let sandbox = Sandbox::new();
+    let world = World::new(&sandbox);
+    let (mut service, ready) = start_beside(&world, "echo ready; exec sleep 60");
+    assert_eq!(ready, "ready");
+    let waits = waiting_for(&format!("run{}", service.id()));
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        kill_process(waits, signal).expect("it lives");
+    }
+    kill_process(Pid::from_child(&service), Signal::TERM).expect("it lives");
+    service.wait().expect("our child");
+    world.wait_until_nothing_is_beside();
+}

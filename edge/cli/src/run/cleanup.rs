@@ -60,7 +60,10 @@ pub(super) fn begin(kernel_name: &str, namespace: &NamespaceName, vnic: &LinkNam
 pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Refused> {
     if !options.detached {
         let words: Vec<_> = std::env::args_os().skip(1).collect();
-        Command::new(std::env::current_exe()?).args(words).arg("--detached").stdin(Stdio::null()).spawn()?;
+        // Who ends a service ends all its processes at once; this one ends by itself when the others have.
+        let mut child = Command::new("sh");
+        child.args(["-c", "trap '' TERM INT HUP; exec \"$0\" \"$@\""]).arg(std::env::current_exe()?);
+        child.args(words).arg("--detached").stdin(Stdio::null()).spawn()?;
         return Ok(());
     }
     // Signals of the terminal are for the program.
