@@ -5,9 +5,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use firelane_api::{Api, ApiError, Change, ChangeRequest, Status, Which};
 use firelane_model::{
@@ -29,6 +31,10 @@ const PREFIX: &str = "run";
 const METRIC: u32 = 1024;
 /// How often a name or an address may be gone before it is ours.
 const TRIES: usize = 16;
+/// The longest wait before the second try is twice this, and doubles with each.
+const PAUSE_MICROS: u64 = 10_000;
+/// How often it doubles.
+const PAUSE_DOUBLINGS: usize = 5;
 
 /// A namespace that waits for its program.
 #[derive(Debug)]
@@ -53,7 +59,12 @@ impl Aside {
         let namespace =
             cleanup::namespace_of_this_process().ok_or_else(|| Refused(die("/proc: cannot be read"), 1))?;
         cleanup::sweep(api, &api.model(Which::Active)?, |name| instance.namespace(name));
-        let mut tries = (0..TRIES).map(|_| Self::try_to_make(api, target, wanted, &namespace));
+        let mut tries = (0..TRIES).map(|failed| {
+            if failed > 0 {
+                std::thread::sleep(pause(failed));
+            }
+            Self::try_to_make(api, target, wanted, &namespace)
+        });
         let made = tries.find_map(Result::transpose).transpose()?;
         let busy =
             || Refused(die("a network namespace for the program: others take every name and address"), 1);
@@ -87,7 +98,7 @@ impl Aside {
         }
         let rest = || {
             let now = api.model(Which::Active)?;
-            if wanted.is_empty() && is_second(&now, &name, &addresses) {
+            if wanted.is_empty() && is_shared(&now, &name, &addresses) {
                 return Ok::<_, ApiError>(false);
             }
             for (flow, like) in flows(&now, &like, &name, &addresses) {
@@ -217,12 +228,19 @@ fn free_name(model: &Model) -> LinkName {
     free.expect("a model has fewer links than there are numbers")
 }
 
-/// Whether somebody else has taken an address at the same time, and is to keep it: of two, who has the first name.
-fn is_second(model: &Model, own: &LinkName, addresses: &[IpPrefix]) -> bool {
+/// Whether somebody else on the switch has one of the addresses. Whoever finds that gives way, also if both do: who was
+/// there first may have looked before the other came.
+fn is_shared(model: &Model, own: &LinkName, addresses: &[IpPrefix]) -> bool {
     let Some(over) = model.vnics.get(own).and_then(|it| it.over.link()) else { return true };
-    let others = model.vnics_over(over.as_str()).filter(|(name, _)| *name < own);
+    let others = model.vnics_over(over.as_str()).filter(|(name, _)| *name != own);
     let mut taps = others.filter_map(|(_, it)| it.tap());
     taps.any(|tap| tap.addresses.iter().any(|it| addresses.iter().any(|own| own.addr() == it.addr())))
+}
+
+/// How long to wait before the try after `failed` ones: those who gave way to each other come back at different times.
+fn pause(failed: usize) -> Duration {
+    let longest = PAUSE_MICROS << failed.min(PAUSE_DOUBLINGS);
+    Duration::from_micros(RandomState::new().hash_one(failed) % longest)
 }
 
 /// The flows of `like`, for `vnic` with its own addresses.
@@ -245,4 +263,27 @@ fn flows(model: &Model, like: &LinkName, vnic: &LinkName, addresses: &[IpPrefix]
         }
     }
     flows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_who_have_one_address_both_give_way() {
+        let beside = |number: u32, address: &str| {
+            format!(
+                "[vnic.run{number}]\nover = \"s0\"\n\
+                 tap = {{ namespace = \"run-{number}\", addresses = [\"{address}/24\"] }}\n"
+            )
+        };
+        let vnics = [(99, "10.0.0.254"), (100, "10.0.0.254"), (101, "10.0.0.253")];
+        let vnics: String = vnics.iter().map(|(number, address)| beside(*number, address)).collect();
+        let model = Model::from_toml("test", &format!("[etherstub.s0]\n{vnics}")).unwrap();
+        let is_shared = |name: &str| {
+            let name = name.parse().unwrap();
+            is_shared(&model, &name, &model.vnics[&name].tap().unwrap().addresses)
+        };
+        assert_eq!(["run99", "run100", "run101"].map(is_shared), [true, true, false]);
+    }
 }
