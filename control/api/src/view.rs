@@ -10,6 +10,7 @@ use firelane_units::{IpPrefix, MacAddr, Mtu};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::received::since;
 use crate::{
     AddrProperty, ApiError, FactorySlotInfo, LeaseInfo, Leased, ResolverInfo, Status, WireInfo, addr_props,
     if_props, props, protocol_props,
@@ -384,11 +385,7 @@ impl Traffic {
 
     /// What came since it was `before`. Counters begin again when an object is made anew: if any has fallen, all have.
     pub fn since(self, before: Self) -> Self {
-        let (mut came, before) = (self.counts(), before.counts());
-        if came.iter().zip(before).all(|(now, before)| *now >= before) {
-            came.iter_mut().zip(before).for_each(|(now, before)| *now -= before);
-        }
-        Self::of(came)
+        Self::of(since(self.counts(), before.counts()))
     }
 }
 

@@ -262,8 +262,8 @@ fn received_rows(link: &LinkStats, options: &Options<'_>) -> Vec<Vec<String>> {
         names.into_iter().chain(counts).collect::<Vec<_>>()
     };
     let local = |fout: String, it: &LaneReceived| {
-        let (packets, bytes) = (it.ipackets - it.fetched(), it.rbytes - it.fetched_bytes);
-        let counts = [show(packets), show(bytes), show(0), show(0), show(0), none(), none(), none()];
+        let [packets, bytes] = it.made_here().map(show);
+        let counts = [packets, bytes, show(0), show(0), show(0), none(), none(), none()];
         row(["local".to_owned(), String::new(), fout], counts)
     };
     let fetched = |[id, index, fout]: [String; 3], it: LaneReceived| {
