@@ -51,13 +51,14 @@ impl Host {
             .stderr(log)
             .spawn()
             .map_err(|e| format!("{}: {e}", daemon.display()))?;
-        // Without the number a later cleaning could not find the daemon.
-        fs::write(folder.join("daemon.pid"), child.id().to_string())
-            .map_err(|e| format!("daemon.pid: {e}"))?;
         let socket = folder.join("api.sock");
         let client = Client::new(socket.clone());
         let served = folder.join(SERVED);
+        // From here on the daemon ends with this value.
         let mut host = Self { child: Some(child), client, command, socket, served };
+        // Without the number a later cleaning could not find the daemon.
+        fs::write(folder.join("daemon.pid"), host.pid().to_string())
+            .map_err(|e| format!("daemon.pid: {e}"))?;
         host.wait_for_answer(place)?;
         Ok(host)
     }
