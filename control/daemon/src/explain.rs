@@ -16,6 +16,7 @@ use firelane_model::{FlowName, LinkName};
 use firelane_units::{FlowId, LinkId};
 
 use crate::filter;
+use crate::programs::command_in;
 use crate::text::plain;
 
 /// The library in front of a program's own.
@@ -74,7 +75,7 @@ impl Process {
                 sockets.insert(fd, inode);
             }
         }
-        let command = fs::read_to_string(folder.join("comm")).unwrap_or_default().trim_end().to_owned();
+        let command = command_in(&folder);
         Ok(Self { pid, folder, command, sockets })
     }
 
@@ -351,5 +352,13 @@ mod tests {
         let error = Process::look_in(Path::new("/nonexistent"), 5).unwrap_err();
         assert_eq!(error.status, Status::NotFound);
         assert!(error.to_string().contains("process=5"), "{error}");
+    }
+    #[test]
+    fn a_process_cannot_speak_to_the_terminal_by_its_name() {
+        let proc = crate::folder::tests::Scratch::new();
+        let folder = proc.path().join("5");
+        fs::create_dir_all(folder.join("fd")).unwrap();
+        fs::write(folder.join("comm"), "a\x1b[2Jb\nc\n").unwrap();
+        assert_eq!(Process::look_in(proc.path(), 5).unwrap().command, "a[2Jbc");
     }
 }

@@ -575,7 +575,13 @@ fn admitted(peer: Peer, netstack: &str, rules: &Rules) -> Result<(), String> {
 
 /// The command of a process, or nothing if it has ended.
 fn command_of(pid: u32) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    command_in(&Path::new("/proc").join(pid.to_string()))
+}
+
+/// The same of the process with that folder in `/proc`. A process may give itself any name: what would move a terminal's
+/// cursor or begin a line is left out.
+pub(crate) fn command_in(folder: &Path) -> String {
+    let text = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
     text.trim_end().chars().filter(|it| !it.is_control()).take(COMMAND_MAX).collect()
 }
 
