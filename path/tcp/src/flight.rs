@@ -264,9 +264,11 @@ impl Flight {
         self.begin_model(now);
     }
 
-    /// What lies before `cursor` arrived with the SYN. Called before [`Flight::on_established`].
+    /// What lies before `cursor` arrived with the SYN. Called before [`Flight::on_established`], which begins a model anew:
+    /// one that was chosen meanwhile has the books of before.
     pub(crate) fn begin_at(&mut self, cursor: u64) {
-        debug_assert!(self.recovery.is_none(), "nothing has left but the SYN");
+        debug_assert!(self.is_empty(), "nothing has left but the SYN");
+        self.kept = self.retire();
         self.cursor = cursor;
     }
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use firelane_driver_memory::Conditions;
 use firelane_sim::{Client, HostConfig, Plan, Server, Sim, SocketConfig, StackConfig};
+use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenPolicy, TcpConfig};
 use firelane_units::Mtu;
 
 const DELAY: Duration = Duration::from_millis(20);
 
 /// How long each of three sessions takes of which the second and third know what the first has learned.
-fn sessions(v6: bool, lanes: u16, policy: FastOpenPolicy) -> ([Duration; 3], u64) {
+fn sessions(v6: bool, lanes: u16, algorithm: Algorithm, policy: FastOpenPolicy) -> ([Duration; 3], u64) {
     let mut sim = Sim::new(5);
     let sides = [1, 2].map(|number| {
         let host = sim.host(HostConfig { lanes, ..HostConfig::default() }, Mtu::ETHERNET);
@@ -25,6 +26,7 @@ fn sessions(v6: bool, lanes: u16, policy: FastOpenPolicy) -> ([Duration; 3], u64
     let remote = sides[1].at(v6, 80);
     let mut sockets = SocketConfig::of(1 << 16);
     (sockets.options.fast_open, sockets.options.fast_open_queue) = (true, 16);
+    sockets.options.congestion = Some(algorithm);
     sim.spawn(Server::boxed(sides[1], remote, sockets));
     sim.settle();
     // The neighbours learn each other first.
@@ -47,10 +49,13 @@ fn sessions(v6: bool, lanes: u16, policy: FastOpenPolicy) -> ([Duration; 3], u64
 
 #[test]
 fn a_known_server_answers_a_round_trip_earlier() {
-    for (v6, lanes) in [(false, 1), (true, 1), (false, 4), (true, 4)] {
-        let (plain, none) = sessions(v6, lanes, FastOpenPolicy::new(0));
-        let (fast, active) = sessions(v6, lanes, FastOpenPolicy::new(3));
-        assert_eq!((none, active), (0, 3), "v6 {v6}, {lanes} lanes");
+    use Algorithm::{Bbr, Cubic};
+    for (v6, lanes, algorithm) in
+        [(false, 1, Cubic), (true, 1, Cubic), (false, 4, Cubic), (true, 4, Cubic), (false, 1, Bbr)]
+    {
+        let (plain, none) = sessions(v6, lanes, algorithm, FastOpenPolicy::new(0));
+        let (fast, active) = sessions(v6, lanes, algorithm, FastOpenPolicy::new(3));
+        assert_eq!((none, active), (0, 3), "v6 {v6}, {lanes} lanes, {algorithm:?}");
         for (plain, fast) in plain.into_iter().zip(fast) {
             let saved = plain.saturating_sub(fast);
             assert!(saved > DELAY * 2 - Duration::from_millis(2), "v6 {v6}, {lanes}: {plain:?} and {fast:?}");

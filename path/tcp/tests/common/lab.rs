@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use firelane_frame::{RingReader, RingWriter, byte_ring};
 use firelane_tcp::{
-    Birth, Connection, Disposition, Events, Rings, SegmentIn, SegmentOut, State, TcpConfig, TimestampClock,
-    TransmitLimits, Willing,
+    Birth, Connection, Disposition, Events, FastOpenOffer, Rings, SegmentIn, SegmentOut, State, TcpConfig,
+    TimestampClock, TransmitLimits, Willing,
 };
 use firelane_units::{Bytes, Instant, Mss, SeqNum};
 use firelane_wire::{Ecn, SackBlocks, TcpFlags, TcpOptions};
@@ -131,6 +131,13 @@ impl Lab {
     pub fn opening(config: TcpConfig) -> Self {
         let now = Instant::from_secs(100);
         Self::with(now, Connection::open(&Arc::new(config), &Self::birth(), now), 10_000)
+    }
+
+    /// The same, and the SYN will bring text.
+    pub fn opening_fast(config: TcpConfig) -> Self {
+        let now = Instant::from_secs(100);
+        let offer = FastOpenOffer { option: None, text: true, mss: Mss::clamped(1000) };
+        Self::with(now, Connection::open_fast(&Arc::new(config), &Self::birth(), offer, now), 10_000)
     }
 
     /// In SYN-RECEIVED after a SYN with `options`.

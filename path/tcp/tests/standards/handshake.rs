@@ -1,5 +1,6 @@
 //! Opening a connection (RFC 9293 §3.5, §3.10.7.3, §3.10.7.4; RFC 6298 §5).
 
+use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{CloseReason, Events, State, TcpConfig};
 use firelane_wire::TcpOptions;
 
@@ -47,6 +48,22 @@ fn segments_in_syn_sent() {
         assert_eq!(lab.sent(), ["S 0:0(0) mss 1000"]);
         let out = lab.get(peer);
         assert_eq!((reply(&out).as_str(), lab.state(), out.closed), (answer, state, closed), "{peer:?}");
+    }
+}
+
+/// RFC 7413 §4.2: a congestion control that is chosen while the SYN and its text are under way begins behind them.
+#[test]
+fn an_algorithm_of_before_the_syn_goes_on_behind_its_text() {
+    for algorithm in Algorithm::ALL {
+        let mut lab = Lab::opening_fast(plain());
+        lab.connection.set_algorithm(lab.now, algorithm);
+        lab.write(300);
+        assert_eq!(lab.sent(), ["S 0:300(300) mss 1000"]);
+        lab.get(Peer::new(SYN.with(ACK), 0).acks(301));
+        lab.write(10);
+        assert_eq!(lab.sent(), ["P. 301:311(10) ack 1 win 10000"], "{algorithm:?}");
+        lab.get(Peer::new(ACK, 1).acks(311));
+        assert_eq!(lab.connection.info(lab.now).congestion, algorithm);
     }
 }
 
