@@ -60,14 +60,18 @@ impl Connection {
         let una = self.flight.una();
         let window = u32::from(seg.window) << self.send.scale;
         let duplicate = ack == una && seg.is_empty() && window == self.send.window;
-        if !self.flight.is_empty() {
+        let is_out = !self.flight.is_empty();
+        // That something came twice is most often reported when all has arrived (RFC 2883 §4, RFC 8985 §7.4.2).
+        let reports = duplicate || !seg.options.sack.as_slice().is_empty();
+        if is_out || (reports && self.flight.may_hear_of_copies()) {
             let (sack, blocks) = self.sack_cursors(seg);
             let ack_in = AckIn {
                 ack,
                 sack: &sack[..blocks],
                 echoed: self.stamps.echoed(now, seg.options.timestamps),
                 duplicate,
-                congested: seg.has(TcpFlags::ECE) && self.ecn.is_on(),
+                // What says nothing of what is out is no measure for a reduction.
+                congested: is_out && seg.has(TcpFlags::ECE) && self.ecn.is_on(),
             };
             let digested = self.flight.take_ack(now, &ack_in);
             self.count_ack(&digested, ack_in.congested);

@@ -53,9 +53,9 @@ impl Connection {
         let mut out = Expected { events: Events::NONE, dropped: None };
         let una = self.flight.una();
         let window = u32::from(seg.window()) << self.send.scale;
-        if !self.flight.is_empty() {
+        let duplicate = ack == una && text.is_empty() && window == self.send.window;
+        if !self.flight.is_empty() || (duplicate && self.flight.may_hear_of_copies()) {
             let digested = self.flight.on_calm_ack(now, ack).unwrap_or_else(|| {
-                let duplicate = ack == una && text.is_empty() && window == self.send.window;
                 let echoed = self.stamps.echoed(now, stamps);
                 self.flight.on_ack(now, &AckIn { ack, sack: &[], echoed, duplicate, congested: false })
             });

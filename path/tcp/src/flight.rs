@@ -362,6 +362,12 @@ impl Flight {
         self.recovery.as_ref().is_none_or(|recovery| recovery.sent().is_empty())
     }
 
+    /// Whether an acknowledgement of nothing new may say something of what has arrived already.
+    #[inline]
+    pub(crate) fn may_hear_of_copies(&self) -> bool {
+        self.sack && self.recovery.is_some()
+    }
+
     /// Bytes believed to be under way (RFC 6675's pipe).
     pub fn in_flight(&self) -> Bytes {
         self.recovery.as_ref().map_or(Bytes::ZERO, |recovery| recovery.in_flight(self.mss))

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use firelane_tcp::congestion::Algorithm;
+use firelane_tcp::flight::FlightConfig;
 use firelane_tcp::rtt::RtoLimits;
-use firelane_tcp::{CloseReason, TcpConfig};
+use firelane_tcp::{CloseReason, TcpConfig, Willing};
+use firelane_units::Bytes;
 use firelane_wire::TcpOptions;
 
 use crate::common::lab::{ACK, Lab, NOTHING, Peer, SYN, ms, plain, reply, secs};
@@ -153,4 +156,30 @@ fn restarting(slow_start_after_idle: bool) -> TcpConfig {
     let mut config = plain();
     (config.flight.initial_segments, config.flight.slow_start_after_idle) = (2, slow_start_after_idle);
     config
+}
+
+/// A connection whose peer permits SACK, three segments of which the last left twice, as a probe: the ACK was late.
+fn probed(algorithm: Algorithm) -> Lab {
+    let flight = FlightConfig { algorithm, ..FlightConfig::default() };
+    let config = TcpConfig { sack: Willing::Active, flight, ..plain() };
+    let options = TcpOptions { sack_permitted: true, ..TcpOptions::EMPTY };
+    let mut lab = Lab::established_with(config, options, 10_000);
+    lab.write(3000);
+    assert_eq!(lab.sent().len(), 3);
+    assert_eq!(lab.wait(ms(3)).0, ["2 P. 2001:3001(1000) ack 1 win 10000"]);
+    lab.get(Peer::new(ACK, 1).acks(3001));
+    lab
+}
+
+/// RFC 8985 §7.4.2: the peer's report, or its duplicate ACK, says that the probe came twice, though nothing is out then.
+#[test]
+fn a_probe_that_was_not_needed_reduces_nothing_when_all_has_arrived() {
+    for report in [&[(2001, 3001)][..], &[]] {
+        let mut lab = probed(Algorithm::Cubic);
+        lab.get(Peer::new(ACK, 1).acks(3001).sacks(report));
+        lab.write(1000);
+        assert_eq!(lab.sent().len(), 1);
+        lab.get(Peer::new(ACK, 1).acks(4001));
+        assert_eq!(lab.connection.info(lab.now).slow_start_threshold, None, "{report:?}");
+    }
 }
