@@ -176,7 +176,8 @@ impl Recovery {
         if self.tlp.on_ack(ack.ack, news.dsack.as_ref(), bare_duplicate) == Verdict::RepairedLoss
             && matches!(self.phase, Phase::Open | Phase::Disorder)
         {
-            path.control.on_loss(self.sent.outstanding());
+            // What was out when the ACK came.
+            path.control.on_loss(self.sent.outstanding() + Bytes(news.acked));
             path.control.on_recovered();
         }
     }

@@ -183,3 +183,15 @@ fn a_probe_that_was_not_needed_reduces_nothing_when_all_has_arrived() {
         assert_eq!(lab.connection.info(lab.now).slow_start_threshold, None, "{report:?}");
     }
 }
+
+/// RFC 5681 §3.1: half of what was out when the ACK came, also if it acknowledges all of it.
+#[test]
+fn a_loss_that_a_probe_repaired_halves_what_was_out() {
+    for algorithm in [Algorithm::NewReno, Algorithm::Dctcp] {
+        let mut lab = probed(algorithm);
+        lab.write(8000);
+        assert_eq!(lab.sent().len(), 8);
+        lab.get(Peer::new(ACK, 1).acks(11_001));
+        assert_eq!(lab.connection.info(lab.now).slow_start_threshold, Some(Bytes(4000)), "{algorithm:?}");
+    }
+}
