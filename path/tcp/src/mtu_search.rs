@@ -85,12 +85,11 @@ impl MtuSearch {
             self.stage = Stage::Search;
             self.next_at = now;
         }
-        self.high = self.high.min(most.bytes());
         let arrived = self.probe.take_if(|(range, _)| una >= range.end);
         if let Some((_, size)) = &arrived {
             self.low = *size;
             (self.tries, self.next_at) = (0, now);
-            self.settle(now);
+            self.settle(now, most);
         }
         arrived.is_some()
     }
@@ -105,13 +104,14 @@ impl MtuSearch {
         if self.tries >= TRIES {
             self.tries = 0;
             self.high = size - 1;
-            self.settle(now);
+            self.settle(now, Mss::clamped(self.high));
         }
     }
 
-    /// Whether there is anything left to try.
-    fn settle(&mut self, now: Instant) {
-        if self.high.saturating_sub(self.low) < RESOLUTION {
+    /// Whether there is anything left to try. `most` as before: it may be less than what arrived, and more again later, so
+    /// it is never kept.
+    fn settle(&mut self, now: Instant, most: Mss) {
+        if self.high.min(most.bytes()).saturating_sub(self.low) < RESOLUTION {
             self.stage = Stage::Complete;
             self.next_at = now + RAISE;
         }
@@ -123,17 +123,17 @@ impl MtuSearch {
         if self.probe.is_some() || self.stage == Stage::Doubt || now < self.next_at {
             return None;
         }
-        self.high = self.high.min(most.bytes());
         if self.stage == Stage::Complete {
-            (self.stage, self.high) = (Stage::Search, most.bytes());
-            self.settle(now);
+            (self.stage, self.high) = (Stage::Search, most.bytes().max(self.low));
+            self.settle(now, most);
             if self.stage == Stage::Complete {
                 return None;
             }
         }
         // The whole first: most often the path was only silent for a while. Then halves of what is left.
-        let is_untried = self.high == most.bytes();
-        let size = if is_untried { self.high } else { self.low + (self.high - self.low).div_ceil(2) };
+        let high = self.high.min(most.bytes());
+        let is_untried = high == most.bytes();
+        let size = if is_untried { high } else { self.low + high.saturating_sub(self.low).div_ceil(2) };
         (size > self.low).then_some(size)
     }
 
@@ -213,6 +213,23 @@ mod tests {
         (search.high, search.stage, search.next_at) = (1225, Stage::Complete, now + RAISE);
         assert_eq!(search.candidate(now + RAISE / 2, FULL), None);
         assert_eq!(search.candidate(now + RAISE, FULL), Some(1460));
+    }
+
+    /// ICMP without an MTU makes the route claim less than what arrives (RFC 1191 §7); later it claims the whole again.
+    #[test]
+    fn a_route_that_claims_little_for_a_while_bounds_nothing_for_good() {
+        let mut search = MtuSearch::begin(FULL).expect("larger");
+        let (now, little) = (Instant::from_secs(1), Mss::clamped(966));
+        search.on_progress(now, 10, FULL);
+        assert_eq!(search.candidate(now, little), None);
+        search.on_progress(now, 20, little);
+        assert_eq!(search.candidate(now, FULL), Some(1460));
+        (search.stage, search.next_at) = (Stage::Complete, now + RAISE);
+        assert_eq!(search.candidate(now + RAISE, little), None);
+        assert_eq!(search.stage, Stage::Complete);
+        search.on_timeout();
+        search.on_progress(now + RAISE, 30, little);
+        assert_eq!(search.candidate(now + RAISE, little), Some(966), "now it is more than what arrives");
     }
 
     proptest! {
