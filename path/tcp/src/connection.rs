@@ -381,7 +381,7 @@ impl Connection {
             }
             match fired {
                 TimerFired::Nothing => break,
-                TimerFired::Retransmission { .. } if self.has_waited_too_long(now) => {
+                TimerFired::Retransmission { .. } | TimerFired::Held if self.has_waited_too_long(now) => {
                     return self.die(now, CloseReason::TimedOut);
                 }
                 TimerFired::Retransmission { count } => {

@@ -90,6 +90,8 @@ pub enum TimerFired {
         /// Time-outs in a row without progress, this one included.
         count: u8,
     },
+    /// The time-out fired again, and what it would send again has yet to leave: its pace, a limit or the device holds it.
+    Held,
 }
 
 /// The state of the sender, as `tcp_info` calls it.

@@ -265,9 +265,10 @@ fn a_pace_from_before_a_time_out_is_not_kept_for_ever() {
     flight.on_sent(now, nxt..nxt + MSS);
     while flight.timeouts() < 4 {
         now = flight.deadline().expect("something is out");
-        flight.on_timer(now);
+        if let TimerFired::Retransmission { .. } = flight.on_timer(now) {
+            flight.on_sent(now, nxt..nxt + MSS);
+        }
     }
-    flight.on_sent(now, nxt..nxt + MSS);
     let ack = AckIn { ack: nxt + MSS, sack: &[], echoed: None, duplicate: false, congested: false };
     flight.on_ack(now + Duration::from_millis(2), &ack);
     for _ in 0..20 {

@@ -11,6 +11,7 @@ use super::ack::News;
 use super::{Frto, Path, Recovery};
 use crate::flight::{Phase, TimerFired};
 use crate::rtt::Rto;
+use crate::sent::Mark;
 
 impl Recovery {
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -33,12 +34,22 @@ impl Recovery {
             self.rto_at = path.rtt.rto().after(now);
             return TimerFired::Probe;
         }
+        if self.rto_at <= now && *timeouts > 0 && self.is_repair_held() {
+            // RFC 6298 §5.5 backs off for what was sent again, and nobody has left that unanswered.
+            self.rto_at = path.rtt.rto().after(now);
+            return TimerFired::Held;
+        }
         if self.rto_at <= now {
             *timeouts = timeouts.saturating_add(1);
             self.on_timeout(now, path, *timeouts > 1);
             return TimerFired::Retransmission { count: *timeouts };
         }
         TimerFired::Nothing
+    }
+
+    /// Whether the first segment has waited to leave again since the last time-out.
+    fn is_repair_held(&self) -> bool {
+        self.phase == Phase::Loss && self.sent.front().is_some_and(|front| front.mark == Mark::Lost)
     }
 
     /// RFC 6298 §5.4 to §5.6, RFC 8985 §6.3, RFC 5681 §3.1.

@@ -227,7 +227,7 @@ impl Network {
         }
         match self.flight.on_timer(self.now) {
             TimerFired::Retransmission { .. } => self.timeouts += 1,
-            TimerFired::Probe | TimerFired::Reordering => {}
+            TimerFired::Probe | TimerFired::Reordering | TimerFired::Held => {}
             TimerFired::Nothing => panic!("a deadline passed and nothing was due"),
         }
         self.note_phase();

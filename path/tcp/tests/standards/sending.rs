@@ -6,7 +6,7 @@ use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::flight::FlightConfig;
 use firelane_tcp::rtt::RtoLimits;
 use firelane_tcp::{CloseReason, TcpConfig, Willing};
-use firelane_units::Bytes;
+use firelane_units::{BitRate, Bytes};
 use firelane_wire::TcpOptions;
 
 use crate::common::lab::{ACK, Lab, NOTHING, Peer, SYN, ms, plain, reply, secs};
@@ -194,4 +194,31 @@ fn a_loss_that_a_probe_repaired_halves_what_was_out() {
         lab.get(Peer::new(ACK, 1).acks(11_001));
         assert_eq!(lab.connection.info(lab.now).slow_start_threshold, Some(Bytes(4000)), "{algorithm:?}");
     }
+}
+
+/// RFC 6298 §5.5 backs off for what was sent again: what its pace still holds has not been left unanswered.
+#[test]
+fn a_time_out_of_what_has_yet_to_leave_counts_for_nothing() {
+    let mut lab = Lab::established();
+    lab.connection.set_pacing_limit(Some(BitRate::from_bps(4_000)));
+    lab.write(1000);
+    assert_eq!(lab.sent().len(), 1);
+    assert_eq!(lab.wait(ms(1_900)).0, NOTHING);
+    assert!(!lab.connection.doubts_way());
+    assert_eq!(lab.wait(ms(200)).0, ["100 P. 1:1001(1000) ack 1 win 10000"]);
+    lab.connection.set_pacing_limit(None);
+    assert_eq!(lab.wait(ms(1_500)).0.len(), 2, "400 and 800 ms later");
+    assert!(lab.connection.doubts_way());
+}
+
+/// RFC 9293 §3.8.3 R2: whatever holds it, nobody waits for ever.
+#[test]
+fn who_cannot_send_again_gives_up_as_well() {
+    let mut lab =
+        Lab::established_with(TcpConfig { abort_timeout: secs(5), ..plain() }, TcpOptions::EMPTY, 10_000);
+    lab.connection.set_pacing_limit(Some(BitRate::from_bps(80)));
+    lab.write(1000);
+    assert_eq!(lab.sent().len(), 1);
+    let (lines, told) = lab.wait(secs(6));
+    assert_eq!((lines.len(), told.closed), (0, Some(CloseReason::TimedOut)));
 }
