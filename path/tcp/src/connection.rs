@@ -676,6 +676,7 @@ impl Connection {
     /// ahead, and the storage of rings that hold nothing. A second of silence does this by itself.
     pub fn shrink(&mut self, rings: &mut Rings<'_>) {
         self.receive.shrink();
+        self.keep_cwr();
         self.flight.shrink(self.state == State::Established);
         rings.send.detach_if_empty();
         rings.recv.detach_if_empty();

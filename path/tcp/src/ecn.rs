@@ -52,6 +52,8 @@ pub(crate) struct EcnState {
     echo: bool,
     /// The peer has sent something that could be marked.
     seen: bool,
+    /// The window was reduced before a silence, and the peer has yet to hear of it (CWR).
+    owes_cwr: bool,
 }
 
 impl EcnState {
@@ -182,9 +184,17 @@ impl Connection {
             return;
         }
         out.ecn = Ecn::Capable0;
+        if core::mem::take(&mut self.ecn.owes_cwr) {
+            self.flight.renew_reduction();
+        }
         if self.flight.take_reduced() {
             out.flags |= TcpFlags::CWR;
         }
+    }
+
+    /// Where nothing is out, the books of what was sent may end: that the peer has yet to hear of a reduction stays known.
+    pub(crate) fn keep_cwr(&mut self) {
+        self.ecn.owes_cwr |= self.ecn.is_on() && self.flight.is_empty() && self.flight.take_reduced();
     }
 }
 

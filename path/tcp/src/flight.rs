@@ -629,6 +629,12 @@ impl Flight {
         self.recovery.as_mut().is_some_and(|recovery| recovery.take_reduced())
     }
 
+    /// The window was reduced before the last silence, and the peer hears of it with what leaves next.
+    #[cold]
+    pub(crate) fn renew_reduction(&mut self) {
+        self.parts().0.renew_reduction();
+    }
+
     /// The earliest instant at which [`Flight::on_timer`] has something to do; `None` if nothing is out.
     pub fn deadline(&self) -> Option<Instant> {
         self.recovery.as_ref()?.deadline()

@@ -137,6 +137,12 @@ impl Recovery {
         core::mem::take(&mut self.is_reduced)
     }
 
+    /// A reduction of before is told with what leaves next: until that is acknowledged, the peer repeats its mark.
+    pub(crate) fn renew_reduction(&mut self) {
+        self.is_reduced = true;
+        self.point = self.point.max(Some(self.sent.nxt()));
+    }
+
     /// Whether something is held lost and repaired.
     fn is_recovering(&self) -> bool {
         matches!(self.phase, Phase::Recovery | Phase::Loss)

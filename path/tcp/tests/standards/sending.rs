@@ -7,7 +7,7 @@ use firelane_tcp::flight::FlightConfig;
 use firelane_tcp::rtt::RtoLimits;
 use firelane_tcp::{CloseReason, TcpConfig, Willing};
 use firelane_units::{BitRate, Bytes};
-use firelane_wire::TcpOptions;
+use firelane_wire::{TcpFlags, TcpOptions};
 
 use crate::common::lab::{ACK, Lab, NOTHING, Peer, SYN, ms, plain, reply, secs};
 
@@ -221,4 +221,33 @@ fn who_cannot_send_again_gives_up_as_well() {
     assert_eq!(lab.sent().len(), 1);
     let (lines, told) = lab.wait(secs(6));
     assert_eq!((lines.len(), told.closed), (0, Some(CloseReason::TimedOut)));
+}
+
+/// RFC 3168 §6.1.2: CWR is owed until it has left; until that is acknowledged, the peer repeats what it said before.
+#[test]
+fn a_reduction_is_told_after_a_silence_too() {
+    let (ece, cwr) = (TcpFlags::ECE, TcpFlags::CWR);
+    for rests in [false, true] {
+        let mut lab = Lab::opening(TcpConfig { ecn: Willing::Active, ..plain() });
+        lab.sent();
+        let options = TcpOptions { mss: Some(1000), ..TcpOptions::EMPTY };
+        lab.get(Peer::new(SYN.with(ACK).with(ece), 0).options(options));
+        lab.write(1000);
+        lab.sent();
+        lab.get(Peer::new(ACK.with(ece), 1).acks(1001));
+        let reduced = lab.connection.info(lab.now).slow_start_threshold;
+        assert!(reduced.is_some());
+        lab.wait(secs(3));
+        if rests {
+            lab.connection = lab.connection.rest(lab.now).expect("it is quiet").wake();
+        }
+        lab.write(2000);
+        let limits = lab.limits;
+        let mut next = || lab.rings(|tcp, now, rings| tcp.poll_transmit(now, rings, &limits)).expect("text");
+        let told = [(); 2].map(|()| next().flags.contains(cwr));
+        assert_eq!(told, [true, false], "rests {rests}");
+        lab.get(Peer::new(ACK.with(ece), 1).acks(1001).text(10));
+        lab.get(Peer::new(ACK, 11).acks(3001));
+        assert_eq!(lab.connection.info(lab.now).slow_start_threshold, reduced);
+    }
 }
