@@ -190,6 +190,10 @@ impl SentRanges {
                 // early.
                 last.sent_at = range.sent_at;
                 last.snapshot = range.snapshot;
+                // They count with it, also as sent more than once.
+                if last.is_retransmitted() {
+                    self.resent += range.end - range.start;
+                }
                 return;
             }
         }

@@ -280,6 +280,20 @@ fn new_data_join_the_last_range_when_the_list_is_full() {
 }
 
 #[test]
+fn new_data_that_join_a_repeated_range_count_as_repeated() {
+    let mut sent = SentRanges::new(0);
+    let full = RANGES_MAX as u64;
+    for n in 0..full {
+        sent.on_sent(at(n), n..n + 1, Snapshot::default());
+    }
+    sent.on_sent(at(full), full - 1..full, Snapshot::default());
+    sent.on_sent(at(full + 1), full..full + 10, Snapshot::default());
+    assert_eq!((sent.iter().count(), sent.resent_in_flight()), (RANGES_MAX, Bytes(11)));
+    sent.on_cumulative_ack(full + 10, |_| {});
+    assert_eq!(sent.resent_in_flight(), Bytes::ZERO);
+}
+
+#[test]
 fn three_segments_in_one_block_count_as_three() {
     let mut sent = SentRanges::new(0);
     sent.on_sent(at(1), 0..1_000, Snapshot::default());
