@@ -247,10 +247,12 @@ impl Control {
         each!(self, inner => inner.on_idle(idle));
     }
 
-    /// The reduction was a mistake: `self` as it was before, with the window no smaller than it is.
+    /// The reduction was a mistake: `self` as it was before, with the window no smaller than it is. The path may carry other
+    /// segments since.
     pub fn undo(&mut self, before: &Self) {
-        let window = self.window().max(before.window());
+        let (window, mss) = (self.window().max(before.window()), self.inner().mss());
         *self = *before;
+        self.set_mss(Mss::clamped(mss as u16));
         self.set_window(window);
     }
 }
@@ -281,6 +283,19 @@ mod tests {
             assert_eq!(control.window(), Bytes(window), "mss {mss}");
         }
         assert_eq!(Control::new(Algorithm::NewReno, Mss::clamped(1_460), 1).window(), Bytes(1_460));
+    }
+
+    #[test]
+    fn undoing_keeps_the_present_segment_size() {
+        for algorithm in Algorithm::ALL {
+            let before = Control::new(algorithm, Mss::clamped(1_460), 10);
+            let mut control = before;
+            control.on_loss(before.window());
+            control.on_recovered();
+            control.set_mss(Mss::clamped(1_000));
+            control.undo(&before);
+            assert_eq!((control.inner().mss(), control.window()), (1_000, before.window()), "{algorithm:?}");
+        }
     }
 
     #[test]
