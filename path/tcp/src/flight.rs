@@ -671,8 +671,8 @@ impl Flight {
 
     /// Gives memory back; call it when the connection has been idle for a while. One that `rests` next keeps it until then.
     pub fn shrink(&mut self, rests: bool) {
-        // A model counts rounds by what the sampler has counted: both stay.
-        if self.is_empty() && self.model_mut().is_none() {
+        // A model counts rounds by what the sampler has counted: both stay. So does a pace that something waits for.
+        if self.is_empty() && self.model_mut().is_none() && self.paced_until().is_none() {
             self.cursor = self.nxt();
             self.kept = Kept(self.recovery.take().filter(|_| rests));
         } else if let Some(recovery) = &mut self.recovery {

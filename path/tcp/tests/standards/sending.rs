@@ -251,3 +251,17 @@ fn a_reduction_is_told_after_a_silence_too() {
         assert_eq!(lab.connection.info(lab.now).slow_start_threshold, reduced);
     }
 }
+
+/// SO_MAX_PACING_RATE, where it lets less than a segment go each second: the silence between two is the pace's.
+#[test]
+fn a_slow_pace_is_kept_through_a_silence() {
+    let mut lab = Lab::established();
+    lab.connection.set_pacing_limit(Some(BitRate::from_bps(4_000)));
+    lab.write(3000);
+    assert_eq!(lab.sent().len(), 1);
+    lab.get(Peer::new(ACK, 1).acks(1001));
+    assert_eq!(lab.sent(), NOTHING);
+    assert_eq!(lab.wait(ms(1_900)).0, NOTHING);
+    assert!(lab.connection.rest(lab.now).is_none(), "text waits");
+    assert_eq!(lab.wait(ms(200)).0, ["100 . 1001:2001(1000) ack 1 win 10000"]);
+}
