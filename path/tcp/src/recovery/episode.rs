@@ -82,8 +82,9 @@ impl Recovery {
             news.lost += detection.lost;
             self.reorder_at = detection.again_at.unwrap_or(Instant::FAR_FUTURE);
         } else if !recovering && self.duplicates >= DUP_THRESHOLD {
-            // RFC 6582 §3.2 step 2: duplicates of data from before the last recovery start no other one.
-            if self.point.is_none_or(|point| self.sent.una() > point) {
+            // RFC 6582 §3.2 step 2: duplicates of data from before the last recovery start no other one. A mark has begun
+            // behind that, and repaired nothing.
+            if self.phase == Phase::Reduced || self.point.is_none_or(|point| self.sent.una() > point) {
                 news.lost += self.sent.mark_front_lost(Bytes(path.mss.bytes().into())).0;
             }
         }

@@ -265,3 +265,20 @@ fn a_slow_pace_is_kept_through_a_silence() {
     assert!(lab.connection.rest(lab.now).is_none(), "text waits");
     assert_eq!(lab.wait(ms(200)).0, ["100 . 1001:2001(1000) ack 1 win 10000"]);
 }
+
+/// RFC 6582 §3.2 keeps duplicates of what a recovery repaired from beginning another one. A mark has repaired nothing.
+#[test]
+fn three_duplicates_show_a_loss_while_a_mark_is_answered() {
+    let ece = ACK.with(TcpFlags::ECE);
+    let mut lab = Lab::opening(TcpConfig { ecn: Willing::Active, ..plain() });
+    lab.sent();
+    let options = TcpOptions { mss: Some(1000), ..TcpOptions::EMPTY };
+    lab.get(Peer::new(SYN.with(ece), 0).options(options));
+    lab.write(6000);
+    assert_eq!(lab.sent().len(), 6);
+    for _ in 0..4 {
+        assert_eq!(lab.sent(), NOTHING);
+        lab.get(Peer::new(ece, 1).acks(1001));
+    }
+    assert_eq!(lab.sent(), [". 1001:2001(1000) ack 1 win 10000"]);
+}
