@@ -19,8 +19,10 @@ pub enum IpEvent {
         link: LinkId,
         /// Whose.
         ip: IpAddr,
-        /// What it is.
-        mac: MacAddr,
+        /// What it is; none if it answers from where it is known to be, and does not say where (RFC 4861 §7.2.4).
+        mac: Option<MacAddr>,
+        /// Whether it has answered, which confirms the way there.
+        is_answer: bool,
     },
     /// An address passed the test; the home lane says so. The other shards hear it by
     /// [`on_address_ready`](crate::Ip::on_address_ready).

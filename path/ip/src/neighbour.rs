@@ -71,14 +71,14 @@ pub(crate) enum Evidence {
     Claim { replace: bool },
     /// Somebody asks us something, so we shall answer: this alone makes a new entry.
     Question,
-    /// Another lane of the netstack heard it.
-    Hearsay,
+    /// Another lane of the netstack heard it, as an answer or not.
+    Hearsay { is_answer: bool },
 }
 
 /// What came of a piece of evidence.
 #[derive(Debug, Default)]
 pub(crate) struct Learnt {
-    /// An address is new or another: cached ways are void.
+    /// An address is new or another, or one that did not answer does: cached ways are void.
     pub(crate) changed: bool,
     /// The other lanes should hear of it.
     pub(crate) is_news: bool,
@@ -334,11 +334,8 @@ impl Neighbours {
                 self.entry(slot).mac = mac;
                 Learnt { changed: true, is_news: true, released: Chain::default() }
             }
-            // Another lane may have asked.
-            (_, mac) => Learnt {
-                is_news: mac.is_some() && matches!(evidence, Evidence::Answer { .. }),
-                ..Learnt::default()
-            },
+            // Another lane may have asked: all, or one whose address it knows, and who need not say it then.
+            _ => Learnt { is_news: matches!(evidence, Evidence::Answer { .. }), ..Learnt::default() },
         }
     }
 
@@ -357,7 +354,7 @@ impl Neighbours {
             }
             _ => self.set(slot, NeighbourState::Stale, None),
         }
-        Learnt { changed: true, is_news: evidence != Evidence::Hearsay, released }
+        Learnt { changed: true, is_news: true, released }
     }
 
     fn update(&mut self, now: Instant, slot: u32, mac: Option<MacAddr>, evidence: Evidence) -> Learnt {
@@ -365,7 +362,7 @@ impl Neighbours {
         let (state, differs) = (entry.state, mac.is_some_and(|mac| mac != entry.mac));
         let may_replace = match evidence {
             Evidence::Answer { replace } | Evidence::Claim { replace } => replace,
-            Evidence::Question | Evidence::Hearsay => true,
+            Evidence::Question | Evidence::Hearsay { .. } => true,
         };
         let is_answer = matches!(evidence, Evidence::Answer { .. });
         if differs && !may_replace {
@@ -381,7 +378,7 @@ impl Neighbours {
             matches!(state, NeighbourState::Delay | NeighbourState::Probe | NeighbourState::Unreachable);
         let is_confirmed = match evidence {
             Evidence::Answer { .. } => was_asked || !differs,
-            Evidence::Hearsay => was_asked && !differs,
+            Evidence::Hearsay { is_answer } => is_answer && was_asked && !differs,
             Evidence::Claim { .. } | Evidence::Question => false,
         };
         if is_confirmed {
@@ -389,7 +386,9 @@ impl Neighbours {
         } else if differs {
             self.set(slot, NeighbourState::Stale, None);
         }
-        Learnt { changed: differs, is_news: is_answer || differs, released: Chain::default() }
+        // Who went another way meanwhile looks again.
+        let is_back = is_confirmed && state == NeighbourState::Unreachable;
+        Learnt { changed: differs || is_back, is_news: is_answer || differs, released: Chain::default() }
     }
 
     /// A transport made progress over this neighbour (RFC 4861 §7.3.1).

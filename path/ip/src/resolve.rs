@@ -29,17 +29,21 @@ impl Ip {
         evidence: Evidence,
     ) {
         let mut learnt = self.neighbours.learn(now, (link, ip), mac, evidence);
-        if !self.suspects.is_empty() {
+        let suspects = self.suspects.len();
+        if suspects > 0 {
             self.suspects.retain(|suspect| *suspect != (link, ip));
         }
-        if learnt.changed {
+        // Whoever left a gateway because it was silent may come back.
+        if learnt.changed || self.suspects.len() < suspects {
             self.begin_generation();
         }
-        let Some(mac) = mac else { return };
+        let is_own = !matches!(evidence, Evidence::Hearsay { .. });
         // What is not told is asked for by the lane that needs it.
-        if learnt.is_news && evidence != Evidence::Hearsay && self.news.take(now, NEWS, 1) {
-            self.tell(IpEvent::NeighbourLearned { link, ip, mac });
+        if learnt.is_news && is_own && self.news.take(now, NEWS, 1) {
+            let is_answer = matches!(evidence, Evidence::Answer { .. });
+            self.tell(IpEvent::NeighbourLearned { link, ip, mac, is_answer });
         }
+        let Some(mac) = mac else { return };
         while let Some(mut frame) = learnt.released.pop() {
             frame.as_mut_slice()[..6].copy_from_slice(&mac.0);
             self.out.push(frame);

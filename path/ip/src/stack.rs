@@ -273,9 +273,16 @@ impl Ip {
         }
     }
 
-    /// Another lane heard a neighbour.
-    pub fn on_neighbour_learned(&mut self, now: Instant, link: LinkId, ip: IpAddr, mac: MacAddr) {
-        self.learn(now, link, ip, Some(mac), Evidence::Hearsay);
+    /// Another lane heard a neighbour: at `mac`, or where it is known to be if none is named. An answer confirms the way
+    /// there for who has asked.
+    pub fn on_neighbour_learned(
+        &mut self,
+        now: Instant,
+        (link, ip): (LinkId, IpAddr),
+        mac: Option<MacAddr>,
+        is_answer: bool,
+    ) {
+        self.learn(now, link, ip, mac, Evidence::Hearsay { is_answer });
     }
 
     /// The home lane has tested an address of ours, and nobody else has it.

@@ -205,7 +205,10 @@ fn solicitations_are_answered_to_the_asker_or_if_he_has_no_address_to_all() {
 
 #[test]
 fn other_lanes_hear_of_a_neighbour_when_there_is_news() {
-    let learned = |addr: &str, mac| IpEvent::NeighbourLearned { link: LINK, ip: ip(addr), mac };
+    let learned = |addr: &str, mac| {
+        let (link, ip, mac) = (LINK, ip(addr), Some(mac));
+        IpEvent::NeighbourLearned { link, ip, mac, is_answer: false }
+    };
     let ask = |from: MacAddr| arp(&ArpRepr::request(from, Ipv4Addr::new(10, 0, 0, 40), VICTIM_V4));
     let mut station = victim();
     for (frame, news) in [

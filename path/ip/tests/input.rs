@@ -25,7 +25,7 @@ fn station() -> Station {
     let mut a = Station::new(1, &["10.0.0.1/24", "fd00::1/64"]);
     for peer in ["10.0.0.2", "fd00::2"] {
         let _ = a.send(NOW, peer, &[0; 20], firelane_ip::Upper::udp());
-        a.ip.on_neighbour_learned(NOW, LINK, ip(peer), mac(2));
+        a.ip.on_neighbour_learned(NOW, (LINK, ip(peer)), Some(mac(2)), true);
     }
     a.outputs(NOW);
     a.events.clear();

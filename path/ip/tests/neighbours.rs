@@ -54,6 +54,19 @@ fn state(station: &Station, of: &str) -> Option<(NeighbourState, Option<MacAddr>
     station.ip.neighbours().find(|n| n.ip == ip(of)).map(|n| (n.state, n.mac))
 }
 
+/// What other lanes are told.
+fn learned(of: &str, last: u8, is_answer: bool) -> IpEvent {
+    IpEvent::NeighbourLearned { link: LINK, ip: ip(of), mac: Some(mac(last)), is_answer }
+}
+
+/// A station's lane that is not its home, and whose address is usable.
+fn lane_elsewhere(address: &str) -> Station {
+    let mut lane = Station::bare(1, DadConfig::OFF, false, 1500);
+    lane.ip.add_address(NOW, LINK, address.parse().unwrap()).unwrap();
+    run(&mut lane, 60);
+    lane
+}
+
 /// Runs the timers up to `until`; the seconds at which frames left, with the first byte of their
 /// destination (ff or 33: everybody; 02: one station).
 fn run(station: &mut Station, until: u64) -> Vec<(u64, u8)> {
@@ -174,6 +187,44 @@ fn a_default_gateway_that_is_silent_gives_way_to_another_until_it_is_heard() {
     }
 }
 
+/// RFC 4861 §7.3.3: the last question is for everybody, and whoever went another way comes back when it is answered.
+#[test]
+fn a_gateway_that_answers_at_last_is_gone_by_again_at_once() {
+    for (own, gateways, default, far) in [
+        ("10.0.0.1/24", ["10.0.0.2", "10.0.0.3"], "0.0.0.0/0", "192.0.2.1"),
+        ("fd00::1/64", ["fd00::2", "fd00::3"], "::/0", "2001:db8::1"),
+    ] {
+        let mut a = settled(&[own]);
+        let (at, [first, second]) = (Instant::from_secs, gateways.map(ip));
+        for gateway in gateways {
+            a.ip.add_route(default.parse().unwrap(), Some(ip(gateway)), None).unwrap();
+        }
+        let answer = match own.split_once('/').unwrap().0 {
+            v4 @ "10.0.0.1" => reply(2, gateways[0], v4),
+            v6 => {
+                let target = gateways[0].parse().unwrap();
+                let message =
+                    NdpMessage::NeighbourAdvert { target, router: true, solicited: true, replace: true };
+                ndp(2, gateways[0], v6, message, &[NdpOption::TargetLinkLayer(mac(2))])
+            }
+        };
+        let _ = a.send(LATER, far, &[0; 20], Upper::udp());
+        a.input_bytes(LATER, &answer);
+        assert_eq!(state(&a, gateways[0]).unwrap().0, NeighbourState::Reachable);
+        run(&mut a, 200);
+        for second in 200..209 {
+            let _ = a.send(at(second), far, &[0; 20], Upper::udp());
+            run(&mut a, second);
+        }
+        assert_eq!(state(&a, gateways[0]).unwrap().0, NeighbourState::Unreachable);
+        let other = a.ip.egress(at(209), None, ip(far)).unwrap();
+        assert_eq!((other.next_hop, a.ip.is_current(&other)), (second, true));
+        a.input_bytes(at(209), &answer);
+        assert!(!a.ip.is_current(&other), "its users look again");
+        assert_eq!(a.ip.egress(at(209), None, ip(far)).unwrap().next_hop, first);
+    }
+}
+
 #[test]
 fn an_answer_to_a_probe_or_a_transport_confirms() {
     let (mut a, mut b) = (settled(&["10.0.0.1/24"]), Station::new(2, &["10.0.0.2/24"]));
@@ -229,14 +280,29 @@ fn a02_an_answer_that_nobody_asked_for_makes_no_entry_and_is_news_for_other_lane
     assert_eq!(a.input_bytes(NOW, &reply(2, "10.0.0.2", "10.0.0.1")), "consumed");
     a.outputs(NOW);
     assert_eq!(state(&a, "10.0.0.2"), None);
-    assert_eq!(a.events, [IpEvent::NeighbourLearned { link: LINK, ip: ip("10.0.0.2"), mac: mac(2) }]);
-    // A gratuitous one, for others: neither entry nor news.
-    assert_eq!(
-        a.input_bytes(NOW, &arp(mac(2), &ArpRepr::announcement(mac(2), "10.0.0.2".parse().unwrap()))),
-        "consumed"
-    );
-    a.outputs(NOW);
-    assert_eq!((state(&a, "10.0.0.2"), a.events.len()), (None, 1));
+    assert_eq!(a.events, [learned("10.0.0.2", 2, true)]);
+}
+
+/// RFC 4861 §7.2.4: who is asked alone need not say where he is; the home lane hears it, which may not have asked.
+#[test]
+fn an_answer_that_names_no_address_confirms_in_the_lane_that_asked() {
+    let (mut home, mut lane) = (settled(&["fd00::1/64"]), lane_elsewhere("fd00::1/64"));
+    let other = (LINK, ip("fd00::2"));
+    let _ = lane.send(LATER, "fd00::2", &[0; 20], Upper::udp());
+    lane.ip.on_neighbour_learned(LATER, other, Some(mac(2)), true);
+    lane.outputs(LATER);
+    assert_eq!(run(&mut lane, 105), [(105, 2)], "it is used and asked again");
+    let (at, target) = (Instant::from_secs(105), "fd00::2".parse().unwrap());
+    let message = NdpMessage::NeighbourAdvert { target, router: true, solicited: true, replace: false };
+    home.input_bytes(at, &ndp(2, "fd00::2", "fd00::1", message, &[]));
+    home.outputs(at);
+    let told = IpEvent::NeighbourLearned { link: LINK, ip: other.1, mac: None, is_answer: true };
+    assert_eq!((state(&home, "fd00::2"), home.events), (None, vec![told]));
+    lane.ip.on_neighbour_learned(at, other, None, true);
+    assert_eq!(state(&lane, "fd00::2"), Some((NeighbourState::Reachable, Some(mac(2)))));
+    // Nobody is known where nobody was asked for.
+    lane.ip.on_neighbour_learned(at, (LINK, ip("fd00::3")), None, true);
+    assert_eq!(state(&lane, "fd00::3"), None);
 }
 
 #[test]
@@ -324,17 +390,15 @@ fn only_an_answer_confirms_and_neither_a_claim_nor_a_question() {
 
 #[test]
 fn another_lane_that_asked_hears_the_answer_and_sends_what_waited() {
-    let mut lane = Station::bare(1, DadConfig::OFF, false, 1500);
-    lane.ip.add_address(NOW, LINK, "10.0.0.1/24".parse().unwrap()).unwrap();
-    run(&mut lane, 60);
+    let mut lane = lane_elsewhere("10.0.0.1/24");
     assert!(matches!(lane.send(LATER, "10.0.0.2", &[0; 20], Upper::udp()), Sent::Held));
     let question = lane.outputs(LATER);
     assert_eq!((question.len(), question[0][0]), (1, 0xff));
-    lane.ip.on_neighbour_learned(LATER, LINK, ip("10.0.0.2"), mac(2));
+    lane.ip.on_neighbour_learned(LATER, (LINK, ip("10.0.0.2")), Some(mac(2)), true);
     let out = lane.outputs(LATER);
     assert_eq!((out.len(), &out[0][..6], lane.events.len()), (1, &mac(2).0[..], 0));
     // What another lane heard of strangers is of no interest.
-    lane.ip.on_neighbour_learned(LATER, LINK, ip("10.0.0.3"), mac(3));
+    lane.ip.on_neighbour_learned(LATER, (LINK, ip("10.0.0.3")), Some(mac(3)), true);
     assert_eq!(state(&lane, "10.0.0.3"), None);
 }
 
@@ -640,7 +704,7 @@ proptest! {
                 }
                 2 => { a.input_bytes(now, &reply(2 + who, &other, "10.0.0.1")); }
                 3 => { a.input_bytes(now, &reply(9, &other, "10.0.0.1")); }
-                4 => a.ip.on_neighbour_learned(now, LINK, ip(&other), mac(7)),
+                4 => a.ip.on_neighbour_learned(now, (LINK, ip(&other)), Some(mac(7)), true),
                 _ => {
                     let egress = a.ip.egress(now, None, ip(&other)).unwrap();
                     a.ip.confirm_reachable(now, &egress);

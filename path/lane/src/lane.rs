@@ -651,7 +651,7 @@ mod tests {
         let mut lane = Lane::<End>::new(LaneConfig::new(LaneId(0), secrets, backlogs, Instant::ZERO));
         let (link, netstack) = (LinkId(1), NetstackId(0));
         let addr: IpAddr = "fd00::1".parse().unwrap();
-        let heard = Learned::Neighbour { link, ip: addr, mac: firelane_units::MacAddr::BROADCAST };
+        let heard = Learned::Neighbour { link, ip: addr, mac: None, is_answer: true };
         let changed = Learned::Configured(Configured::NoAddress { link, addr });
         let mut log = Log { is_full: true, ..Log::default() };
         for _ in 0..3 {

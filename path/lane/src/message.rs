@@ -857,8 +857,10 @@ pub enum Learned {
         link: LinkId,
         /// Whose.
         ip: IpAddr,
-        /// What it is.
-        mac: MacAddr,
+        /// What it is, if it was said.
+        mac: Option<MacAddr>,
+        /// Whether it has answered.
+        is_answer: bool,
     },
     /// A path's largest packet.
     PathMtu {

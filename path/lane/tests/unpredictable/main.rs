@@ -81,7 +81,7 @@ impl Host {
         self.sent(n);
         for gateway in ["10.1.0.7", "fd00::7"] {
             let ip = gateway.parse().unwrap();
-            let learned = Box::new(Learned::Neighbour { link: own, ip, mac: mac(7) });
+            let learned = Box::new(Learned::Neighbour { link: own, ip, mac: Some(mac(7)), is_answer: true });
             for lane in &mut self.world.lanes {
                 lane.on_message(self.world.now, LaneMessage::Learned(id, learned.clone()));
             }
