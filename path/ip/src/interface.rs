@@ -93,6 +93,11 @@ impl Interfaces {
         [said, chosen].into_iter().flatten().chain([own]).min()
     }
 
+    /// The largest packet to `dst` by whichever link.
+    pub(crate) fn largest_mtu(&self, dst: IpAddr) -> Option<Mtu> {
+        self.iter().filter_map(|interface| self.mtu(interface.link, dst)).max()
+    }
+
     pub(crate) fn is_home(&self, link: LinkId) -> bool {
         self.get(link).is_some_and(|interface| interface.is_home)
     }

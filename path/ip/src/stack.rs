@@ -307,19 +307,20 @@ impl Ip {
     /// A transport that really sent a packet to `dst` was told that it was too large: the path's MTU is
     /// believed, and if it is news, the other lanes are told.
     pub fn confirm_path_mtu(&mut self, now: Instant, dst: IpAddr, mtu: Mtu) {
-        if self.lower_path(now, dst, mtu) {
-            let mtu = self.path_mtu(dst).unwrap_or(mtu);
+        if let Some(mtu) = self.lower_path(now, dst, mtu) {
             self.tell(IpEvent::PathMtu { dst, mtu });
         }
     }
 
-    fn lower_path(&mut self, now: Instant, dst: IpAddr, mtu: Mtu) -> bool {
-        let link_mtu = self.way(None, dst).and_then(|way| self.interfaces.mtu(way.link, dst));
-        let is_news = link_mtu.is_some_and(|link_mtu| self.paths.lower(now, dst, mtu, link_mtu));
-        if is_news {
-            self.begin_generation();
+    /// What is believed of a path from here on, if that is news. Any link may lead there: for some source, or for who speaks
+    /// over it alone.
+    fn lower_path(&mut self, now: Instant, dst: IpAddr, mtu: Mtu) -> Option<Mtu> {
+        let largest = self.interfaces.largest_mtu(dst)?;
+        if !self.paths.lower(now, dst, mtu, largest) {
+            return None;
         }
-        is_news
+        self.begin_generation();
+        Some(self.paths.mtu(dst, largest))
     }
 
     /// The largest packet on the way to `dst`, if there is a way.

@@ -91,6 +91,32 @@ fn a_source_keeps_its_own_link_if_a_route_there_is_as_good() {
     }
 }
 
+/// A path by a source's own route, or over a link that its user speaks over alone, is one like any.
+#[test]
+fn a_path_is_narrow_whoever_alone_has_a_way_there() {
+    let (dst, mtu) = (ip("203.0.113.1"), Mtu::new(1000).unwrap());
+    let mut stack = two(&[(A, "10.0.0.1/24"), (B, "10.2.0.1/24")]);
+    let everywhere = Route::ending(prefix("0.0.0.0/0"), RouteKind::Unicast);
+    let source = Some(prefix("10.0.0.1/32"));
+    stack.insert_route(Route { source, gateway: Some(ip("10.0.0.9")), ..everywhere }).unwrap();
+    assert_eq!(stack.egress(NOW, None, dst).unwrap_err(), RouteError::NoRoute);
+    stack.confirm_path_mtu(NOW, dst, mtu);
+    assert_eq!(stack.egress(NOW, Some(ip("10.0.0.1")), dst).unwrap().mtu, mtu);
+    assert_eq!(stack.egress_over(NOW, B, None, dst).unwrap().mtu, mtu);
+    assert_eq!(stack.poll_event(), Some(IpEvent::PathMtu { dst, mtu }));
+    // What the path carries, whatever the link carries by which others go.
+    let mut stack = two(&[(A, "10.0.0.1/24"), (B, "10.2.0.1/24")]);
+    stack.add_route(prefix("0.0.0.0/0"), Some(ip("10.0.0.9")), None).unwrap();
+    let mtu = Mtu::new(4000).unwrap();
+    stack.confirm_path_mtu(NOW, dst, mtu);
+    assert_eq!(stack.poll_event(), Some(IpEvent::PathMtu { dst, mtu }));
+    assert_eq!(stack.egress_over(NOW, B, None, dst).unwrap().mtu, mtu);
+    assert_eq!(stack.egress(NOW, None, dst).unwrap().mtu, Mtu::ETHERNET);
+    // No link is as large as that.
+    stack.confirm_path_mtu(NOW, ip("203.0.113.2"), Mtu::ETHERSTUB);
+    assert_eq!((stack.poll_event(), stack.narrow_paths().count()), (None, 1));
+}
+
 #[test]
 fn why_there_is_no_way() {
     let mut stack = two(&[(A, "10.0.0.1/24")]);
