@@ -2,7 +2,7 @@
 //!
 //! Reads questions and answers into the neighbour table and answers for usable addresses, if this is the
 //! home lane. An answer that nobody here asked for makes no entry; it is news for the other lanes, one of
-//! which may have asked.
+//! which may have asked. So is an announcement: one of them may go by the station that had the address before.
 
 use core::net::Ipv4Addr;
 
@@ -83,6 +83,7 @@ impl Ip {
                 ArpOperation::Request if is_for_us && self.is_on_link(link, packet.sender_ip) => {
                     Evidence::Question
                 }
+                _ if packet.sender_ip == packet.target_ip => Evidence::Announcement,
                 _ => Evidence::Claim { replace: true },
             };
             self.learn(now, link, packet.sender_ip.into(), Some(packet.sender_mac), evidence);

@@ -115,9 +115,10 @@ impl Ip {
             Some(AddressState::Preferred | AddressState::Deprecated) => {}
             // What is a duplicate here is the other's, and he is a neighbour like any.
             Some(AddressState::Duplicate) | None => {
-                let evidence = match solicited {
-                    true => Evidence::Answer { replace },
-                    false => Evidence::Claim { replace },
+                let evidence = match (solicited, replace) {
+                    (true, replace) => Evidence::Answer { replace },
+                    (false, true) => Evidence::Announcement,
+                    (false, false) => Evidence::Claim { replace },
                 };
                 // Without the option, an answer still confirms what is known (RFC 4861 §4.4).
                 self.learn(now, link, target.into(), mac, evidence);

@@ -69,6 +69,8 @@ pub(crate) enum Evidence {
     Answer { replace: bool },
     /// A statement that nobody asked for.
     Claim { replace: bool },
+    /// One that is made to all, of an address that may have moved: it replaces what is known.
+    Announcement,
     /// Somebody asks us something, so we shall answer: this alone makes a new entry.
     Question,
     /// Another lane of the netstack heard it, as an answer or not.
@@ -334,8 +336,16 @@ impl Neighbours {
                 self.entry(slot).mac = mac;
                 Learnt { changed: true, is_news: true, released: Chain::default() }
             }
-            // Another lane may have asked: all, or one whose address it knows, and who need not say it then.
-            _ => Learnt { is_news: matches!(evidence, Evidence::Answer { .. }), ..Learnt::default() },
+            // Another lane may have asked: all, or one whose address it knows, and who need not say it then. Or it goes by what
+            // is not so any more.
+            (_, mac) => {
+                let is_told = match evidence {
+                    Evidence::Answer { .. } => true,
+                    Evidence::Announcement => mac.is_some(),
+                    _ => false,
+                };
+                Learnt { is_news: is_told, ..Learnt::default() }
+            }
         }
     }
 
@@ -362,7 +372,7 @@ impl Neighbours {
         let (state, differs) = (entry.state, mac.is_some_and(|mac| mac != entry.mac));
         let may_replace = match evidence {
             Evidence::Answer { replace } | Evidence::Claim { replace } => replace,
-            Evidence::Question | Evidence::Hearsay { .. } => true,
+            Evidence::Announcement | Evidence::Question | Evidence::Hearsay { .. } => true,
         };
         let is_answer = matches!(evidence, Evidence::Answer { .. });
         if differs && !may_replace {
@@ -379,7 +389,7 @@ impl Neighbours {
         let is_confirmed = match evidence {
             Evidence::Answer { .. } => was_asked || !differs,
             Evidence::Hearsay { is_answer } => is_answer && was_asked && !differs,
-            Evidence::Claim { .. } | Evidence::Question => false,
+            Evidence::Claim { .. } | Evidence::Announcement | Evidence::Question => false,
         };
         if is_confirmed {
             self.set_reachable(now, slot);

@@ -218,8 +218,8 @@ fn other_lanes_hear_of_a_neighbour_when_there_is_news() {
         (arp(&ArpRepr::announcement(ATTACKER_MAC, Ipv4Addr::new(10, 0, 0, 40))), None),
         // Another Ethernet address.
         (ask(LIAR), Some(learned("10.0.0.40", LIAR))),
-        // What nobody here knows or asked for.
-        (arp(&ArpRepr::announcement(LIAR, Ipv4Addr::new(10, 0, 0, 41))), None),
+        // What nobody here knows or asked for, and another lane may.
+        (arp(&ArpRepr::announcement(LIAR, Ipv4Addr::new(10, 0, 0, 41))), Some(learned("10.0.0.41", LIAR))),
         // A claim that may not replace.
         (advert(ALL_NODES, ATTACKER_V6, LIAR, false, false), None),
     ] {

@@ -283,6 +283,45 @@ fn a02_an_answer_that_nobody_asked_for_makes_no_entry_and_is_news_for_other_lane
     assert_eq!(a.events, [learned("10.0.0.2", 2, true)]);
 }
 
+/// An address that moves to another station is announced by that: the home lane may not need it, and others may.
+#[test]
+fn a_statement_to_all_makes_no_entry_and_is_news_for_other_lanes() {
+    let advert = |replace| {
+        let target = "fd00::2".parse().unwrap();
+        let message = NdpMessage::NeighbourAdvert { target, router: false, solicited: false, replace };
+        ndp(2, "fd00::2", "ff02::1", message, &[NdpOption::TargetLinkLayer(mac(2))])
+    };
+    let own = "10.0.0.2".parse().unwrap();
+    let announcement = ArpRepr::announcement(mac(2), own);
+    let by_reply = ArpRepr { operation: ArpOperation::Reply, ..announcement };
+    let for_another = ArpRepr::request(mac(2), own, "10.0.0.3".parse().unwrap());
+    for (frame, of, is_news) in [
+        (arp(mac(2), &announcement), "10.0.0.2", true),
+        (arp(mac(2), &by_reply), "10.0.0.2", true),
+        (advert(true), "fd00::2", true),
+        // A question for somebody else is no statement, and one that may not replace says nothing new.
+        (arp(mac(2), &for_another), "10.0.0.2", false),
+        (advert(false), "fd00::2", false),
+    ] {
+        let mut home = settled(&["10.0.0.1/24", "fd00::1/64"]);
+        assert_eq!(home.input_bytes(NOW, &frame), "consumed");
+        home.outputs(NOW);
+        let news = is_news.then(|| learned(of, 2, false));
+        assert_eq!((state(&home, of), home.events), (None, Vec::from_iter(news)), "{of}");
+    }
+    // There it replaces what is known, and confirms nothing.
+    let mut lane = lane_elsewhere("10.0.0.1/24");
+    let _ = lane.send(LATER, "10.0.0.2", &[0; 20], Upper::udp());
+    lane.ip.on_neighbour_learned(LATER, (LINK, ip("10.0.0.2")), Some(mac(3)), true);
+    run(&mut lane, 105);
+    assert_eq!(state(&lane, "10.0.0.2"), Some((NeighbourState::Probe, Some(mac(3)))));
+    let at = Instant::from_secs(105);
+    for (last, expected) in [(3, NeighbourState::Probe), (2, NeighbourState::Stale)] {
+        lane.ip.on_neighbour_learned(at, (LINK, ip("10.0.0.2")), Some(mac(last)), false);
+        assert_eq!(state(&lane, "10.0.0.2"), Some((expected, Some(mac(last)))));
+    }
+}
+
 /// RFC 4861 §7.2.4: who is asked alone need not say where he is; the home lane hears it, which may not have asked.
 #[test]
 fn an_answer_that_names_no_address_confirms_in_the_lane_that_asked() {
