@@ -79,6 +79,12 @@ impl Autoconf {
         self.next
     }
 
+    /// Whether a neighbour is a router of a link, as far as this lane hears routers.
+    pub(crate) fn is_router(&self, link: LinkId, ip: IpAddr) -> bool {
+        let IpAddr::V6(router) = ip else { return false };
+        self.links.iter().any(|auto| auto.link == link && auto.routers.has(router))
+    }
+
     pub(crate) fn link(&mut self, link: LinkId) -> Option<&mut AutoLink> {
         self.links.iter_mut().find(|auto| auto.link == link)
     }
@@ -387,7 +393,10 @@ impl Ip {
             }
             // The table has room for what the lists above may hold; what is there already stays.
             Configured::Route(route) => _ = self.routes.add(route),
-            Configured::NoRoute(route) => _ = self.routes.remove(route),
+            Configured::NoRoute(route) => {
+                let _ = self.routes.remove(route);
+                self.absolve(&route);
+            }
             Configured::Link(link, parameters) => {
                 self.interfaces.set_parameters(link, parameters);
                 // RFC 4861 §6.3.4: a new base is spread anew.

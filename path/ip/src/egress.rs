@@ -16,6 +16,9 @@ use crate::neighbour::{NeighbourId, Standing};
 use crate::route::{Origin, Route, RouteKind, Routes};
 use crate::stack::Ip;
 
+/// Gateways that are taken for silent at once: each search for a way goes through them.
+const SUSPECTS_MAX: usize = 64;
+
 /// The way to a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Egress {
@@ -382,11 +385,8 @@ impl Ip {
         let is_router = |route: &Route| {
             matches!(route.origin, Origin::Router(_)) && route.gateway == Some(ip) && route.link == Some(link)
         };
-        if self.routes.has_from_routers()
-            && self.routes.iter().any(is_router)
-            && !self.suspects.contains(&(link, ip))
-        {
-            self.suspects.push((link, ip));
+        if self.routes.has_from_routers() && self.routes.iter().any(is_router) {
+            self.note_suspect(link, ip);
         }
         self.suspect_default(link, ip);
     }
@@ -399,9 +399,48 @@ impl Ip {
             let is_his = !matches!(route.origin, Origin::Router(_));
             is_his && route.gateway == Some(ip) && self.route_link(route) == Some(link)
         };
-        if self.routes.defaults().any(is_gateway) && !self.suspects.contains(&(link, ip)) {
-            self.suspects.push((link, ip));
+        if self.routes.defaults().any(is_gateway) {
+            self.note_suspect(link, ip);
         }
+    }
+
+    fn note_suspect(&mut self, link: LinkId, ip: IpAddr) {
+        if self.suspects.contains(&(link, ip)) {
+            return;
+        }
+        // The oldest is tried again.
+        if self.suspects.len() == SUSPECTS_MAX {
+            self.suspects.remove(0);
+        }
+        self.suspects.push((link, ip));
+    }
+
+    /// A route has ended: whoever is a gateway no more is no suspect if he becomes one again.
+    pub(crate) fn absolve(&mut self, gone: &Route) {
+        let is_his = |&(_, ip): &(LinkId, IpAddr)| gone.gateway == Some(ip);
+        let is_looked_at = gone.destination.prefix_len() == 0 || gone.origin.is_routers();
+        if !is_looked_at || !self.suspects.iter().any(is_his) {
+            return;
+        }
+        let mut suspects = core::mem::take(&mut self.suspects);
+        suspects.retain(|suspect| {
+            let (link, ip) = *suspect;
+            let is_router = |route: &Route| route.origin.is_routers() && route.gateway == Some(ip);
+            !is_his(suspect)
+                || self.is_default_gateway(link, ip)
+                || (self.routes.has_from_routers() && self.routes.iter().any(is_router))
+        });
+        self.suspects = suspects;
+    }
+
+    fn is_default_gateway(&self, link: LinkId, ip: IpAddr) -> bool {
+        let is_his = |route: &Route| route.gateway == Some(ip) && self.route_link(route) == Some(link);
+        self.routes.defaults().any(is_his)
+    }
+
+    /// Whether a neighbour is a gateway that some lane may take for silent. Only few routes are looked at: anybody can speak often.
+    pub(crate) fn may_be_suspect(&self, link: LinkId, ip: IpAddr) -> bool {
+        self.is_default_gateway(link, ip) || self.autoconf.is_router(link, ip)
     }
 
     /// The hop limit of packets that name none: a group's do not leave the link (RFC 1112 §6.1, RFC 3493 §5.2).
@@ -475,4 +514,22 @@ impl Egress {
 /// like a subnet, as it is one.
 pub(crate) const fn is_link_local(addr: IpAddr) -> bool {
     matches!(addr, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::IpConfig;
+
+    #[test]
+    fn so_many_gateways_are_suspects_and_the_newest_stay() {
+        let mut stack = Ip::new(IpConfig::new([1; 16]));
+        let suspect = |n: u32| (LinkId(1), IpAddr::V4(Ipv4Addr::from_bits(n)));
+        for n in (0..1000).flat_map(|n| [n, n]) {
+            let (link, ip) = suspect(n);
+            stack.note_suspect(link, ip);
+        }
+        let newest: Vec<_> = (1000 - SUSPECTS_MAX as u32..1000).map(suspect).collect();
+        assert_eq!(stack.suspects, newest);
+    }
 }

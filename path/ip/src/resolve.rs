@@ -37,9 +37,15 @@ impl Ip {
         if learnt.changed || self.suspects.len() < suspects {
             self.begin_generation();
         }
-        let is_own = !matches!(evidence, Evidence::Hearsay { .. });
+        let is_needed = match evidence {
+            Evidence::Hearsay { .. } => false,
+            // What is believed of these is news; the rest is nobody's.
+            Evidence::Answer { .. } | Evidence::Claim { replace: false } => learnt.is_news,
+            // Another lane may have found a gateway silent that is as it ever was here.
+            _ => learnt.is_news || self.may_be_suspect(link, ip),
+        };
         // What is not told is asked for by the lane that needs it.
-        if learnt.is_news && is_own && self.news.take(now, NEWS, 1) {
+        if is_needed && self.news.take(now, NEWS, 1) {
             let is_answer = matches!(evidence, Evidence::Answer { .. });
             self.tell(IpEvent::NeighbourLearned { link, ip, mac, is_answer });
         }

@@ -108,6 +108,11 @@ impl Routers {
         self.list.iter().any(|(route, _)| route.router == router && route.destination.prefix_len() == 0)
     }
 
+    /// Whether `router` has announced any route.
+    pub(crate) fn has(&self, router: Ipv6Addr) -> bool {
+        self.list.iter().any(|(route, _)| route.router == router)
+    }
+
     /// When the next route ends.
     pub(crate) fn poll_at(&self) -> Option<Instant> {
         self.list.iter().filter_map(|(_, until)| until.at()).min()

@@ -152,6 +152,7 @@ impl Ip {
         self.reports.retain(|(on, ..)| *on != link);
         self.routes.forget(link);
         self.sourced.forget(link);
+        self.suspects.retain(|(on, _)| *on != link);
         let mut waiting = self.neighbours.forget(link);
         while let Some(frame) = waiting.pop() {
             self.give_up(frame, DropReason::NeighbourUnresolved, pools);
@@ -249,6 +250,7 @@ impl Ip {
             Some(source) => self.sourced.remove(route, source)?,
             None => self.routes.remove(route)?,
         }
+        self.absolve(&route);
         self.begin_generation();
         Ok(())
     }

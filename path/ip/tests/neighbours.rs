@@ -3,6 +3,7 @@
 
 use crate::common;
 
+use core::net::IpAddr;
 use std::time::Duration;
 
 use common::{LINK, Station, exchange, ip, mac};
@@ -223,6 +224,78 @@ fn a_gateway_that_answers_at_last_is_gone_by_again_at_once() {
         assert!(!a.ip.is_current(&other), "its users look again");
         assert_eq!(a.ip.egress(at(209), None, ip(far)).unwrap().next_hop, first);
     }
+}
+
+/// Whatever a gateway says, the lanes that found it silent must hear that it is back: the lane that hears it knows it already.
+#[test]
+fn a_gateway_that_speaks_is_news_for_lanes_that_suspect_it() {
+    let mut home = settled(&["10.0.0.1/24", "fd00::1/64"]);
+    for (default, gateway) in [("0.0.0.0/0", "10.0.0.2"), ("::/0", "fd00::2")] {
+        home.ip.add_route(default.parse().unwrap(), Some(ip(gateway)), None).unwrap();
+    }
+    let ask = |last, of: &str| {
+        arp(mac(last), &ArpRepr::request(mac(last), of.parse().unwrap(), "10.0.0.1".parse().unwrap()))
+    };
+    let advert = |replace| {
+        let target = "fd00::2".parse().unwrap();
+        let message = NdpMessage::NeighbourAdvert { target, router: true, solicited: false, replace };
+        ndp(2, "fd00::2", "ff02::1", message, &[NdpOption::TargetLinkLayer(mac(2))])
+    };
+    for (frame, first, again) in [
+        (ask(2, "10.0.0.2"), vec![learned("10.0.0.2", 2, false)], vec![learned("10.0.0.2", 2, false)]),
+        (ask(3, "10.0.0.3"), vec![learned("10.0.0.3", 3, false)], vec![]),
+        (advert(true), vec![learned("fd00::2", 2, false)], vec![learned("fd00::2", 2, false)]),
+        (advert(false), vec![], vec![]),
+    ] {
+        for news in [first, again] {
+            home.events.clear();
+            home.input_bytes(LATER, &frame);
+            home.outputs(LATER);
+            assert_eq!(home.events, news);
+        }
+    }
+}
+
+/// A lane whose first default gateway is silent, and the way that it goes then and later.
+fn suspicious() -> (Station, [IpAddr; 2]) {
+    let mut lane = lane_elsewhere("10.0.0.1/24");
+    let gateways = ["10.0.0.2", "10.0.0.3"].map(ip);
+    for gateway in gateways {
+        lane.ip.add_route("0.0.0.0/0".parse().unwrap(), Some(gateway), None).unwrap();
+    }
+    let _ = lane.send(LATER, "192.0.2.1", &[0; 20], Upper::udp());
+    run(&mut lane, 200);
+    assert_eq!(next_hop(&mut lane), gateways[1]);
+    (lane, gateways)
+}
+
+fn next_hop(lane: &mut Station) -> IpAddr {
+    lane.ip.egress(Instant::from_secs(200), None, ip("192.0.2.1")).unwrap().next_hop
+}
+
+#[test]
+fn a_gateway_is_suspected_until_it_is_heard_of_or_is_none_any_more() {
+    let at = Instant::from_secs(200);
+    let (mut lane, gateways) = suspicious();
+    lane.ip.on_neighbour_learned(at, (LINK, gateways[0]), Some(mac(2)), false);
+    assert_eq!(next_hop(&mut lane), gateways[0], "another lane has heard it");
+
+    let default = "0.0.0.0/0".parse().unwrap();
+    let (mut lane, gateways) = suspicious();
+    for gateway in gateways {
+        lane.ip.remove_route(default, Some(gateway), None).unwrap();
+    }
+    for gateway in gateways {
+        lane.ip.add_route(default, Some(gateway), None).unwrap();
+    }
+    assert_eq!(next_hop(&mut lane), gateways[0], "it was none for a while");
+
+    let (mut lane, gateways) = suspicious();
+    let interface = *lane.ip.interfaces().next().unwrap();
+    lane.ip.remove_interface(LINK, &mut lane.pools);
+    lane.ip.add_interface(interface);
+    lane.ip.add_address(at, LINK, "10.0.0.1/24".parse().unwrap()).unwrap();
+    assert_eq!(next_hop(&mut lane), gateways[0], "its link was another");
 }
 
 #[test]
