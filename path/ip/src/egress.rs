@@ -40,7 +40,7 @@ pub struct Egress {
     pub hops: u8,
     /// What the route's operator has to say to transports; zero is nothing.
     pub hint: u8,
-    /// The only link that its user speaks over, if there is one ([`Ip::egress_over`]).
+    /// The only link that its user speaks over, if there is one ([`Ip::egress_over`], [`Ip::egress_by`]).
     pub bound: Option<LinkId>,
     /// The generation in which this was found.
     pub generation: u32,
@@ -130,10 +130,15 @@ impl Ip {
         }
         let mut way = self.way(src, dst).or_else(|| lone_way(link?, dst)).ok_or(RouteError::NoRoute)?;
         let is_everywhere = dst.is_multicast() || is_link_local(dst) || way.mac == Some(MacAddr::BROADCAST);
-        if let Some(link) = link.filter(|_| is_everywhere && way.link != LOOPBACK) {
-            way.link = link;
+        let Some(link) = link.filter(|_| is_everywhere && way.link != LOOPBACK) else {
+            return self.leave_by(now, way, src, dst);
+        };
+        way.link = link;
+        if is_link_local(dst) {
+            way.mac = self.interfaces.peer(link);
         }
-        self.leave_by(now, way, src, dst)
+        // Whoever looks again, for the next generation or once the neighbour is known, is still to leave by it.
+        Ok(Egress { bound: Some(link), ..self.leave_by(now, way, src, dst)? })
     }
 
     /// The way to the members of a group that are in this netstack, and to nobody else. As in Linux, IPv6 has none.

@@ -5,7 +5,8 @@ use crate::common;
 use core::net::IpAddr;
 
 use common::ip;
-use firelane_ip::{DadConfig, IfConfig, Ip, IpConfig, RouteError};
+use firelane_frame::{Pools, PoolsConfig};
+use firelane_ip::{DadConfig, IfConfig, Ip, IpConfig, RouteError, Sent, Upper};
 use firelane_units::{Instant, LinkId, MacAddr, Mtu};
 use proptest::prelude::*;
 
@@ -77,6 +78,30 @@ fn a_source_must_be_ours_and_one_without_a_link_is_as_ever() {
     let own = host.egress_over(now, A, None, ip("10.0.0.1")).map(|it| (it.link, it.bound));
     assert_eq!(own, Ok((firelane_ip::LOOPBACK, Some(A))));
     assert_eq!(host.egress_for(now, Some(B), None, dst), host.egress_over(now, B, None, dst));
+}
+
+/// A neighbour of the link that is named is asked for there, and waited for there, whatever link the source is of.
+#[test]
+fn what_waits_for_a_neighbour_of_a_named_link_leaves_by_it() {
+    let (now, dst, src) = (Instant::ZERO, ip("fe80::9"), ip("2001:db8:a::1"));
+    let mut pools = Pools::new(PoolsConfig { small_slots: 64, large_slots: 4 });
+    let mut host = host();
+    host.add_address(now, B, "fe80::1/64".parse().unwrap()).unwrap();
+    host.on_timer(now, &mut pools);
+    while host.poll_output().is_some() {}
+    let mut egress = host.egress_by(now, Some(B), Some(src), dst).unwrap();
+    assert_eq!((egress.link, egress.bound, egress.dst_mac), (B, Some(B), None));
+    let frame = pools.copy_of(&[0; 20]).unwrap();
+    assert!(matches!(host.send(now, &mut egress, frame, Upper::udp(), &mut pools), Sent::Held));
+    assert_eq!(egress.link, B);
+    let asked: Vec<_> = std::iter::from_fn(|| host.poll_output()).map(|it| it.meta().ingress).collect();
+    assert_eq!(asked, [B]);
+    // Who is the only other one on a link is there, and on no other.
+    let peer = MacAddr([2, 0, 0, 0, 0, 9]);
+    for (link, known) in [(A, None), (B, Some(peer))] {
+        host.set_peer(link, peer);
+        assert_eq!(host.egress_by(now, Some(B), Some(src), dst).unwrap().dst_mac, known);
+    }
 }
 
 proptest! {
