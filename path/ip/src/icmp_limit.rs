@@ -52,6 +52,22 @@ impl Bucket {
         without.is_some()
     }
 
+    /// Takes one token, if all together have so many left: whom the others leave nothing has not had his own.
+    pub(crate) fn take_with(
+        &mut self,
+        all: &mut Self,
+        now: Instant,
+        (own_rate, all_rate): (Rate, Rate),
+        tokens: u64,
+    ) -> bool {
+        let Some(full_at) = self.without(now, own_rate, 1) else { return false };
+        let is_allowed = all.take(now, all_rate, tokens);
+        if is_allowed {
+            self.full_at = full_at;
+        }
+        is_allowed
+    }
+
     /// When it would be full without so many tokens, if it has them.
     fn without(&self, now: Instant, rate: Rate, tokens: u64) -> Option<Instant> {
         let token = Duration::from_nanos(1_000_000_000 / rate.per_second);
@@ -95,17 +111,10 @@ impl IcmpLimit {
 
     /// Whether a message may be sent to `dst`; if so it is charged.
     pub(crate) fn allow(&mut self, now: Instant, kind: IcmpKind, dst: IpAddr, random: &mut Random) -> bool {
-        let (each, all) = rates(kind);
         let at = self.bucket_of(dst);
         let tokens = 1 + random.below(3);
-        let bucket = &mut self.each[kind as usize][at];
-        let Some(full_at) = bucket.without(now, each, 1) else { return false };
-        // Whom all others leave nothing has not had his own.
-        let is_allowed = self.all[kind as usize].take(now, all, tokens);
-        if is_allowed {
-            bucket.full_at = full_at;
-        }
-        is_allowed
+        let (bucket, all) = (&mut self.each[kind as usize][at], &mut self.all[kind as usize]);
+        bucket.take_with(all, now, rates(kind), tokens)
     }
 }
 

@@ -48,6 +48,7 @@ mod interface;
 mod lifetime;
 mod ndp;
 mod neighbour;
+mod news_limit;
 mod output;
 mod own_address;
 mod pmtu;

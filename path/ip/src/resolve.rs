@@ -10,13 +10,9 @@ use firelane_wire::{EthernetView, Ipv6View, Quoted};
 
 use crate::event::{ErrorKind, IpEvent, Said, TransportError};
 use crate::icmp_error::IcmpError;
-use crate::icmp_limit::Rate;
 use crate::icmpv4::ports_of;
 use crate::neighbour::Evidence;
 use crate::stack::Ip;
-
-/// How often other lanes are told of neighbours: a flood of changes costs every lane of the netstack.
-const NEWS: Rate = Rate { per_second: 1000, burst: 256 };
 
 impl Ip {
     /// Somebody's address was heard.
@@ -45,7 +41,7 @@ impl Ip {
             _ => learnt.is_news || self.may_be_suspect(link, ip),
         };
         // What is not told is asked for by the lane that needs it.
-        if is_needed && self.news.take(now, NEWS, 1) {
+        if is_needed && self.news.allow(now, link, ip) {
             let is_answer = matches!(evidence, Evidence::Answer { .. });
             self.tell(IpEvent::NeighbourLearned { link, ip, mac, is_answer });
         }

@@ -19,10 +19,11 @@ use crate::flow_label::FlowLabels;
 use crate::foresight::KnownGateways;
 use crate::group_io::LinkReports;
 use crate::groups::Groups;
-use crate::icmp_limit::{Bucket, IcmpLimit};
+use crate::icmp_limit::IcmpLimit;
 use crate::ident::Identifications;
 use crate::interface::Interfaces;
 use crate::neighbour::{Due, Evidence, Neighbour, Neighbours};
+use crate::news_limit::NewsLimit;
 use crate::pmtu::{NarrowPath, Paths};
 use crate::random::{Keyed, Random};
 use crate::reassembly::Reassembly;
@@ -68,8 +69,7 @@ pub struct Ip {
     pub(crate) identifications: Identifications,
     pub(crate) labels: FlowLabels,
     pub(crate) icmp_limit: IcmpLimit,
-    /// What other lanes were told of neighbours lately.
-    pub(crate) news: Bucket,
+    pub(crate) news: NewsLimit,
     pub(crate) reassembly: Reassembly,
     pub(crate) random: Random,
     /// The next stations of routes.
@@ -109,7 +109,7 @@ impl Ip {
             identifications: Identifications::new(keyed(4), &mut random),
             labels: FlowLabels::new(keyed(7)),
             icmp_limit: IcmpLimit::new(keyed(5)),
-            news: Bucket::default(),
+            news: NewsLimit::new(keyed(8)),
             reassembly: Reassembly::new(keyed(6)),
             random,
             gateways: KnownGateways::default(),

@@ -5,11 +5,12 @@ use crate::common;
 use crate::craft;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
 
 use attack::{Attacked, silent};
 use common::{ip, mac};
 use craft::*;
-use firelane_ip::Upper;
+use firelane_ip::{IpEvent, Upper};
 use firelane_units::DropReason;
 use firelane_wire::{
     ArpOperation, ArpRepr, EtherType, FragmentRepr, IpProtocol, Ipv6Repr, Ipv6View, NdpMessage, NdpOption,
@@ -59,6 +60,40 @@ fn a02_answers_nobody_asked_for_make_no_entry() {
     assert!(attacked.sent.len() <= 1);
     assert!(attacked.counted().is_empty());
     attacked.assert_recovered("a02");
+}
+
+#[test]
+fn a02_who_answers_without_end_leaves_other_stations_their_news() {
+    let mut station = common::Station::new(2, &["10.0.0.2/24"]);
+    let reply = |n| {
+        arp(&ArpRepr {
+            operation: ArpOperation::Reply,
+            sender_mac: LIAR,
+            sender_ip: Ipv4Addr::new(10, 0, 0, n),
+            target_mac: VICTIM_MAC,
+            target_ip: VICTIM_V4,
+        })
+    };
+    let told = |station: &common::Station, n| {
+        let of = IpAddr::from([10, 0, 0, n]);
+        station
+            .events
+            .iter()
+            .filter(|it| matches!(it, IpEvent::NeighbourLearned { ip, .. } if *ip == of))
+            .count()
+    };
+    for n in [vec![66; 1000], vec![67]].concat() {
+        station.input_bytes(NOW, &reply(n));
+        station.outputs(NOW);
+    }
+    assert_eq!(told(&station, 67), 1);
+    assert!((1..=64).contains(&told(&station, 66)));
+    // A second later it has some again.
+    station.events.clear();
+    let later = NOW + Duration::from_secs(1);
+    station.input_bytes(later, &reply(66));
+    station.outputs(later);
+    assert_eq!(told(&station, 66), 1);
 }
 
 #[test]
