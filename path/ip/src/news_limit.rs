@@ -1,7 +1,7 @@
 //! How often the other lanes of a netstack are told of neighbours: each news costs all of them.
 //!
-//! As for ICMP's errors, two buckets must both agree: one per hash of the neighbour, so that one station that speaks without end leaves the others
-//! theirs, and one for all.
+//! As for ICMP's errors, two buckets must both agree: one per hash of the neighbour, so that one station that speaks
+//! without end leaves the others theirs, and one for all.
 
 use core::hash::BuildHasher;
 use core::net::IpAddr;

@@ -104,6 +104,33 @@ fn a_ping_is_answered() {
     }
 }
 
+/// The home lane hears where an address is, and that it has moved, though it may be another one that sends there.
+#[test]
+fn an_address_that_moves_moves_in_every_lane() {
+    let moving = Ipv4Addr::new(10, 0, 0, 66);
+    let said = |operation, sender_mac, target_ip| {
+        let packet = ArpRepr { operation, sender_mac, sender_ip: moving, target_mac: mac(2), target_ip };
+        let mut body = vec![0; packet.emitted_len()];
+        packet.emit(&mut body);
+        frame(firelane_units::MacAddr::BROADCAST, EtherType::ARP, &body)
+    };
+    for port in 5000..5008 {
+        let mut station = Station::new(2);
+        let mut end = station.world.bind(2, 1, 0, &format!("10.0.0.2:{port}"));
+        let mut came_after = |arp: Vec<u8>| {
+            station.world.send_to(&mut end, 1, (moving, 9).into(), b"a datagram");
+            station.world.run();
+            station.send(&arp);
+            station.world.send_to(&mut end, 1, (moving, 9).into(), b"a datagram");
+            station.world.run();
+            station.received().iter().filter(|frame| frame[12..14] == [8, 0]).count()
+        };
+        let before = came_after(said(ArpOperation::Reply, mac(9), STACK));
+        let after = came_after(said(ArpOperation::Request, mac(7), moving));
+        assert_eq!((before, after), (0, 1), "port {port}");
+    }
+}
+
 #[test]
 fn a_datagram_for_nobody_is_answered_with_an_error() {
     let mut station = Station::new(1);
