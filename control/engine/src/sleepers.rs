@@ -76,6 +76,20 @@ impl Wakers {
         }
     }
 
+    /// Takes out one who waits for a direction no longer.
+    fn forget(&mut self, side: Ready, waker: &Waker) {
+        let first = self.first(side);
+        if first.as_ref().is_some_and(|first| first.will_wake(waker)) {
+            *first = None;
+        }
+        if let Some(crowd) = &mut self.crowd {
+            crowd.others.retain(|(other, w)| *other != side || !w.will_wake(waker));
+        }
+        if self.crowd.as_ref().is_some_and(|crowd| crowd.others.is_empty()) {
+            self.crowd = None;
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.readable.is_none() && self.writable.is_none() && self.crowd.is_none()
     }
@@ -93,8 +107,12 @@ impl Seat {
 
     /// Leaves a waker for one direction.
     pub(crate) fn leave(&self, ready: Ready, waker: &Waker) {
-        let side = if ready.contains(Ready::READABLE) { Ready::READABLE } else { Ready::WRITABLE };
-        self.wakers().leave(side, waker);
+        self.wakers().leave(side_of(ready), waker);
+    }
+
+    /// Takes out the waker of this thread, which has waited long enough: nobody else would, before something comes.
+    pub(crate) fn give_up(&self, ready: Ready) {
+        self.wakers().forget(side_of(ready), &own_waker());
     }
 
     /// Takes out whoever waits for `ready`, and tells the poller; answers its list if somebody is to be called for it.
@@ -118,6 +136,11 @@ impl Seat {
     pub(crate) fn take_watch(&self) -> Option<Watch> {
         self.wakers().watch.take()
     }
+}
+
+/// The direction whose waker stands for `ready`.
+fn side_of(ready: Ready) -> Ready {
+    if ready.contains(Ready::READABLE) { Ready::READABLE } else { Ready::WRITABLE }
 }
 
 /// A socket that somebody may wait for: it has its seat inside.
@@ -221,9 +244,17 @@ impl Wake for Unpark {
 }
 
 thread_local! {
+    /// Unparks this thread. One for all its calls, so that a seat knows who waits there already.
+    static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));
+
     /// How long this thread looks for what another application is about to do before it sleeps: as long as that paid, and
     /// not at all on one CPU.
     static SPIN: RefCell<Spin> = RefCell::new(Spin::new(thread::available_parallelism().map_or(1, usize::from)));
+}
+
+fn own_waker() -> Waker {
+    // A thread that ends may still wait in what it drops.
+    WAKER.try_with(Waker::clone).unwrap_or_else(|_| Waker::from(Arc::new(Unpark(thread::current()))))
 }
 
 /// Looks again for a bounded while: between applications that answer each other directly, a sleep costs more than the
@@ -239,12 +270,13 @@ pub(crate) fn look_on<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     seen
 }
 
-/// Runs `poll` on this thread until it is ready; `None` if `limit` passes first.
+/// Runs `poll` on this thread until it is ready; `None` if `limit` passes first, and then the waker that `poll` has left
+/// somewhere is still there.
 pub(crate) fn block_on<T>(
     limit: Option<Duration>,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Option<T> {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let waker = own_waker();
     let mut context = Context::from_waker(&waker);
     let deadline = limit.map(|limit| Instant::now() + limit);
     loop {
@@ -293,6 +325,32 @@ mod tests {
     #[test]
     fn a_limit_ends_the_wait() {
         assert_eq!(block_on(Some(Duration::from_millis(5)), |_| Poll::<()>::Pending), None);
+    }
+
+    #[test]
+    fn who_waits_again_and_again_waits_once() {
+        let seat = Seat::default();
+        let wait = || {
+            block_on(Some(Duration::from_millis(1)), |context| {
+                seat.leave(Ready::READABLE, context.waker());
+                Poll::<()>::Pending
+            })
+        };
+        (0..3).for_each(|_| assert_eq!(wait(), None));
+        assert!(seat.wakers().crowd.is_none(), "one thread is no crowd");
+        // Others are still in one another's way, until they give up.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(wait(), None);
+                assert!(seat.wakers().crowd.is_some());
+                seat.give_up(Ready::READABLE);
+            });
+        });
+        assert!(seat.wakers().crowd.is_none() && seat.wakers().readable.is_some());
+        seat.give_up(Ready::WRITABLE);
+        assert!(seat.wakers().readable.is_some(), "it waits for the other direction");
+        seat.give_up(Ready::READABLE);
+        assert!(seat.wakers().is_empty());
     }
 
     #[test]

@@ -331,8 +331,11 @@ impl TcpStream {
             return result;
         }
         let result = block_on(limit, |context| self.poll_for(ready, context, &mut check));
-        // As with SO_RCVTIMEO, a time-out is reported as EAGAIN.
-        result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+        result.unwrap_or_else(|| {
+            self.socket.seat.give_up(ready);
+            // As with SO_RCVTIMEO, a time-out is reported as EAGAIN.
+            Err(io::ErrorKind::WouldBlock.into())
+        })
     }
 
     /// The peer's address.

@@ -350,7 +350,10 @@ impl UdpSocket {
             return result;
         }
         let result = block_on(limit, |context| self.poll_for(ready, context, &mut check));
-        result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+        result.unwrap_or_else(|| {
+            self.seat.give_up(ready);
+            Err(io::ErrorKind::WouldBlock.into())
+        })
     }
 
     pub(crate) fn command(&self, command: SocketCommand) -> io::Result<()> {
