@@ -163,9 +163,21 @@ pub(crate) struct Sleepers {
 
 #[derive(Debug, Default)]
 struct Seats {
-    places: Vec<Option<Arc<dyn Seated>>>,
+    places: Vec<Place>,
     free: Vec<u32>,
 }
+
+/// A place that one socket after another has.
+#[derive(Debug, Default)]
+struct Place {
+    socket: Option<Arc<dyn Seated>>,
+    /// Which of them this is: lanes may still tell of those before, whose connections go on for a while.
+    turn: u32,
+}
+
+/// The turns that a token can name. Its highest bit says that it is another process' (`programs`).
+const TURNS: u32 = (1 << 31) - 1;
+const TURN_SHIFT: u32 = 32;
 
 impl Sleepers {
     /// A token for a socket.
@@ -173,21 +185,22 @@ impl Sleepers {
         let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
         let place = seats.free.pop().map_or(seats.places.len(), |place| place as usize);
         if place == seats.places.len() {
-            seats.places.push(None);
+            seats.places.push(Place::default());
         }
-        seats.places[place] = Some(socket);
-        SocketToken(place as u64 + 1)
+        let Place { socket: seated, turn } = &mut seats.places[place];
+        *seated = Some(socket);
+        SocketToken(u64::from(*turn) << TURN_SHIFT | (place as u64 + 1))
     }
 
     /// Gives a token back.
     pub(crate) fn stand_up(&self, token: SocketToken) {
         let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(place) = place(token) else { return };
-        let left = seats.places.get_mut(place).and_then(Option::take);
-        if left.is_some() {
-            // A process ends before it has 2^32 sockets.
-            seats.free.push(place as u32);
-        }
+        let Some(index) = seats.index_of(token) else { return };
+        let place = &mut seats.places[index];
+        let left = place.socket.take();
+        place.turn = (place.turn + 1) & TURNS;
+        // A process ends before it has 2^32 sockets.
+        seats.free.push(index as u32);
         // A socket may be the last user of the engine, and with it of this table.
         drop((seats, left));
     }
@@ -225,13 +238,17 @@ impl Seats {
     /// Takes out whoever waits for `ready` of a socket, and tells its poller.
     #[inline]
     fn ring(&self, token: SocketToken, ready: Ready) -> Option<(Wakers, Option<Arc<List>>)> {
-        let socket = self.places.get(place(token)?)?.as_ref()?;
+        let socket = self.places[self.index_of(token)?].socket.as_ref()?;
         Some(socket.seat().ring(ready))
     }
-}
 
-fn place(token: SocketToken) -> Option<usize> {
-    usize::try_from(token.0.checked_sub(1)?).ok()
+    /// The place of a socket that has not given its token back.
+    #[inline]
+    fn index_of(&self, token: SocketToken) -> Option<usize> {
+        let index = (token.0 as u32).checked_sub(1)? as usize;
+        let place = self.places.get(index)?;
+        (place.socket.is_some() && u64::from(place.turn) == token.0 >> TURN_SHIFT).then_some(index)
+    }
 }
 
 /// Unparks a thread.
@@ -354,17 +371,25 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_used_again_and_stale_ones_wake_nobody() {
-        let sleepers = Sleepers::default();
-        let sit = || sleepers.sit(Arc::new(Seat::default()));
-        let first = sit();
+    fn places_are_used_again_and_stale_tokens_wake_nobody() {
+        let (sleepers, seats) = (Sleepers::default(), [(); 3].map(|()| Arc::new(Seat::default())));
+        let sit = |nth: usize| sleepers.sit(Arc::clone(&seats[nth]) as Arc<dyn Seated>);
+        let first = sit(0);
         sleepers.stand_up(first);
         _ = sleepers.wake(first, Ready::ALL);
+        let second = sit(1);
+        assert_ne!(first, second);
+        let count = Arc::new(Count::default());
+        seats[1].leave(Ready::READABLE, &Waker::from(Arc::clone(&count)));
         sleepers.stand_up(first);
-        let second = sit();
-        assert_eq!(first, second);
-        let third = sit();
+        _ = sleepers.wake(first, Ready::ALL);
+        assert_eq!(count.0.load(Ordering::Relaxed), 0, "it is another socket's place");
+        _ = sleepers.wake(second, Ready::ALL);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        let third = sit(2);
         assert_ne!(second, third);
+        assert_eq!(sleepers.seats.read().unwrap().places.len(), 2);
+        assert!([first, second, third].iter().all(|token| token.0 >> 63 == 0 && *token != SocketToken(0)));
     }
 
     /// Counts how often it was woken.

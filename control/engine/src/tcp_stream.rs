@@ -661,8 +661,8 @@ impl Socket {
             None => SocketCommand::CloseUnmade(self.shared.clone()),
         };
         let shared = self.shared.get();
-        // Its token is another socket's from here on, who must not be called for what happens to this one.
-        shared.words().watch(Ready::NONE);
+        // Nobody looks for what the lane would tell of it from here on.
+        shared.words().ignore();
         let message = LaneMessage::Socket(shared.netstack(), command);
         // A lane that has failed has no connections left to close.
         let _ = self.engine.fabric.enter_soon(shared.lane(), message);

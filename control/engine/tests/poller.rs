@@ -178,3 +178,22 @@ fn who_follows_a_closed_socket_hears_nothing_of_it() {
     poller.wait(&mut events, Some(Duration::ZERO));
     assert!(events.is_empty(), "{events:?}");
 }
+
+/// The same of one that was waited for when it connected: who waits leaves more behind than who watches.
+#[test]
+fn who_follows_a_socket_that_was_waited_for_hears_nothing_of_it() {
+    let (server, client) = pair();
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    let first = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    drop(first);
+    let second = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+    let _accepted = listener.accept().unwrap();
+    let (poller, mut events) = (Poller::new(), Vec::<Event>::new());
+    poller.watch(&second, 6, Ready::READABLE).unwrap();
+    poller.wait(&mut events, Some(Duration::ZERO));
+    assert_eq!(events.len(), 1, "a watch begins with a look");
+    drop(theirs);
+    poller.wait(&mut events, Some(Duration::from_millis(300)));
+    assert!(events.is_empty(), "{events:?}");
+}

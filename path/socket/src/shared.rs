@@ -185,6 +185,11 @@ impl Words<'_> {
         }
     }
 
+    /// Application: it asks to be told of nothing more, also of what it waited for.
+    pub fn ignore(self) {
+        self.state.fetch_and(!(INTEREST | STANDING), Ordering::Relaxed);
+    }
+
     /// Lane: something has become ready. Answers the token to tell, if anybody waits for it (R1, R2).
     pub fn tell(self, ready: Ready) -> Option<SocketToken> {
         fence(Ordering::SeqCst);
@@ -350,6 +355,11 @@ mod tests {
         assert_eq!(shared.tell(Ready::WRITABLE), None, "told");
         shared.watch(Ready::NONE);
         assert_eq!(shared.tell(Ready::READABLE), None, "nobody watches");
+        assert_eq!(shared.tell(Ready::HANGUP), Some(SocketToken(7)), "who waited would hear of it");
+        shared.wait_for(Ready::READABLE);
+        shared.watch(Ready::READABLE);
+        shared.ignore();
+        assert_eq!(shared.tell(Ready::ALL), None);
         assert_eq!((shared.flags(), shared.error()), (Flags::NONE, None));
     }
 
