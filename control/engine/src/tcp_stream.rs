@@ -371,7 +371,15 @@ impl TcpStream {
         }
         if matches!(how, Shutdown::Write | Shutdown::Both) {
             let conn = self.socket.conn()?;
-            lock(&self.socket.send).shut();
+            let words = self.socket.shared.get().words();
+            let send = lock(&self.socket.send);
+            send.shut();
+            // A stream that is full would keep it to itself. No write fills it after this.
+            words.relieve();
+            drop(send);
+            // Other clones may wait in a write, which ends now.
+            let wake = words.tell(Ready::WRITABLE).map(|token| (token, Ready::WRITABLE));
+            self.socket.pass_on(Nudge { kick: false, wake });
             self.socket.command(SocketCommand::Shutdown(conn))?;
         }
         Ok(())

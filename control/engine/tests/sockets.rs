@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -220,6 +221,37 @@ fn reads_after_a_shutdown_say_what_those_of_std_say() {
             (listener.accept().unwrap().0, stream)
         });
         assert_eq!(ours, wanted);
+    }
+}
+
+/// Writes until the connection takes no more, and ends the direction under the write that waits.
+fn write_under_shutdown<T: Twin>((stream, _peer): (T, T)) -> ErrorKind {
+    let mut waiting = stream.another();
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let ended = std::iter::repeat_with(|| waiting.write(&[1; 65_536])).find_map(Result::err);
+        let _ = tell.send(ended.unwrap().kind());
+    });
+    assert!(told.recv_timeout(Duration::from_millis(300)).is_err(), "it does not wait");
+    stream.end(Shutdown::Write);
+    told.recv_timeout(Duration::from_secs(5)).expect("it waits on")
+}
+
+#[test]
+fn a_write_that_waits_ends_with_its_direction() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    assert_eq!(write_under_shutdown((stream, listener.accept().unwrap().0)), ErrorKind::BrokenPipe);
+    for (server, client) in [pair(1), pair(2)] {
+        let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+        let stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+        // One whose text may hardly be unsent waits for that, and not for room.
+        let limited = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+        limited.set_notsent_lowat(Some(1)).unwrap();
+        for stream in [stream, limited] {
+            let accepted = listener.accept().unwrap().0;
+            assert_eq!(write_under_shutdown((stream, accepted)), ErrorKind::BrokenPipe);
+        }
     }
 }
 
