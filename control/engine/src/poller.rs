@@ -15,7 +15,7 @@ use firelane_socket::Ready;
 use firelane_units::LaneId;
 
 use crate::engine::Inner;
-use crate::sleepers::Seat;
+use crate::sleepers::{Seat, deadline_after};
 
 /// Waits for any of many sockets.
 #[derive(Debug, Default)]
@@ -269,7 +269,7 @@ impl Poller {
         mut pending: MutexGuard<'a, Pending>,
         limit: Option<Duration>,
     ) -> MutexGuard<'a, Pending> {
-        let deadline = limit.map(|limit| Instant::now() + limit);
+        let deadline = limit.and_then(deadline_after);
         while pending.ready.is_empty() {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
@@ -366,6 +366,23 @@ mod tests {
         assert_eq!((wait(&poller), places()), (vec![], 2));
         _ = source.0.ring(Ready::HANGUP);
         assert_eq!(wait(&poller), [(4, Ready::HANGUP)]);
+    }
+
+    #[test]
+    fn the_longest_limit_is_none() {
+        let (poller, source) = (Poller::new(), Double::default());
+        poller.watch(&source, 3, Ready::NONE).unwrap();
+        let wait = || poller.wait(&mut Vec::new(), Some(Duration::MAX));
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(wait);
+            while !sleeper.is_finished() {
+                if poller.list.lock().waiting > 0 {
+                    source.0.ring(Ready::READABLE).1.iter().for_each(|list| list.call());
+                }
+                std::thread::yield_now();
+            }
+            assert!(sleeper.join().is_ok());
+        });
     }
 
     #[test]

@@ -287,6 +287,11 @@ pub(crate) fn look_on<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     seen
 }
 
+/// When `limit` is over; `None` is never, beyond what a clock tells.
+pub(crate) fn deadline_after(limit: Duration) -> Option<Instant> {
+    Instant::now().checked_add(limit)
+}
+
 /// Runs `poll` on this thread until it is ready; `None` if `limit` passes first, and then the waker that `poll` has left
 /// somewhere is still there.
 pub(crate) fn block_on<T>(
@@ -295,7 +300,7 @@ pub(crate) fn block_on<T>(
 ) -> Option<T> {
     let waker = own_waker();
     let mut context = Context::from_waker(&waker);
-    let deadline = limit.map(|limit| Instant::now() + limit);
+    let deadline = limit.and_then(deadline_after);
     loop {
         if let Poll::Ready(value) = poll(&mut context) {
             return Some(value);
@@ -342,6 +347,16 @@ mod tests {
     #[test]
     fn a_limit_ends_the_wait() {
         assert_eq!(block_on(Some(Duration::from_millis(5)), |_| Poll::<()>::Pending), None);
+    }
+
+    #[test]
+    fn the_longest_limit_is_none() {
+        let mut polls = 0..3;
+        let poll = |context: &mut Context<'_>| {
+            context.waker().wake_by_ref();
+            polls.next().map_or(Poll::Ready(()), |_| Poll::Pending)
+        };
+        assert_eq!(block_on(Some(Duration::MAX), poll), Some(()));
     }
 
     #[test]
