@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::ptr;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
@@ -41,13 +42,8 @@ pub(crate) type Message = LaneMessage<Queue>;
 pub(crate) type LaneSqueue = Squeue<Host<Queue, FabricOutlet>, Message, Ringer>;
 
 thread_local! {
-    /// The lane whose worker this thread is.
-    static WORKER_OF: Cell<Option<LaneId>> = const { Cell::new(None) };
-}
-
-/// Marks this thread as the worker of `lane`.
-pub(crate) fn become_worker(lane: LaneId) {
-    WORKER_OF.set(Some(lane));
+    /// The lane whose worker this thread is, and where its fabric lies: each engine numbers its lanes anew.
+    static WORKER_OF: Cell<Option<(usize, LaneId)>> = const { Cell::new(None) };
 }
 
 /// The lanes.
@@ -160,11 +156,20 @@ impl Fabric {
         &self.lanes[lane.index()].bell
     }
 
+    /// Marks this thread as the worker of `lane`.
+    pub(crate) fn become_worker(&self, lane: LaneId) {
+        WORKER_OF.set(Some((ptr::from_ref(self).addr(), lane)));
+    }
+
+    fn is_worker_of(&self, lane: LaneId) -> bool {
+        WORKER_OF.get() == Some((ptr::from_ref(self).addr(), lane))
+    }
+
     /// Enters `lane` with an item: inline if nobody is inside, else it waits there.
     pub(crate) fn enter(&self, lane: LaneId, message: Message) -> Result<(), EnterError> {
         // A worker that runs application code would do its lane's output once per item; its next turn does it
         // once for all.
-        let mode = if WORKER_OF.get() == Some(lane) { Mode::Fill } else { Mode::Process };
+        let mode = if self.is_worker_of(lane) { Mode::Fill } else { Mode::Process };
         match self.squeue(lane).enter(mode, message, &|| self.clock.now()) {
             Ok(_) => Ok(()),
             Err(Refused::Full(_)) => Err(EnterError::Full),
@@ -175,7 +180,7 @@ impl Fabric {
     /// Enters `lane` with what must not be lost. If this thread is the lane's worker, its next turn does it, together with
     /// what else the program began and ended meanwhile.
     pub(crate) fn enter_soon(&self, lane: LaneId, message: Message) -> Result<(), EnterError> {
-        if WORKER_OF.get() != Some(lane) {
+        if !self.is_worker_of(lane) {
             return self.enter_surely(lane, message);
         }
         match self.squeue(lane).fill(message) {
@@ -241,7 +246,7 @@ impl Fabric {
     /// Lets what keeps this thread out of `lane` go on. If this thread is the lane's worker, nobody else will run what
     /// waits there.
     pub(crate) fn give_way(&self, lane: LaneId) {
-        if WORKER_OF.get() == Some(lane) {
+        if self.is_worker_of(lane) {
             // A lane that has failed says so when it is entered.
             let _ = self.squeue(lane).work(Idle::StaysAwake, &|| self.clock.now());
         } else if !self.squeue(lane).help(&|| self.clock.now()) {
@@ -484,5 +489,21 @@ mod tests {
             assert!(outlet.fill(lane, LaneMessage::Kick { netstack: NetstackId(0), conn }).is_ok());
         }
         assert_eq!([LaneId(0), LaneId(1)].map(|lane| fabric.squeue(lane).waiting()), [0, 1]);
+    }
+
+    #[test]
+    fn a_worker_of_one_engine_is_none_of_another() {
+        let engines = [(); 2]
+            .map(|()| Engine::start(&EngineConfig { threads: false, ..EngineConfig::default() }).unwrap());
+        for engine in &engines {
+            engine.workers().iter_mut().for_each(|worker| _ = worker.run_once(Some(Duration::ZERO)));
+        }
+        let conn = ConnRef { conn: ConnId(0), generation: 1 };
+        let waiting = engines.each_ref().map(|engine| {
+            let fabric = &engine.0.fabric;
+            fabric.enter(LaneId(0), LaneMessage::Kick { netstack: NetstackId(0), conn }).unwrap();
+            fabric.squeue(LaneId(0)).waiting()
+        });
+        assert_eq!(waiting, [0, 1], "this thread was the worker of the last one");
     }
 }

@@ -12,7 +12,7 @@ use firelane_lane::{Host, Idle};
 use firelane_shm::Spin;
 use firelane_units::LaneId;
 
-use crate::fabric::{Fabric, become_worker};
+use crate::fabric::Fabric;
 
 /// Runs one lane.
 #[derive(Debug)]
@@ -67,8 +67,8 @@ impl Worker {
 
     /// Takes one turn and then sleeps for at most `limit` if there is nothing to do (`None`: until there is).
     pub fn run_once(&mut self, limit: Option<Duration>) -> Ran {
-        become_worker(self.lane);
         let fabric = &*self.fabric;
+        fabric.become_worker(self.lane);
         let (bell, squeue) = (fabric.bell(self.lane), fabric.squeue(self.lane));
         bell.clear();
         let idle = if limit == Some(Duration::ZERO) { Idle::StaysAwake } else { Idle::Sleeps };
