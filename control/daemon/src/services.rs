@@ -161,7 +161,7 @@ fn port_refused(service: &Service, error: &io::Error) -> ApiError {
     }
 }
 
-/// Accepts until the task is cancelled; the connections end with it.
+/// Accepts until the task is cancelled or the netstack removed; the connections end with it.
 async fn serve_all<F>(name: ServiceName, listener: TcpListener, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = io::Result<()>> + Send + 'static,
@@ -169,7 +169,9 @@ where
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            (stream, from) = listener.accept_async(), if connections.len() < CONNECTIONS_MAX => {
+            accepted = listener.accept_async(), if connections.len() < CONNECTIONS_MAX => {
+                // A netstack that is gone takes its connections along.
+                let Ok((stream, from)) = accepted else { return };
                 let (name, served) = (name.clone(), serve(stream));
                 connections.spawn(async move {
                     if let Err(error) = served.await {

@@ -14,13 +14,15 @@ use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_frame::RingArena;
 use firelane_lane::{LaneMessage, Listen, Relisten, SocketCommand, StreamOptions};
 use firelane_socket::{
-    Accepted, AnyEnd, ListenerEnd, ListenerSlot, Ready, SocketToken, StreamConfig, listener, listener_in,
+    Accepted, AnyEnd, ListenerEnd, ListenerSlot, Ready, SocketError, SocketToken, StreamConfig, listener,
+    listener_in,
 };
 use firelane_units::{FilterRule, IpPrefix, LaneId, LinkId, SocketId};
 use rustix::io::Errno;
 
 use crate::chance::Chance;
 use crate::engine::Inner;
+use crate::error::io_error;
 use crate::poller::sealed::Watched;
 use crate::registry::{Claim, Registry};
 use crate::sleepers::{Seat, Seated, block_on};
@@ -161,24 +163,30 @@ impl TcpListener {
     /// The connection that has waited longest; waits for one.
     ///
     /// # Errors
-    /// `WouldBlock` in non-blocking mode if there is none.
+    /// `WouldBlock` in non-blocking mode if there is none, `ConnectionAborted` if the netstack is gone.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         if let Some(accepted) = self.take() {
-            return Ok(accepted);
+            return accepted;
         }
         if self.nonblocking.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        Ok(block_on(None, |context| self.poll_accept(context)).expect("without a limit it ends ready"))
+        block_on(None, |context| self.poll_accept(context)).expect("without a limit it ends ready")
     }
 
     /// The connection that has waited longest, without blocking the thread.
-    pub async fn accept_async(&self) -> (TcpStream, SocketAddr) {
+    ///
+    /// # Errors
+    /// `ConnectionAborted` if the netstack is gone.
+    pub async fn accept_async(&self) -> io::Result<(TcpStream, SocketAddr)> {
         std::future::poll_fn(|context| self.poll_accept(context)).await
     }
 
     /// The connection that has waited longest, if there is one.
-    pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<(TcpStream, SocketAddr)> {
+    ///
+    /// # Errors
+    /// As [`TcpListener::accept_async`].
+    pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
         if let Some(accepted) = self.take() {
             return Poll::Ready(accepted);
         }
@@ -187,10 +195,12 @@ impl TcpListener {
         self.take().map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// The connection that has waited longest, if there is one.
-    pub(crate) fn take(&self) -> Option<(TcpStream, SocketAddr)> {
-        let accepted = self.end.accept()?;
-        Some((TcpStream::new(Arc::clone(&self.engine), accepted.stream), accepted.names.remote))
+    /// The connection that has waited longest, if there is one; or that none comes any more.
+    fn take(&self) -> Option<io::Result<(TcpStream, SocketAddr)>> {
+        let Some(accepted) = self.end.accept() else {
+            return self.end.is_over().then(|| Err(io_error(SocketError::Aborted)));
+        };
+        Some(Ok((TcpStream::new(Arc::clone(&self.engine), accepted.stream), accepted.names.remote)))
     }
 
     /// The connection that has waited longest, wherever its rings are.

@@ -255,6 +255,26 @@ fn a_write_that_waits_ends_with_its_direction() {
     }
 }
 
+#[test]
+fn who_accepts_hears_that_the_netstack_is_gone() {
+    for lanes in [1, 2] {
+        let (server, _client) = pair(lanes);
+        let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            for _ in 0..2 {
+                let _ = tell.send(listener.accept().map(drop).map_err(|error| error.kind()));
+            }
+        });
+        assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "nobody connects");
+        server.engine().remove_netstack(server.id()).unwrap();
+        for _ in 0..2 {
+            let told = told.recv_timeout(Duration::from_secs(5)).expect("it waits on");
+            assert_eq!(told, Err(ErrorKind::ConnectionAborted));
+        }
+    }
+}
+
 /// A poller tells of urgent text; its last octet is read apart, or with the stream.
 #[test]
 fn urgent_text_is_told_and_read_apart() {

@@ -16,7 +16,7 @@ fn tokio_tasks_share_one_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let serving = async {
-            let (mut stream, _) = listener.accept_async().await;
+            let (mut stream, _) = listener.accept_async().await.unwrap();
             let mut line = [0; 5];
             stream.read_exact(&mut line).await.unwrap();
             stream.write_all(&line).await.unwrap();

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use firelane_frame::PoolsConfig;
 use firelane_lane::{Connect, Control, Idle, LaneMessage, SocketCommand, StreamInfo, StreamOptions};
-use firelane_socket::{ConnRef, Flags, ReadError, SocketError, StreamEnd, WriteError, stream};
+use firelane_socket::{
+    ConnRef, Flags, ReadError, Ready, SocketError, SocketToken, StreamEnd, WriteError, stream,
+};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId};
 use firelane_world::*;
 
@@ -444,5 +446,27 @@ fn a_connection_keeps_the_address_that_was_named_or_chosen() {
             world.transfer(client, server, &pattern(100_000));
             world.transfer(server, client, &pattern(100_000));
         }
+    }
+}
+
+/// A program may begin something while its netstack is removed; it must not wait for ever.
+#[test]
+fn who_waits_for_a_netstack_that_is_gone_is_told() {
+    for lanes in [1, 2] {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        let listener = world.listen(1, 1, "0.0.0.0:80", 8);
+        listener.words().set_token(SocketToken(5));
+        listener.words().wait_for(Ready::READABLE);
+        world.all(|| Control::RemoveNetstack(NetstackId(1)));
+        assert!(listener.words().flags().contains(Flags::CLOSED));
+        world.run();
+        assert!(world.mail.ready.contains(&(SocketToken(5), Ready::ALL)), "{:?}", world.mail.ready);
+        let client = world.connect(1, lanes - 1, "10.0.0.2:80");
+        assert_eq!(client.poll_connected(), Err(SocketError::Aborted));
+        let datagrams = world.bind_large(1, 2, "10.0.0.1:9");
+        let words = datagrams.send.shared().words();
+        assert_eq!((words.error(), words.flags()), (Some(SocketError::Aborted), Flags::CLOSED));
+        let late = world.listen(1, 3, "0.0.0.0:81", 8);
+        assert!(late.words().flags().contains(Flags::CLOSED));
     }
 }

@@ -98,6 +98,11 @@ impl ListenerEnd {
         self.queue.backlog
     }
 
+    /// Whether its netstack is gone, so that no connection comes any more.
+    pub fn is_over(&self) -> bool {
+        self.words().flags().contains(Flags::CLOSED)
+    }
+
     /// Interest and token.
     pub fn words(&self) -> Words<'_> {
         self.queue.words.words()
@@ -151,6 +156,13 @@ impl ListenerSlot {
             return Err(ListenerClosed);
         }
         Ok(queue.words.words().tell(Ready::READABLE))
+    }
+
+    /// Nobody listens any more: the netstack ends. Answers the application to tell, if one waits.
+    pub fn end(&self) -> Option<SocketToken> {
+        let words = self.queue.words.words();
+        words.set_flags(Flags::CLOSED);
+        words.tell(Ready::ALL)
     }
 
     /// Makes the two sides of a connection where this listener's are; `None` if there is no place for them.

@@ -3,21 +3,36 @@
 use firelane_classify::LocalAddr;
 use firelane_frame::Packed;
 use firelane_ip::{JoinError, LOOPBACK, Member};
-use firelane_socket::{ConnRef, LeftStream, Ready};
+use firelane_socket::{ConnRef, LeftStream, Ready, SocketError};
 use firelane_tcp::{Disposition, Events, State};
 use firelane_units::{ConnId, SocketId};
 
-use super::Stacks;
 use super::brought::Brought;
 use super::conn::{Conn, Leaving, Program};
 use super::inbound::Inside;
 use super::open::port;
 use super::shard::Listening;
+use super::{Stacks, datagrams, open};
+use crate::common::Common;
 use crate::fusion::Fusion;
 use crate::message::{Join, Listen, Relisten, SocketCommand, StreamOption};
 
 /// The largest differentiated services code point: the field has six bits (RFC 2474 §3).
 const DSCP_MAX: u8 = 63;
+
+/// A command for a netstack that was removed while it was on its way: who waits for what comes of it is told.
+#[cold]
+pub(super) fn fail<D>(common: &mut Common<D>, command: SocketCommand) {
+    match command {
+        SocketCommand::Connect(connect) => open::fail(common, &connect.stream, SocketError::Aborted),
+        SocketCommand::Bind(bind) => {
+            let token = datagrams::fail(&bind.slot, SocketError::Aborted);
+            common.outbox.tell(token, Ready::ALL);
+        }
+        SocketCommand::Listen(listen) => common.outbox.tell(listen.slot.end(), Ready::ALL),
+        _ => {}
+    }
+}
 
 impl<D> Inside<'_, D> {
     pub(crate) fn on_command(&mut self, command: SocketCommand) {

@@ -504,7 +504,7 @@ const fn peer_error(error: RemoteError) -> SocketError {
     }
 }
 
-fn fail(slot: &DatagramSlot, error: SocketError) -> Option<firelane_socket::SocketToken> {
+pub(super) fn fail(slot: &DatagramSlot, error: SocketError) -> Option<firelane_socket::SocketToken> {
     slot.shared().words().fail(error);
     slot.shared().words().set_flags(Flags::CLOSED);
     slot.tell(Ready::ALL)

@@ -201,6 +201,8 @@ impl Stacks {
                 inside.transmit_datagrams(links);
             }
             inside.on_command(command);
+        } else {
+            commands::fail(common, command);
         }
     }
 
@@ -401,6 +403,7 @@ impl Stacks {
         self.conns.purge(id);
         let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
         shard.fail_datagrams(common);
+        shard.end_listeners(common);
         // What waits for a neighbour or for its other fragments ends with the netstack.
         common.counters.drops.add(DropReason::NoPort, shard.held());
         Ok(())

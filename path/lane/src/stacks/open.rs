@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use firelane_classify::{SteeringKey, Tuple};
 use firelane_ip::{Egress, LOOPBACK};
-use firelane_socket::{Flags, Names, Ready, SocketError};
+use firelane_socket::{Flags, Names, Ready, SocketError, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{
     Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig, deferred_repeats,
@@ -76,12 +76,7 @@ impl<D> Inside<'_, D> {
         };
         let (egress, (tuple, least_iss)) = match opened {
             Ok(opened) => opened,
-            Err(error) => {
-                stream.fail(error);
-                stream.shared().words().set_flags(Flags::CLOSED);
-                let token = stream.tell(Ready::ALL);
-                return self.common.outbox.tell(token, Ready::ALL);
-            }
+            Err(error) => return fail(self.common, &stream, error),
         };
         let names = Names { local: SocketAddr::new(tuple.local(), tuple.local_port().0), remote };
         let birth = self.birth(&egress, &names, least_iss, options.mss_limit);
@@ -354,4 +349,11 @@ pub(crate) fn said_by(hint: u8) -> Option<Algorithm> {
 /// A port as the tables have it.
 pub(crate) const fn port(address: SocketAddr) -> Port {
     Port(address.port())
+}
+
+/// Nothing comes of a connection that a program has begun.
+pub(super) fn fail<D>(common: &mut Common<D>, stream: &StreamSlot, error: SocketError) {
+    stream.fail(error);
+    stream.shared().words().set_flags(Flags::CLOSED);
+    common.outbox.tell(stream.tell(Ready::ALL), Ready::ALL);
 }

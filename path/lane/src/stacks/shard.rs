@@ -7,7 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use firelane_classify::{ConnTable, Listeners, LocalAddr, Steering, SteeringKey};
 use firelane_ip::LOOPBACK;
-use firelane_socket::{ListenerSlot, StreamConfig};
+use firelane_socket::{ListenerSlot, Ready, StreamConfig};
 use firelane_tcp::{
     ChallengeBudget, FastOpenCache, FastOpenServer, HALF_OPEN_TOTAL, ResetBudget, Secret, SegmentIn,
     SynAnswer, SynTable, TimeWaitTable, Tuple,
@@ -116,6 +116,13 @@ impl Listening {
 }
 
 impl Shard {
+    /// The netstack ends: whoever waits for a connection is told.
+    pub(crate) fn end_listeners<D>(&mut self, common: &mut Common<D>) {
+        for listening in self.listening.iter() {
+            common.outbox.tell(listening.slot.end(), Ready::ALL);
+        }
+    }
+
     pub(crate) fn new<D>(common: &Common<D>, config: NetstackConfig, connections: usize) -> Self {
         let secrets = &common.secrets.of(config.id);
         Self {
