@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::io;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
@@ -60,6 +61,8 @@ pub(crate) struct Fabric {
     /// Those that netstacks spread over, and after them those in reserve.
     lanes: Box<[Place]>,
     common: usize,
+    /// How many frames of each lane wait in others.
+    pub(crate) backlogs: Arc<Backlogs>,
     notices: Mutex<Sender<(LaneId, Notice)>>,
 }
 
@@ -67,6 +70,8 @@ pub(crate) struct Fabric {
 struct Place {
     squeue: LaneSqueue,
     bell: Arc<Bell>,
+    /// The lane has failed, and what it has left behind is cleared up.
+    is_cleared: AtomicBool,
 }
 
 impl std::fmt::Debug for Place {
@@ -104,7 +109,7 @@ impl Fabric {
                 let outlet = FabricOutlet { fabric: fabric.clone(), told: Vec::new(), lists: Vec::new() };
                 let host = Host { lane: Lane::new(config), outlet };
                 let squeue = Squeue::new(host, SQUEUE_ITEMS, Ringer(Arc::clone(&bell)));
-                Place { squeue, bell }
+                Place { squeue, bell, is_cleared: AtomicBool::new(false) }
             };
             let lanes = bells.into_iter().enumerate().map(place).collect();
             Self {
@@ -118,6 +123,7 @@ impl Fabric {
                 programs,
                 lanes,
                 common: configs.lanes,
+                backlogs,
                 notices: Mutex::new(notices),
             }
         }))
@@ -241,6 +247,22 @@ impl Fabric {
             self.give_way(lane);
         }
         false
+    }
+
+    /// A lane has failed: the frames that wait there are nobody's, and whoever has fetched them fetches more.
+    #[cold]
+    pub(crate) fn clear_up(&self, lane: LaneId) {
+        let place = &self.lanes[lane.index()];
+        if !place.squeue.is_poisoned() || place.is_cleared.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for message in place.squeue.take_left() {
+            if let LaneMessage::Frames(frames) = message {
+                self.backlogs.consumed(frames.from, frames.chain.len());
+            }
+        }
+        // Those whose frames it had in its hands are among them.
+        self.lanes.iter().for_each(|place| place.bell.ring());
     }
 
     /// Lets what keeps this thread out of `lane` go on. If this thread is the lane's worker, nobody else will run what

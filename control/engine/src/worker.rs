@@ -88,8 +88,14 @@ impl Worker {
             });
             behind
         };
-        let (until, is_deaf) = match squeue.work_after(idle, &|| fabric.now(), kicks) {
-            Err(_) => return Ran::Failed,
+        let clears = Clears { fabric, lane: self.lane };
+        let worked = squeue.work_after(idle, &|| fabric.now(), kicks);
+        drop(clears);
+        let (until, is_deaf) = match worked {
+            Err(_) => {
+                fabric.clear_up(self.lane);
+                return Ran::Failed;
+            }
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => (None, false),
             Ok(Some(sleep)) if sleep.work_left => {
@@ -152,9 +158,27 @@ impl Worker {
     }
 }
 
+/// Clears up behind the lane if its worker unwinds, who does not come again.
+struct Clears<'a> {
+    fabric: &'a Fabric,
+    lane: LaneId,
+}
+
+impl Drop for Clears<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fabric.clear_up(self.lane);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
+
+    use firelane_frame::{Chain, Pools, PoolsConfig};
+    use firelane_lane::{Frames, LaneMessage, Stage};
+    use firelane_units::LinkId;
 
     use super::*;
     use crate::engine::{Engine, EngineConfig};
@@ -187,5 +211,35 @@ mod tests {
         let netstack = firelane_units::NetstackId(0);
         let is_there = fabric.visit(LaneId(1), |_, lane| lane.netstack_counters(netstack).is_some());
         assert_eq!(is_there, Some(true), "the other has it");
+    }
+
+    #[test]
+    fn a_lane_that_has_failed_keeps_no_frames_of_others() {
+        let engine =
+            Engine::start(&EngineConfig { lanes: 3, threads: false, ..EngineConfig::default() }).unwrap();
+        let mut workers = engine.workers();
+        let fabric = Arc::clone(&engine.0.fabric);
+        workers.iter_mut().for_each(|worker| _ = worker.run_once(Some(Duration::ZERO)));
+        let mut pools = Pools::new(PoolsConfig { small_slots: 64, large_slots: 4 });
+        let mut hand_over = |from| {
+            let chain = Chain::from_iter((0..20).filter_map(|_| pools.copy_of(&[0; 60])));
+            fabric.backlogs.add(from, chain.len());
+            let frames = Frames { from, stage: Stage::Deliver, link: LinkId(0), chain };
+            fabric.squeue(LaneId(0)).fill(LaneMessage::Frames(frames)).unwrap();
+        };
+        // What waits when an application's thread fails there.
+        let fails = || {
+            fabric.visit(LaneId(0), |_, _| {
+                hand_over(LaneId(1));
+                panic!("a handler has a fault")
+            })
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(fails)).is_err());
+        assert!(fabric.bell(LaneId(0)).is_rung(), "the worker comes");
+        assert!(!fabric.bell(LaneId(1)).is_rung());
+        let worker = workers.iter_mut().find(|worker| worker.lane == LaneId(0)).unwrap();
+        assert_eq!(worker.run_once(Some(Duration::ZERO)), Ran::Failed);
+        assert!(fabric.bell(LaneId(1)).is_rung(), "it may fetch more");
+        assert_eq!((fabric.backlogs.of(LaneId(1)), fabric.squeue(LaneId(0)).waiting()), (0, 0));
     }
 }

@@ -4,6 +4,7 @@
 //! (`turn.rs`). It owns no thread and no clock.
 
 use core::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use firelane_filter::FilterCounts;
 use firelane_frame::{Arrival, Chain, Driver, Packed, PoolUsage, Pools};
@@ -146,13 +147,19 @@ impl<D: Driver> Lane<D> {
         self.common.counters.taken += count as u64;
         self.links.next_chain(Arrival::Local);
         self.links.is_decided = stage == Stage::Deliver;
-        while let Some(frame) = chain.pop() {
-            self.links.resume(&mut self.common, stage, link, frame);
-        }
-        self.links.is_decided = false;
-        self.stacks.arrive(&mut self.common, &mut self.links);
+        let went_on = catch_unwind(AssertUnwindSafe(|| {
+            while let Some(frame) = chain.pop() {
+                self.links.resume(&mut self.common, stage, link, frame);
+            }
+            self.links.is_decided = false;
+            self.stacks.arrive(&mut self.common, &mut self.links);
+        }));
+        let is_called = self.common.backlogs.consumed(from, count);
+        // Who has fetched them waits for this lane to be done with them, also if it fails by one: who clears up behind it
+        // calls all lanes (`Squeue::take_left`).
+        went_on.unwrap_or_else(|panic| resume_unwind(panic));
         self.common.backlogs.recycle(chain);
-        if self.common.backlogs.consumed(from, count) {
+        if is_called {
             self.common.outbox.wakes.push(from);
         }
     }

@@ -12,7 +12,8 @@
 //!   announcer that finds it idle and empty, or the owner that leaves items behind.
 //! - R4. A worker that finds somebody inside leaves the `WANTED` bit; the owner that clears it at its
 //!   release owes the worker a wake-up.
-//! - R5. An owner that unwinds poisons the perimeter: its state is half changed and nobody enters again.
+//! - R5. An owner that unwinds poisons the perimeter: its state is half changed and nobody enters again. What is announced
+//!   after that is withdrawn and never put in the FIFO, so the count comes to nothing when what was put there is taken out.
 
 use crate::sync::{AtomicUsize, MutPtr, Ordering, UnsafeCell};
 use core::ops::{Deref, DerefMut};
@@ -47,6 +48,8 @@ pub(crate) struct Announced {
     pub(crate) owes_wake: bool,
     /// Nobody was inside.
     pub(crate) was_idle: bool,
+    /// An owner has unwound: the announcement is to be withdrawn (R5).
+    pub(crate) is_poisoned: bool,
 }
 
 /// What a release left behind.
@@ -73,10 +76,11 @@ impl<S> Perimeter<S> {
         // SeqCst is not needed because ownership and count are one word.
         let old = self.word.fetch_add(ITEM, Ordering::AcqRel);
         let was_idle = old & OWNED == 0;
-        Announced { waiting: old / ITEM + 1, owes_wake: was_idle && old < ITEM, was_idle }
+        let is_poisoned = old & POISONED != 0;
+        Announced { waiting: old / ITEM + 1, owes_wake: was_idle && old < ITEM, was_idle, is_poisoned }
     }
 
-    /// Takes an announcement back: the FIFO was full.
+    /// Takes an announcement back: the FIFO was full, or the item is for nobody any more.
     pub(crate) fn withdraw(&self) {
         self.word.fetch_sub(ITEM, Ordering::AcqRel);
     }

@@ -14,6 +14,7 @@
 use crate::perimeter::{Owner, Perimeter, Poisoned};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use core::{hint, mem};
 use firelane_frame::MpscRing;
 use firelane_units::Instant;
 
@@ -121,14 +122,14 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
             return self.fill(item);
         }
         if let Some(owner) = self.perimeter.own_if_empty() {
-            self.run_inline(owner, mode, item, clock);
+            self.alarmed(|| self.run_inline(owner, mode, item, clock));
             return Ok(Entered::Ran);
         }
         let owes_wake = self.append(item, mode)?;
         if mode == Mode::Process
             && let Some(owner) = self.perimeter.own()
         {
-            self.drain(owner, clock);
+            self.alarmed(|| self.drain(owner, clock));
         } else if owes_wake {
             self.wake();
         }
@@ -179,7 +180,7 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
         if self.waiting() > 0
             && let Some(owner) = self.perimeter.own()
         {
-            self.drain(owner, clock);
+            self.alarmed(|| self.drain(owner, clock));
             return self.waiting() == 0;
         }
         false
@@ -189,9 +190,29 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
     /// an answer at once. `None` means that the caller has to send an item instead.
     pub fn visit<R>(&self, now: Instant, inside: impl FnOnce(&mut S) -> R) -> Option<R> {
         let mut owner = self.perimeter.own_if_empty()?;
-        let answer = inside(&mut owner);
-        self.leave(owner, now);
-        Some(answer)
+        Some(self.alarmed(move || {
+            let answer = inside(&mut owner);
+            self.leave(owner, now);
+            answer
+        }))
+    }
+
+    /// What waits in a lane that has failed, where nobody runs it. Whoever takes it clears up behind it: the lanes that it
+    /// comes from may wait for this one.
+    #[cold]
+    pub fn take_left(&self) -> Vec<T> {
+        let mut left = Vec::new();
+        while self.is_poisoned() && self.waiting() > 0 {
+            match self.fifo.pop() {
+                Some(item) => {
+                    self.perimeter.withdraw();
+                    left.push(item);
+                }
+                // Its producer has announced it and is still writing it.
+                None => hint::spin_loop(),
+            }
+        }
+        left
     }
 
     /// Items waiting.
@@ -297,6 +318,14 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
         }
     }
 
+    /// Does what a thread that is not the worker does inside. If it unwinds, the worker comes and finds that the lane has failed.
+    fn alarmed<R>(&self, inside: impl FnOnce() -> R) -> R {
+        let alarm = Alarm(&self.waker);
+        let result = inside();
+        mem::forget(alarm);
+        result
+    }
+
     /// Leaves the perimeter as a thread that is not the worker, and wakes the worker if it must come.
     fn leave(&self, mut owner: Owner<'_, S>, now: Instant) {
         let deadline_moved = owner.leave(now);
@@ -312,6 +341,10 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
             return Err(Refused::Poisoned(item));
         }
         let announced = self.perimeter.announce();
+        if announced.is_poisoned {
+            self.perimeter.withdraw();
+            return Err(Refused::Poisoned(item));
+        }
         if let Err(item) = self.fifo.push(item) {
             self.perimeter.withdraw();
             Counters::add(&self.counters.refused, 1);
@@ -327,6 +360,15 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
     fn wake(&self) {
         Counters::add(&self.counters.wakes, 1);
         self.waker.wake();
+    }
+}
+
+/// Wakes the worker when it goes.
+struct Alarm<'a, W: Wake>(&'a W);
+
+impl<W: Wake> Drop for Alarm<'_, W> {
+    fn drop(&mut self) {
+        self.0.wake();
     }
 }
 
