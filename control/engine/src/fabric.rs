@@ -158,6 +158,11 @@ impl Fabric {
         &self.lanes[lane.index()].squeue
     }
 
+    /// Whether a handler has panicked in the lane.
+    pub(crate) fn has_failed(&self, lane: LaneId) -> bool {
+        self.squeue(lane).is_poisoned()
+    }
+
     pub(crate) fn bell(&self, lane: LaneId) -> &Arc<Bell> {
         &self.lanes[lane.index()].bell
     }
@@ -263,6 +268,8 @@ impl Fabric {
         }
         // Those whose frames it had in its hands are among them.
         self.lanes.iter().for_each(|place| place.bell.ring());
+        // Who waits for a socket of the lane is told so when he looks.
+        self.sleepers.wake_everybody();
     }
 
     /// Lets what keeps this thread out of `lane` go on. If this thread is the lane's worker, nobody else will run what

@@ -165,8 +165,13 @@ impl Inner {
     }
 
     /// Moves one queue, and waits until it is there.
-    fn move_queue(&self, port: LinkId, from: LaneId, to: LaneId) -> Result<(), ChangeError> {
+    pub(crate) fn move_queue(&self, port: LinkId, from: LaneId, to: LaneId) -> Result<(), ChangeError> {
         let count = |lane: LaneId| self.fabric.visit(lane, |_, it: &mut Lane<Queue>| it.queues_of(port));
+        // All lanes say that nothing of the queue's is under way there before it goes. One that has failed never would, and nobody
+        // would read the queue again.
+        if self.fabric.lane_ids().any(|lane| self.fabric.has_failed(lane)) {
+            return Err(ChangeError::LaneFailed);
+        }
         let (there, _) = count(to).ok_or(ChangeError::LaneFailed)?;
         let (_, back) = count(from).ok_or(ChangeError::LaneFailed)?;
         self.tell(from, Control::GiveQueue(port, to))?;

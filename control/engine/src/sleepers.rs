@@ -234,6 +234,21 @@ impl Sleepers {
     }
 }
 
+impl Sleepers {
+    /// Lets everybody look at what he waits for, and pollers report all that they watch.
+    #[cold]
+    pub(crate) fn wake_everybody(&self) {
+        let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
+        let sockets = seats.places.iter().filter_map(|place| place.socket.as_ref());
+        let rung: Vec<_> = sockets.map(|it| it.seat().ring(Ready::READABLE | Ready::WRITABLE)).collect();
+        drop(seats);
+        for (woken, list) in rung {
+            woken.wake();
+            list.iter().for_each(|list| list.call());
+        }
+    }
+}
+
 impl Seats {
     /// Takes out whoever waits for `ready` of a socket, and tells its poller.
     #[inline]

@@ -277,7 +277,7 @@ impl TcpStream {
     /// # Errors
     /// As `std::net::TcpStream::read` in non-blocking mode.
     pub fn try_read(&self, to: &mut [u8]) -> io::Result<usize> {
-        self.socket.read(to).unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+        self.socket.read(to).unwrap_or_else(|| self.socket.would_block())
     }
 
     /// Writes what there is room for; `WouldBlock` if there is none.
@@ -285,7 +285,7 @@ impl TcpStream {
     /// # Errors
     /// As `std::net::TcpStream::write` in non-blocking mode.
     pub fn try_write(&self, from: &[u8]) -> io::Result<usize> {
-        self.socket.write(from).unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+        self.socket.write(from).unwrap_or_else(|| self.socket.would_block())
     }
 
     /// Waits until a read would not block.
@@ -309,7 +309,7 @@ impl TcpStream {
             return Poll::Ready(result);
         }
         socket.wait_for(ready, context.waker());
-        check(socket).map_or(Poll::Pending, Poll::Ready)
+        check(socket).or_else(|| socket.failure()).map_or(Poll::Pending, Poll::Ready)
     }
 
     /// As [`TcpStream::poll_for`], blocking the thread, for at most `limit`.
@@ -323,7 +323,7 @@ impl TcpStream {
             return result;
         }
         if self.socket.nonblocking.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::WouldBlock.into());
+            return self.socket.would_block();
         }
         if self.socket.shared.get().words().flags().contains(Flags::FUSED)
             && let Some(result) = look_on(|| check(&self.socket))
@@ -647,6 +647,15 @@ impl Socket {
     fn wait_for(&self, ready: Ready, waker: &Waker) {
         self.seat.leave(ready, waker);
         self.shared.get().words().wait_for(ready);
+    }
+
+    /// That its lane is out of service, if it is: nothing more happens then.
+    fn failure<T>(&self) -> Option<io::Result<T>> {
+        self.engine.fabric.has_failed(self.shared.get().lane()).then(|| Err(lane_failed()))
+    }
+
+    fn would_block<T>(&self) -> io::Result<T> {
+        self.failure().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
     }
 
     fn conn(&self) -> io::Result<ConnRef> {

@@ -186,6 +186,10 @@ impl UdpSocket {
             if Arc::strong_count(&outcome) == 1 && outcome.get().is_none() {
                 return Err(lane_failed());
             }
+            // One that has failed with it inside says nothing, either.
+            if let Some(failed) = self.failure() {
+                return failed;
+            }
             self.engine.fabric.give_way(self.shared.lane());
         };
         *names = Ends { local: Some(local), remote };
@@ -329,7 +333,12 @@ impl UdpSocket {
         }
         self.seat.leave(ready, context.waker());
         self.shared.words().wait_for(ready);
-        check(self).map_or(Poll::Pending, Poll::Ready)
+        check(self).or_else(|| self.failure()).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// That its lane is out of service, if it is: nothing more happens then.
+    fn failure<T>(&self) -> Option<io::Result<T>> {
+        self.engine.fabric.has_failed(self.shared.lane()).then(|| Err(lane_failed()))
     }
 
     fn block_for<T>(
@@ -342,7 +351,7 @@ impl UdpSocket {
             return result;
         }
         if self.nonblocking.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::WouldBlock.into());
+            return self.failure().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
         }
         if self.engine.fabric.look(self.shared.lane())
             && let Some(result) = check(self)

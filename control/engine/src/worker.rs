@@ -182,6 +182,25 @@ mod tests {
 
     use super::*;
     use crate::engine::{Engine, EngineConfig};
+    use crate::error::ChangeError;
+    use crate::{
+        Poller, Queue, Ready, Stack, StreamConfig, TcpListener, TcpStream, UdpSocket, WireConfig, wire,
+    };
+
+    fn fails_inside(fabric: &Fabric, mut before: impl FnMut()) {
+        let panics = || {
+            fabric.visit(LaneId(0), |_, _| {
+                before();
+                panic!("a handler has a fault")
+            })
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    }
+
+    fn stack(end: Queue, n: u8) -> Stack {
+        let builder = Stack::builder().interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
+        builder.address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
+    }
 
     #[test]
     fn a_worker_that_had_not_seen_the_end_when_it_was_rung_does_not_sleep() {
@@ -241,5 +260,61 @@ mod tests {
         assert_eq!(worker.run_once(Some(Duration::ZERO)), Ran::Failed);
         assert!(fabric.bell(LaneId(1)).is_rung(), "it may fetch more");
         assert_eq!((fabric.backlogs.of(LaneId(1)), fabric.squeue(LaneId(0)).waiting()), (0, 0));
+    }
+
+    #[test]
+    fn who_waits_for_a_lane_hears_that_it_has_failed() {
+        let (left, right) = wire(WireConfig::default());
+        let (server, client) = (stack(left.into(), 1), stack(right.into(), 2));
+        let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+        let stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+        let _accepted = listener.accept().unwrap();
+        let datagrams = UdpSocket::bind(&client, "10.0.0.2:9").unwrap();
+        let (poller, watched) = (Poller::new(), stream.clone());
+        poller.watch(&watched, 4, Ready::READABLE).unwrap();
+        poller.wait(&mut Vec::new(), Some(Duration::ZERO));
+        let (sender, ended) = channel();
+        let reads = sender.clone();
+        std::thread::spawn(move || reads.send(std::io::Read::read(&mut &stream, &mut [0]).map(drop)));
+        let receives = sender;
+        std::thread::spawn(move || receives.send(datagrams.recv_from(&mut [0]).map(drop)));
+        assert!(ended.recv_timeout(Duration::from_millis(100)).is_err(), "nothing comes");
+        fails_inside(&client.engine().0.fabric, || ());
+        for _ in 0..2 {
+            let told = ended.recv_timeout(Duration::from_secs(5)).expect("it waits on");
+            assert_eq!(told.unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
+        }
+        let mut events = Vec::new();
+        poller.wait(&mut events, Some(Duration::from_secs(5)));
+        assert_eq!(events.iter().map(|event| event.key).collect::<Vec<_>>(), [4]);
+        assert_eq!(watched.try_read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
+        let late = TcpStream::begin(&client, "10.0.0.1:7".parse().unwrap(), StreamConfig::default());
+        assert_eq!(late.unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
+    }
+
+    #[test]
+    fn another_peer_is_not_waited_for_in_a_lane_that_has_failed() {
+        let stack = stack(wire(WireConfig::default()).0.into(), 1);
+        let (socket, engine) = (UdpSocket::bind(&stack, "10.0.0.1:9").unwrap(), stack.engine());
+        let fabric = Arc::clone(&engine.0.fabric);
+        let (sender, ended) = channel();
+        let mut begun = Some(move || drop(sender.send(socket.connect("10.0.0.2:9"))));
+        fails_inside(&fabric, || {
+            begun.take().map(std::thread::spawn);
+            while fabric.squeue(LaneId(0)).waiting() == 0 {
+                std::thread::yield_now();
+            }
+        });
+        let told = ended.recv_timeout(Duration::from_secs(5)).expect("it waits on");
+        assert_eq!(told.unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
+    }
+
+    #[test]
+    fn a_queue_stays_where_it_is_while_a_lane_is_out_of_service() {
+        let engine =
+            Engine::start(&EngineConfig { lanes: 3, threads: false, ..EngineConfig::default() }).unwrap();
+        fails_inside(&engine.0.fabric, || ());
+        let moved = engine.0.move_queue(LinkId(1), LaneId(1), LaneId(2));
+        assert!(matches!(moved, Err(ChangeError::LaneFailed)), "{moved:?}");
     }
 }
