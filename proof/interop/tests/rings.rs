@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use firelane_interop::{Comparing, Daemon, Sandbox, serve_echoes};
+use firelane_interop::{Comparing, Daemon, Sandbox, serve_echoes, until};
 use serde_json::Value;
 
 const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
@@ -127,8 +128,11 @@ fn a_link_has_as_many_rings_as_its_file_asks_for_and_what_cannot_be_changes_noth
                  s.bind(('10.0.0.2', 4000 + n))\n s.sendto(b'x', ('10.0.0.1', 9))\n";
     sandbox.run(Some("bob"), "ping", &["-c", "1", "-W", "5", "10.0.0.1"]).expect_success();
     sandbox.run(Some("bob"), "python3", &["-c", sends]).expect_success();
-    let (_, rings) = counted(&daemon, "bob0");
-    assert!(rings.len() == 4 && rings.iter().all(|ring| ring["opackets"].as_u64() > Some(0)), "{rings:?}");
+    // The lanes have what is sent a little later.
+    until("each of four rings carries some", Duration::from_secs(20), || {
+        let (_, rings) = counted(&daemon, "bob0");
+        rings.len() == 4 && rings.iter().all(|ring| ring["opackets"].as_u64() > Some(0))
+    });
     let rows = daemon.firelane(&["dlstat", "show-link", "-t", "bob0"]).expect_success();
     assert_eq!(rows.lines().filter(|line| line.contains("hw")).count(), 4, "{rows}");
     let wanted = sandbox.folder().join("wanted.toml");
