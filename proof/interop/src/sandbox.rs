@@ -1,11 +1,11 @@
 //! A user, mount and network namespace that a test owns.
 //!
-//! A holder process keeps the namespaces; commands enter them with `nsenter`. The holder dies with the test
-//! (parent-death signal), and with it everything inside: processes, interfaces, mounts. `/run` is a private
-//! tmpfs, so network namespaces named there belong to the sandbox alone.
+//! A holder process keeps the namespaces; commands enter them with `nsenter`. At its end the sandbox ends what runs inside,
+//! and with the last process go the interfaces and mounts. If the test is killed, the holder and the commands each get a signal
+//! (parent-death signal). `/run` is a private tmpfs, so network namespaces named there belong to the sandbox alone.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -117,14 +117,17 @@ impl Sandbox {
         made
     }
 
-    /// A command that will run inside.
+    /// A command that will run inside, and is told to end if the thread that started it does not see its end: SIGTERM, which
+    /// `timeout` hands on.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg("--target").arg(self.pid.to_string()).args(["--mount", "--net"]);
         if !self.is_root {
             command.args(["--user", "--preserve-credentials"]);
         }
-        command.arg("--wdns=/").arg("--").arg(program).env("PATH", search_path());
+        // Behind nsenter: who gets other rights loses the signal.
+        command.args(["--wdns=/", "--", "setpriv", "--pdeathsig", "TERM"]);
+        command.arg(program).env("PATH", search_path());
         command
     }
 
@@ -196,10 +199,16 @@ pub fn search_path() -> String {
 
 fn private_folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("firelane-test-{}-{number}", std::process::id()));
-    fs::create_dir_all(&folder).expect("the temporary folder is writable");
-    folder
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("firelane-test-{}-{number}", std::process::id()));
+        match fs::create_dir(&folder) {
+            Ok(()) => return folder,
+            // A test that was killed has left it, whose process had the same id.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => panic!("{}: {error}", folder.display()),
+        }
+    }
 }
 
 impl Default for Sandbox {
