@@ -193,11 +193,15 @@ fn programs_that_outlive_the_first_keep_the_namespace_and_two_at_once_have_two()
         done.stdout
     );
     world.wait_until_nothing_is_beside();
+    // The one stays until the other has said its address, and that until somebody hears it.
+    let fifo = sandbox.folder().join("fifo");
+    sandbox.run(None, "mkfifo", &[text(&fifo)]).expect_success();
+    let one = |meets: &str| {
+        let script = format!("ip -o -4 address | grep -v 127; timeout 30 sh -c '{meets}' \"$0\"");
+        world.run_with(missing, &["-q", "--", "sh", "-c", &script, text(&fifo)])
+    };
     let both: Vec<_> = std::thread::scope(|scope| {
-        let one = || {
-            world.run_with(missing, &["-q", "--", "sh", "-c", "ip -o -4 address | grep -v 127; sleep 0.5"])
-        };
-        let both = [scope.spawn(one), scope.spawn(one)];
+        let both = [scope.spawn(|| one("cat \"$0\" >/dev/null")), scope.spawn(|| one("echo >\"$0\""))];
         both.into_iter().map(|it| it.join().expect("no panic").expect_success()).collect()
     });
     let address = |text: &str| text.split_whitespace().nth(3).map(str::to_owned);
