@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use firelane_interop::{Background, Daemon, Sandbox, binary};
+use firelane_interop::{Background, Daemon, Sandbox, binary, until};
 
 /// The configuration of the demo.
 fn two_tenants() -> PathBuf {
@@ -174,10 +174,19 @@ fn a_start_at_which_much_fails_takes_no_longer_than_another() {
 fn a_daemon_that_is_told_to_end_waits_for_nobody_who_looks() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start(&sandbox, &two_tenants());
+    // Each who asks has a descriptor; those of before are still on their way out.
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).map_or(0, Iterator::count);
+    let settled = (0..10).map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        descriptors()
+    });
+    let before = settled.min().unwrap_or_default();
     let mut look = sandbox.command(binary("firelane"));
     look.env("FIRELANE_SOCKET", daemon.runtime().join("api.sock"));
     let _look = Background::start(look.args(["show", "steps", "-i", "60"]));
-    std::thread::sleep(Duration::from_millis(500));
+    until("somebody looks", Duration::from_secs(20), || descriptors() > before);
+    // The question follows at once.
+    std::thread::sleep(Duration::from_millis(200));
     let begin = Instant::now();
     daemon.terminate();
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
