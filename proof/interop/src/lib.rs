@@ -6,6 +6,7 @@
 
 mod cpuset;
 mod daemon;
+mod dump;
 mod echoes;
 mod frr;
 mod sandbox;
@@ -16,6 +17,7 @@ mod until;
 
 pub use cpuset::{Cpuset, cpu_ends};
 pub use daemon::{Daemon, binary};
+pub use dump::Dump;
 pub use echoes::{COMPARES, Comparing, ECHOES, serve_echoes};
 pub use frr::Frr;
 pub use sandbox::{Background, Output, Sandbox, search_path};

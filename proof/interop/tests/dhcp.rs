@@ -669,8 +669,9 @@ fn a_lease_is_renewed_then_asked_of_everybody_and_ends() {
     });
     assert!(ping(&sandbox, "10.7.0.100"), "until its end it is used");
     until("its end", || (state() == "SELECTING").then_some(()));
+    // Before it asks once more.
+    let heard = until("it begins anew", || Some(heard()).filter(|it| it.len() >= 9));
     assert!(!ping(&sandbox, "10.7.0.100") && !routes(&daemon).contains("default "), "{}", routes(&daemon));
-    let heard = heard();
     let words: Vec<_> = heard.iter().map(|it| it.1.as_str()).collect();
     let (one, everybody) = ("REQUEST one 10.7.0.100", "REQUEST everybody 10.7.0.100");
     let ack = "ACK everybody 10.7.0.100";

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Daemon, Dump, Sandbox, until};
 
 const CONFIG: &str = r#"
 [etherstub.s1]
@@ -35,12 +35,23 @@ fn set(daemon: &Daemon<'_>, link: &str, value: &str) {
     daemon.firelane(&["dladm", "set-linkprop", "-t", "-p", &prop, link]).expect_success();
 }
 
-/// How many packets between alice and bob a tcpdump in a namespace sees: it stops at four, or after two seconds.
-fn seen(sandbox: &Sandbox, namespace: &str, link: &str) -> usize {
-    let filter = "icmp and host 10.0.0.1 and host 10.0.0.2";
-    let words = ["2", "tcpdump", "-Z", "root", "-nq", "-c", "4", "-i", link, filter];
-    let said = sandbox.run(Some(namespace), "timeout", &words).stdout;
-    said.lines().filter(|line| line.contains("ICMP")).count()
+/// A tcpdump of the packets between alice and bob.
+fn dump(sandbox: &Sandbox, namespace: &str) -> Dump {
+    let link = format!("{namespace}0");
+    Dump::start(sandbox, namespace, &link, &["icmp and host 10.0.0.1 and host 10.0.0.2"])
+}
+
+#[track_caller]
+fn sees(sandbox: &Sandbox, namespace: &str, why: &str) {
+    let dump = dump(sandbox, namespace);
+    until(why, Duration::from_secs(20), || dump.count("ICMP") >= 4);
+}
+
+#[track_caller]
+fn sees_nothing(sandbox: &Sandbox, namespace: &str, why: &str) {
+    let dump = dump(sandbox, namespace);
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(dump.count("ICMP"), 0, "{why}");
 }
 
 #[test]
@@ -53,14 +64,14 @@ fn a_tenant_sees_the_frames_of_others_only_if_his_vnic_says_so() {
     let mut pings = sandbox.command("ip");
     pings.args(["netns", "exec", "alice", "ping", "-i", "0.1", "10.0.0.2"]).stdout(Stdio::null());
     let mut pings = pings.spawn().expect("ip is installed");
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(seen(&sandbox, "carol", "carol0"), 0);
+    sees(&sandbox, "bob", "he is asked");
+    sees_nothing(&sandbox, "carol", "she has not asked for it");
     set(&daemon, "carol0", "off");
-    assert_eq!(seen(&sandbox, "carol", "carol0"), 4);
-    assert_eq!(seen(&sandbox, "bob", "bob0"), 4, "who is asked answers as before");
-    assert_eq!(seen(&sandbox, "dave", "dave0"), 0, "another VLAN is another wire");
+    sees(&sandbox, "carol", "she has asked for it");
+    sees(&sandbox, "bob", "who is asked answers as before");
+    sees_nothing(&sandbox, "dave", "another VLAN is another wire");
     set(&daemon, "carol0", "on");
-    assert_eq!(seen(&sandbox, "carol", "carol0"), 0);
+    sees_nothing(&sandbox, "carol", "she asks no more");
     // A netstack's VNIC has no promiscuous mode but the daemon's capture.
     set(&daemon, "web0", "off");
     let file = sandbox.folder().join("web0.pcapng").to_string_lossy().into_owned();

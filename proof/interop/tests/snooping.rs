@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Daemon, Dump, Sandbox, until};
 
 const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
     [vnic.alice0]\nover = \"s0\"\ntap = { namespace = \"alice\", addresses = [\"10.0.0.1/24\"] }\n\
@@ -38,6 +38,9 @@ for _ in range(10):
     four.sendto(b'unknown', ('239.1.2.9', 4000))
 ";
 
+/// How long the switch may take to hear of who joins and who leaves, and packets to come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 struct Member(Child, Option<ChildStdin>);
 
 impl Member {
@@ -51,15 +54,12 @@ impl Member {
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("readable");
         assert_eq!(line, "joined\n");
         let stdin = child.stdin.take();
-        // Linux reports at once.
-        std::thread::sleep(Duration::from_millis(300));
         Self(child, stdin)
     }
 
     fn leave(mut self) {
         drop(self.1.take());
         self.0.wait().expect("it ends");
-        std::thread::sleep(Duration::from_millis(300));
     }
 }
 
@@ -81,26 +81,26 @@ fn wait_for_an_address(sandbox: &Sandbox, namespace: &str) {
 /// How many packets for the groups come into a namespace by its TAP: for those that it may have joined, of both families, and for
 /// one of nobody.
 fn given(sandbox: &Sandbox, namespace: &str) -> [usize; 3] {
-    let mut command = sandbox.command("ip");
-    let link = format!("{namespace}0");
-    let dump = ["tcpdump", "-Z", "root", "-Unq", "--immediate-mode", "-i", &link, "udp", "port", "4000"];
-    command.args(["netns", "exec", namespace]).args(dump).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut dump = command.spawn().expect("ip is installed");
-    let mut said = BufReader::new(dump.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    while !line.contains("listening on") {
-        line.clear();
-        assert_ne!(said.read_line(&mut line).expect("readable"), 0, "tcpdump ended");
-    }
+    let dump = Dump::start(sandbox, namespace, &format!("{namespace}0"), &["udp", "port", "4000"]);
     sandbox.run(Some("alice"), "python3", &["-c", SENDER]).expect_success();
+    until("the group of nobody comes", PATIENCE, || dump.count(" > 239.1.2.9.4000") == 10);
     // Whatever else comes is on its way by now; what does not come can only be waited for.
     std::thread::sleep(Duration::from_millis(500));
-    let pid = rustix::process::Pid::from_child(&dump);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("our own child");
-    let seen = dump.wait_with_output().expect("it ends").stdout;
-    let seen = String::from_utf8_lossy(&seen).into_owned();
-    [" > 239.1.2.3.4000", " > ff05::1:2:3.4000", " > 239.1.2.9.4000"]
-        .map(|dst| seen.lines().filter(|line| line.contains(dst)).count())
+    [" > 239.1.2.3.4000", " > ff05::1:2:3.4000", " > 239.1.2.9.4000"].map(|dst| dump.count(dst))
+}
+
+/// Sends until a namespace is given so many of each: Linux reports at once who joins and who leaves, and the switch hears of it a little
+/// later.
+#[track_caller]
+fn is_given(sandbox: &Sandbox, namespace: &str, wanted: [usize; 3]) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let given = given(sandbox, namespace);
+        if given == wanted {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{namespace} is given {given:?}, not {wanted:?}");
+    }
 }
 
 #[test]
@@ -109,11 +109,12 @@ fn a_tenant_gets_groups_of_others_only_if_he_has_joined_them() {
     let _daemon = Daemon::start_as(&sandbox, TENANTS);
     wait_for_an_address(&sandbox, "alice");
     let bob = Member::join(&sandbox, "bob");
-    assert_eq!(given(&sandbox, "bob"), [10, 10, 10]);
+    is_given(&sandbox, "bob", [10, 10, 10]);
+    // She has never been in one, so it is so at once.
     assert_eq!(given(&sandbox, "carol"), [0, 0, 10]);
     let carol = Member::join(&sandbox, "carol");
-    assert_eq!(given(&sandbox, "carol"), [10, 10, 10]);
+    is_given(&sandbox, "carol", [10, 10, 10]);
     carol.leave();
-    assert_eq!(given(&sandbox, "carol"), [0, 0, 10]);
+    is_given(&sandbox, "carol", [0, 0, 10]);
     bob.leave();
 }
