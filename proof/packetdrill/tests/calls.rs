@@ -4,7 +4,6 @@
 mod support;
 
 use std::net::{IpAddr, SocketAddr};
-use std::thread;
 use std::time::Duration;
 
 use firelane_packetdrill::abi::Interface;
@@ -12,7 +11,7 @@ use firelane_wire::{IpProtocol, Sum, TcpFlags};
 use libc::{
     EAGAIN, EALREADY, EBADF, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN, ENOTCONN, EPIPE,
 };
-use support::{Drill, PEER_ISN, result, sockaddr};
+use support::{Drill, PEER_ISN, result, sockaddr, waits};
 
 const ACK: TcpFlags = TcpFlags::ACK;
 
@@ -128,11 +127,10 @@ fn a_blocked_call_returns_at_the_instant_of_its_event() {
     both(|drill| {
         let (fd, iss) = drill.established(80);
         let begin = drill.now();
-        let reader = thread::spawn(move || {
+        let reader = waits(move || {
             let text = drill.read(fd, 10).unwrap();
             (text, drill.now())
         });
-        wait_until_asleep();
         drill.usleep(500_000);
         drill.peer((9, 80), ACK, 1, Some(iss), b"abc");
         // Time goes on at once, and the call has returned before.
@@ -150,30 +148,22 @@ fn a_blocked_accept_and_a_blocked_connect_return() {
         let listener = drill.tcp();
         drill.bind(listener, 80).unwrap();
         drill.listen(listener, 1).unwrap();
-        let accept = thread::spawn(move || drill.accept(listener).map(|(fd, _)| fd));
-        wait_until_asleep();
+        let accept = waits(move || drill.accept(listener).map(|(fd, _)| fd));
         drill.opens(80);
         assert!(accept.join().unwrap().is_ok());
         let fd = drill.tcp();
-        let connect = thread::spawn(move || drill.connect(fd, 4000));
-        wait_until_asleep();
+        let connect = waits(move || drill.connect(fd, 4000));
         let syn = drill.segment();
         drill.peer_to(&syn, TcpFlags::SYN | ACK, 0, b"");
         assert_eq!(connect.join().unwrap(), Ok(0));
     });
 }
 
-/// packetdrill looks at the thread's state; here it has a moment to block.
-fn wait_until_asleep() {
-    thread::sleep(Duration::from_millis(30));
-}
-
 #[test]
 fn a_blocked_write_goes_on_as_the_peer_acknowledges() {
     let drill = Drill::new("send_buf=4096", false);
     let (fd, iss) = drill.established(80);
-    let write = thread::spawn(move || drill.write(fd, &[7; 10_000]));
-    wait_until_asleep();
+    let write = waits(move || drill.write(fd, &[7; 10_000]));
     let mut next = iss;
     while next.wrapping_sub(iss) < 10_000 {
         let segment = drill.segment();

@@ -12,7 +12,7 @@ use libc::{
 };
 
 use firelane_wire::TcpFlags;
-use support::Drill;
+use support::{Drill, waits};
 
 const ACK: TcpFlags = TcpFlags::ACK;
 
@@ -209,8 +209,7 @@ fn a_reader_hears_of_no_less_than_his_low_water() {
         drill.set(fd, SOL_SOCKET, SO_RCVLOWAT, &[5]).unwrap();
         drill.peer((9, 80), ACK, 1, Some(iss), b"abc");
         assert_eq!(drill.poll(fd, libc::POLLIN, 0), (0, 0));
-        let reader = std::thread::spawn(move || drill.read(fd, 100));
-        std::thread::sleep(std::time::Duration::from_millis(30));
+        let reader = waits(move || drill.read(fd, 100));
         drill.peer((9, 80), ACK, 4, Some(iss), b"def");
         assert_eq!(reader.join().unwrap(), Ok(b"abcdef".to_vec()));
         drill.peer((9, 80), ACK, 7, Some(iss), b"ghijk");

@@ -4,8 +4,6 @@
 mod support;
 
 use std::net::SocketAddr;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use firelane_wire::{FastOpen, TcpFlags, TcpOptions};
 use libc::{
@@ -13,7 +11,7 @@ use libc::{
     MSG_DONTWAIT, MSG_FASTOPEN, POLLOUT, SHUT_WR, SO_ERROR, SOL_SOCKET, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT,
     TCP_FASTOPEN_NO_COOKIE, TCP_INFO,
 };
-use support::{Drill, Got};
+use support::{Drill, Got, waits};
 
 const SYN: TcpFlags = TcpFlags::SYN;
 const ACK: TcpFlags = TcpFlags::ACK;
@@ -71,14 +69,6 @@ fn fetch_cookie(drill: &Drill) {
     drill.close(fd).unwrap();
     let fin = drill.segment();
     drill.peer_to(&fin, RST, 1, b"");
-}
-
-/// A call in a second thread, which is waiting by now.
-fn waits<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    let thread = thread::spawn(call);
-    thread::sleep(Duration::from_millis(30));
-    assert!(!thread.is_finished());
-    thread
 }
 
 /// The text that leaves from here on, until the SYN's and this are `len` bytes.

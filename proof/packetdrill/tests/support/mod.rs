@@ -4,6 +4,9 @@
 use std::ffi::CString;
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use firelane_packetdrill::abi::{Interface, packetdrill_interface_init};
 use firelane_units::{Port, SeqNum};
@@ -358,6 +361,31 @@ impl Drill {
         self.peer((9, port), TcpFlags::ACK, 1, Some(iss), b"");
         iss
     }
+}
+
+/// How long a call may take until its thread sleeps.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A call in a second thread, which sleeps in it by now: its state is looked at, as packetdrill does.
+pub fn waits<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let (says, told) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        says.send(rustix::thread::gettid()).unwrap();
+        call()
+    });
+    let stat = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+    // Behind the name, which may be anything.
+    let is_asleep = || {
+        let text = std::fs::read_to_string(&stat).unwrap_or_default();
+        text.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !is_asleep() {
+        assert!(!thread.is_finished(), "it does not wait");
+        assert!(Instant::now() < deadline, "it neither sleeps nor ends");
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread
 }
 
 /// A segment that the stack sent.
