@@ -188,18 +188,21 @@ impl Stream {
         if !self.is_connected() {
             return Err(Errno::NOTCONN);
         }
+        let ends_writing = how != libc::SHUT_RD && self.end().status() & status::WRITE_CLOSED == 0;
+        // This first, and the lane is told of both: who waits to read hears of both at once.
+        if ends_writing {
+            self.end().shut_write();
+        }
         if how != libc::SHUT_WR {
             self.end().shut_read();
-            self.kick();
         }
-        if how != libc::SHUT_RD && self.end().status() & status::WRITE_CLOSED == 0 {
-            self.end().shut_write();
+        if ends_writing {
             self.follow();
             if self.end().end_beside() {
                 self.tell_peer();
             }
-            self.kick();
         }
+        self.kick();
         self.tell_connected();
         // Other threads of this program may sleep in a call that ends now.
         self.wake();

@@ -147,7 +147,6 @@ for how in WAYS:
         return given.poll(3000)
 
     thread, said = sleeper(poll, one)
-    time.sleep(0.3)
     begun = time.monotonic()
     one.shutdown(how)
     if how == socket.SHUT_WR:
