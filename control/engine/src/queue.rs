@@ -228,7 +228,9 @@ mod tests {
     fn a_packet_socket_that_is_not_polled_calls_as_long_as_it_has_frames() {
         let socket = match PacketSocket::open("lo", Mtu::ETHERNET) {
             Ok(socket) => socket,
-            Err(error) => return eprintln!("skipped: no packet socket can be made here: {error}"),
+            Err(error) => {
+                return firelane_skipped::skipped(format_args!("no packet socket can be made here: {error}"));
+            }
         };
         let (bell, mut queue) = (Bell::new().unwrap(), Queue::from(socket));
         let Queue::Packet(watched) = &mut queue else { panic!("a packet socket") };

@@ -161,7 +161,7 @@ mod tests {
         match load_code(&code) {
             Err(Refused::Verifier(log)) => assert!(log.contains("R0"), "{log}"),
             // An ordinary user may not even ask.
-            Err(Refused::Permission(_)) => eprintln!("skipped: no right to load programs"),
+            Err(Refused::Permission(_)) => firelane_skipped::skipped("no right to load programs"),
             other => panic!("{other:?}"),
         }
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use firelane_driver_packet::PacketSocket;
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
+use firelane_skipped::skipped;
 use firelane_units::{DropCounters, Mtu};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -28,13 +29,13 @@ fn run(line: &str) -> bool {
 fn veth() -> bool {
     // SAFETY: the test's thread has opened nothing yet that depends on its old namespace.
     if let Err(error) = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) } {
-        eprintln!("skipped: no network namespace of one's own: {error}");
+        skipped(format_args!("no network namespace of one's own: {error}"));
         return false;
     }
     let made =
         run("link add near type veth peer name far") && run("link set near up") && run("link set far up");
     if !made {
-        eprintln!("skipped: no veth can be made here");
+        skipped("no veth can be made here");
         return false;
     }
     // The kernel notices a moment later that there is a carrier, and drops what is sent before.

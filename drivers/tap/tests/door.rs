@@ -8,6 +8,7 @@ use std::time::{Duration, Instant as Clock};
 
 use firelane_driver_tap::{TapQueue, probe_door};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig, Weight};
+use firelane_skipped::skipped;
 use firelane_units::{DropCounters, FlowId, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -28,7 +29,7 @@ impl World {
         let tap = queues.remove(0);
         assert_eq!(tap.has_door(), probe_door().is_ok(), "what is tried is what is done");
         if !tap.has_door() {
-            eprintln!("skipped: no right to load programs, or a kernel that knows none");
+            skipped("no right to load programs, or a kernel that knows none");
             return None;
         }
         let pools = Pools::new(PoolsConfig { small_slots: 1024, large_slots: 4 });

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use firelane_driver_tap::{Selector, Spread, TapQueue};
 use firelane_frame::{Driver, Pools, PoolsConfig};
+use firelane_skipped::skipped;
 use firelane_units::{DropCounters, IpPrefix, Port, PortRange};
 
 const SENDERS: usize = 48;
@@ -51,7 +52,7 @@ fn frames_come_by_as_many_queues_as_is_said_and_none_is_lost() {
     let mut usual = None;
     for rings in [Some(1), Some(2), Some(3), Some(4), None, Some(2)] {
         if let Err(error) = spreader.spread(rings.map(|rings| Spread { rings, aside: &[] })) {
-            return eprintln!("skipped: {error}");
+            return skipped(error);
         }
         // Twice, so that both datagrams of a conversation may be told apart.
         for sender in senders.iter().chain(&senders) {
@@ -136,7 +137,7 @@ fn frames_with_a_queue_set_aside_come_by_that_one() {
             .map(|place| (by_chance(nth * 5 + place), [Some(2), None, Some(3)][(nth + place) % 3]))
             .collect();
         if let Err(error) = spreader.spread(Some(Spread { rings: 2, aside: &aside })) {
-            return eprintln!("skipped: {error}");
+            return skipped(error);
         }
         for to in &targets {
             let sender = &senders[usize::from(to.is_ipv6())];

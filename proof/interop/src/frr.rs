@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use firelane_skipped::skipped;
+
 use crate::sandbox::Sandbox;
 
 /// Where Debian's package has them.
@@ -26,11 +28,11 @@ impl<'a> Frr<'a> {
     /// Nothing runs yet. None if FRR is not installed, which is said.
     pub fn new(sandbox: &'a Sandbox, namespace: &str) -> Option<Self> {
         if !Path::new(DAEMONS).join("zebra").exists() {
-            eprintln!("skipped: FRR (package frr) is not installed: cargo xtask setup test");
+            skipped("FRR (package frr) is not installed: cargo xtask setup test");
             return None;
         }
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: FRR's daemons change to a user of their own, which takes root");
+            skipped("FRR's daemons change to a user of their own, which takes root");
             return None;
         }
         let folder = sandbox.folder().join(format!("frr-{namespace}"));

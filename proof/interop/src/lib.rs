@@ -19,6 +19,7 @@ pub use cpuset::{Cpuset, cpu_ends};
 pub use daemon::{Daemon, binary};
 pub use dump::Dump;
 pub use echoes::{COMPARES, Comparing, ECHOES, serve_echoes};
+pub use firelane_skipped::skipped;
 pub use frr::Frr;
 pub use sandbox::{Background, Output, Sandbox, search_path};
 pub use stage::{BOTH, On, Server, Stage};

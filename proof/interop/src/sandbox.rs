@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use firelane_skipped::skipped;
+
 /// What the holder does: private `/run`, loopback up, say so, and wait for the end of its input.
 const HOLDER: &str =
     "mount -t tmpfs tmpfs /run && mkdir -p /run/netns && ip link set lo up && echo ready && cat";
@@ -154,7 +156,7 @@ impl Sandbox {
             self.run(None, "ip", &words).status.success()
         });
         if !is_made {
-            eprintln!("skipped: no veth pair can be made here");
+            skipped("no veth pair can be made here");
         }
         is_made
     }

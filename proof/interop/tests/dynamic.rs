@@ -5,7 +5,7 @@
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, Frr, Output, Sandbox};
+use firelane_interop::{Daemon, Frr, Output, Sandbox, skipped};
 
 /// What FRR has of the wires.
 #[derive(Clone, Copy, PartialEq)]
@@ -102,7 +102,7 @@ impl<'a> World<'a> {
             let (near, far) = (format!("w{wire}1"), format!("w{wire}2"));
             let words = ["link", "add", &near, "type", "veth", "peer", "name", &far];
             if !sandbox.run(None, "ip", &words).status.success() {
-                eprintln!("skipped: no veth pair can be made here");
+                skipped("no veth pair can be made here");
                 return None;
             }
             for end in [&near, &far] {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use firelane_interop::{Daemon, Sandbox, until};
+use firelane_interop::{Daemon, Sandbox, skipped, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -35,7 +35,7 @@ fn a_tenant_sees_the_speed_that_his_vnic_was_given() {
     let sandbox = Sandbox::new();
     let daemon = daemon(&sandbox);
     if !daemon.firelane(&["status"]).stdout.lines().all(|line| !line.contains("veth pair")) {
-        eprintln!("skipped: a veth pair has its own speed");
+        skipped("a veth pair has its own speed");
         return;
     }
     assert_eq!([speed(&sandbox, "alice", "eth0"), speed(&sandbox, "bob", "eth0")], ["10000Mb/s", "250Mb/s"]);
@@ -112,7 +112,7 @@ fn addresses_that_change_are_those_of_the_interface_whatever_its_tenant_calls_it
     let sandbox = Sandbox::new();
     let daemon = daemon(&sandbox);
     if !daemon.firelane(&["status"]).stdout.lines().all(|line| !line.contains("veth pair")) {
-        eprintln!("skipped: a veth pair is known by its names alone");
+        skipped("a veth pair is known by its names alone");
         return;
     }
     for words in ["link set eth0 down", "link set eth0 name wan0", "link add eth0 type veth peer name other0"]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use firelane_driver_memif::{MemifConfig, MemifQueue, Role, Secret, Standing, open};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
-use firelane_interop::{Daemon, Sandbox, Testpmd, cpu_ends};
+use firelane_interop::{Daemon, Sandbox, Testpmd, cpu_ends, skipped};
 use firelane_units::DropCounters;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ fn testpmd(sandbox: &Sandbox, device: &str, queues: u16, mode: &str) -> Option<T
     let is_there = |program: &&str| Path::new(program).exists();
     let Some(program) = ["/usr/bin/dpdk-testpmd", "/usr/local/bin/dpdk-testpmd"].into_iter().find(is_there)
     else {
-        eprintln!("skipped: dpdk-testpmd is not installed (Debian: dpdk-dev, librte-net-memif23)");
+        skipped("dpdk-testpmd is not installed (Debian: dpdk-dev, librte-net-memif23)");
         return None;
     };
     let log = File::create(sandbox.folder().join("testpmd.log")).unwrap();

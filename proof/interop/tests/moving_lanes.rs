@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use firelane_interop::{Comparing, Cpuset, Daemon, Sandbox, cpu_ends, serve_echoes, until};
+use firelane_interop::{Comparing, Cpuset, Daemon, Sandbox, cpu_ends, serve_echoes, skipped, until};
 
 const TENANTS: &str = "[etherstub.s0]\n\
     [vnic.alice0]\nover = \"s0\"\ntap = { namespace = \"alice\", addresses = [\"10.0.0.1/24\"] }\n\
@@ -149,7 +149,7 @@ fn two_cpus() -> Option<(String, String, String, Cpuset)> {
     let config = format!("[daemon]\nlanes = 2\ncpus = \"{last},{first}\"\n{tenants}");
     let cpuset = Cpuset::make().filter(|_| first != last);
     if cpuset.is_none() {
-        eprintln!("skipped: no cpuset may be made here, or there is one CPU");
+        skipped("no cpuset may be made here, or there is one CPU");
     }
     cpuset.map(|cpuset| (first, last, config, cpuset))
 }

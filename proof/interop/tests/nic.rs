@@ -7,7 +7,7 @@ use std::io::{BufRead, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-use firelane_interop::{Comparing, Daemon, Output, Sandbox, cpu_ends, until};
+use firelane_interop::{Comparing, Daemon, Output, Sandbox, cpu_ends, skipped, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -208,7 +208,7 @@ fn its_own_address_and_speed_are_those_that_the_kernel_says() {
     }
     // /sys shows the interfaces of the namespace in which it was mounted.
     if !sandbox.run(None, "mount", &["-t", "sysfs", "sysfs", "/sys"]).status.success() {
-        eprintln!("skipped: /sys cannot be mounted here");
+        skipped("/sys cannot be mounted here");
         return;
     }
     let daemon = daemon(&sandbox, "packet");
@@ -300,7 +300,7 @@ fn anothers_program_on_the_interface_is_left_alone() {
     }
     let first = daemon(&sandbox, "auto");
     if !found(&first).contains("AF_XDP, ") {
-        eprintln!("skipped: {}", found(&first));
+        skipped(found(&first));
         return;
     }
     // The same interface under another name: the first link's program is another's to the second link.
@@ -469,12 +469,12 @@ const ASKS_FORTY: &str = "import select, socket\n\
 fn queues_that_an_interface_gets_later_are_read_as_well() {
     let sandbox = Sandbox::new();
     if !sandbox.run(None, "ip", &["netns", "add", "out"]).status.success() {
-        eprintln!("skipped: no namespaces");
+        skipped("no namespaces");
         return;
     }
     // /sys shows the interfaces of the namespace in which it was mounted.
     if !sandbox.run(None, "mount", &["-t", "sysfs", "sysfs", "/sys"]).status.success() {
-        eprintln!("skipped: /sys cannot be mounted here");
+        skipped("/sys cannot be mounted here");
         return;
     }
     for line in [
@@ -492,7 +492,7 @@ fn queues_that_an_interface_gets_later_are_read_as_well() {
         sets(None, "near") && sets(Some("out"), "far")
     };
     if !queues("1") {
-        eprintln!("skipped: ethtool cannot change a veth's queues here");
+        skipped("ethtool cannot change a veth's queues here");
         return;
     }
     let text = "[link.net0]\nkind = \"nic\"\nifname = \"near\"\n\
@@ -506,7 +506,7 @@ fn queues_that_an_interface_gets_later_are_read_as_well() {
     };
     until("one queue", LIMIT, || answered() == 40);
     if !found(&daemon).contains("AF_XDP, ") {
-        eprintln!("skipped: {}", found(&daemon));
+        skipped(found(&daemon));
         return;
     }
     assert!(found(&daemon).contains("1 queue(s)"), "{}", found(&daemon));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Stage, binary};
+use firelane_interop::{On, Sandbox, Stage, binary, skipped};
 
 /// The answers of `firelane-calls`: state and call, and what was told.
 fn answers(text: &str) -> BTreeMap<String, String> {
@@ -157,7 +157,7 @@ fn the_page_of_calls_tells_what_becomes_of_each_option() {
 #[test]
 fn only_users_who_are_named_get_a_netstack_and_as_much_as_they_may() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+        skipped("only root can become another user");
         return;
     }
     let sandbox = Sandbox::new();

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Server, Stage, search_path};
+use firelane_interop::{On, Sandbox, Server, Stage, search_path, skipped};
 
 mod conversations;
 
@@ -63,7 +63,7 @@ fn sockets_that_were_closed_make_the_next_ones() {
 #[test]
 fn marks_and_addresses_that_are_nobodys_are_the_kernels() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+        skipped("only root can become another user");
         return;
     }
     as_the_kernels("freely.py", 25);
@@ -125,7 +125,7 @@ fn wait_for_log(server: &Server, text: &str) {
 #[test]
 fn sockets_speak_over_one_device_as_the_kernels() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+        skipped("only root can become another user");
         return;
     }
     for lanes in [1, 2] {
@@ -644,7 +644,7 @@ fn a_cleaned_environment_keeps_the_netstack_and_a_chosen_one_is_kept() {
 #[test]
 fn options_that_change_nothing_are_answered_as_by_the_kernel() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+        skipped("only root can become another user");
         return;
     }
     as_the_kernels("said.py", 150);

@@ -74,6 +74,7 @@ const PROOF: &[&str] = &[
     "firelane-models",
     "firelane-sim",
     "firelane-world",
+    "firelane-skipped",
     "firelane-scripts",
     "firelane-packetdrill",
     "firelane-interop",

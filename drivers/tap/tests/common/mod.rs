@@ -4,13 +4,14 @@ use std::process::Command;
 
 use firelane_driver_tap::{TapConfig, TapQueue, open};
 use firelane_frame::{Chain, Driver, Pools};
+use firelane_skipped::skipped;
 use firelane_units::{DropCounters, MacAddr, Mtu};
 
 /// The queues of a TAP with these addresses in a namespace of the calling thread's; none, and why is said, without the right to one.
 pub(crate) fn taps(name: &str, queues: u16, addresses: &[&str]) -> Option<Vec<TapQueue>> {
     // SAFETY: the test's thread has opened nothing yet that depends on its old namespace.
     if let Err(error) = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) } {
-        eprintln!("skipped: no network namespace of one's own: {error}");
+        skipped(format_args!("no network namespace of one's own: {error}"));
         return None;
     }
     let config = TapConfig {
@@ -20,7 +21,7 @@ pub(crate) fn taps(name: &str, queues: u16, addresses: &[&str]) -> Option<Vec<Ta
         addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
         namespace: None,
     };
-    open(name, &config).inspect_err(|error| eprintln!("skipped: {error}")).ok()
+    open(name, &config).inspect_err(|error| skipped(error)).ok()
 }
 
 /// Fetches every frame that has come by a queue, without waiting.
