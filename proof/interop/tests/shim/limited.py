@@ -63,12 +63,17 @@ class Reader:
 
 
 def measure(reader, rate, what):
-    """What is read in half a second is about the limit: a busy machine may be late, and exact are the laws."""
-    reader.take(0.2)
-    count, seconds = reader.take(0.5)
-    ratio = count * 8 / seconds / rate
-    print(what, f"{ratio:.3f}", flush=True)
-    assert 0.1 < ratio < 1.2, (what, ratio)
+    """What is read in half a second is about the limit. A busy machine may be late, so that there is less, or more of what has waited
+    before; another limit would be so each time. Exact are the laws."""
+    for _ in range(10):
+        reader.take(0.2)
+        count, seconds = reader.take(0.5)
+        ratio = count * 8 / seconds / rate
+        print(what, f"{ratio:.3f}", flush=True)
+        assert ratio < 1.2, (what, ratio)
+        if 0.1 < ratio < 1.05:
+            return
+    assert False, (what, ratio)
 
 
 def segments(sock):
