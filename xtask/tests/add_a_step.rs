@@ -25,21 +25,31 @@ fn succeeds(command: &mut Command) -> String {
     said
 }
 
+/// Copies what belongs to the repository: what editors and builds make beside it comes and goes meanwhile.
+fn copy(tree: &Path) {
+    let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let names = succeeds(Command::new("git").args(list).current_dir(root()));
+    let mut command = Command::new("cp");
+    command.args(["-a", "--parents", "-t"]).arg(tree).current_dir(root());
+    // One that was deleted is listed until that is committed.
+    command.args(names.split_terminator('\0').filter(|it| root().join(it).exists()));
+    succeeds(&mut command);
+}
+
 #[test]
 fn a_step_is_a_short_patch_that_builds_and_works() {
     let patch = patch();
     let added = patch.lines().filter(|line| line.starts_with('+') && !line.starts_with("+++")).count();
     assert!(added < LINES_MAX, "{added} lines");
 
-    let tree = Path::new(env!("CARGO_TARGET_TMPDIR")).join("add-a-step");
+    // Cargo knows what it has built by the folder's name, so that it is always the same, and one test's at a time.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let taken = std::fs::File::create(folder.join("add-a-step.lock")).unwrap();
+    taken.lock().unwrap();
+    let tree = folder.join("add-a-step");
     let _ = std::fs::remove_dir_all(&tree);
     std::fs::create_dir_all(&tree).unwrap();
-    let is_kept = |name: &str| name != "target" && name != ".git";
-    for entry in std::fs::read_dir(root()).unwrap().map(Result::unwrap) {
-        if is_kept(&entry.file_name().to_string_lossy()) {
-            succeeds(Command::new("cp").arg("-a").arg(entry.path()).arg(&tree));
-        }
-    }
+    copy(&tree);
     std::fs::write(tree.join("step.patch"), &patch).unwrap();
     // A copy inside a repository is no repository.
     let ceiling = tree.parent().unwrap();
@@ -50,7 +60,7 @@ fn a_step_is_a_short_patch_that_builds_and_works() {
             .env("GIT_CEILING_DIRECTORIES", ceiling),
     );
     // Only what a lane is made of is built, quickly, and apart: cargo would take the copy's crates for this tree's.
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("add-a-step-built");
+    let target = folder.join("add-a-step-built");
     let said = succeeds(
         Command::new(env!("CARGO"))
             .args(["test", "--offline", "--quiet", "-p", "firelane-lane", "--test", "all", "sieve"])
