@@ -4,14 +4,20 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::sandbox::{Background, Sandbox};
+use crate::until::until;
+
+/// How long the service may take to listen.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Starts that service in the namespace `bob`, and waits until it listens.
+///
+/// # Panics
+/// If it does not.
 pub fn serve_echoes(sandbox: &Sandbox) -> Background {
     let words = ["python3", "-c", ECHOES];
     let server = Background::start(sandbox.command_in("bob", &words).stdout(Stdio::null()));
-    while sandbox.run(Some("bob"), "ss", &["-ltnH", "sport", "=", "7"]).stdout.trim().is_empty() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let asks = ["-ltnH", "sport", "=", "7"];
+    until("bob listens", START_TIMEOUT, || !sandbox.run(Some("bob"), "ss", &asks).stdout.trim().is_empty());
     server
 }
 

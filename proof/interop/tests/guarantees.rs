@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Daemon, Sandbox, until};
 
 /// What the switch lets through.
 const LIMIT: f64 = 40.0;
@@ -25,9 +25,7 @@ fn compete(sandbox: &Sandbox) -> [f64; 2] {
     for (_, port) in senders {
         let listens =
             || sandbox.run(Some("carol"), "ss", &["-ltnH"]).expect_success().contains(&format!(":{port}"));
-        while !listens() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("iperf3 listens", Duration::from_secs(20), listens);
     }
     let clients = senders.map(|(name, port)| {
         let words = [
