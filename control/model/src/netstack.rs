@@ -55,6 +55,13 @@ pub struct Netstack {
 }
 
 impl Netstack {
+    /// Its route that is the same way as `route`, whatever it says about it.
+    pub fn same_way(&self, route: Route) -> Option<Route> {
+        // They stand beside each other: what a route says about its way is the last that it is sorted by.
+        let first = self.routes.range(route.with_congestion_control(None)..).next();
+        first.copied().filter(|it| it.is_same_way(route))
+    }
+
     /// Its packet filter, with its rules of translation.
     pub fn packet_filter(&self) -> Filter {
         let (rules, pools, nat) = (self.filter.clone(), self.pools.clone(), self.nat.clone());

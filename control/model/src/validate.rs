@@ -2,8 +2,8 @@
 //!
 //! Every fault is reported, not only the first, each with the path of the field that has to change.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_units::Mtu;
 
@@ -44,16 +44,14 @@ impl Model {
         for (name, netstack) in &self.netstacks {
             faults.limit(format!("netstack.{name}.addresses"), netstack.addresses.len(), OBJECTS_MAX);
             faults.limit(format!("netstack.{name}.routes"), netstack.routes.len(), OBJECTS_MAX);
+            let whose = |route: &Route| (route.destination(), route.source());
+            let led: BTreeSet<_> =
+                netstack.routes.iter().filter(|it| it.gateway().is_some()).map(whose).collect();
             let mut ways = BTreeMap::new();
             for route in &netstack.routes {
                 let way = (route.destination(), route.gateway(), route.source());
                 faults.unique(&mut ways, way, format!("netstack.{name}.routes"), route);
-                let is_beside = |other: &Route| {
-                    let to_same =
-                        (other.destination(), other.source()) == (route.destination(), route.source());
-                    to_same && other.gateway().is_some()
-                };
-                if route.gateway().is_none() && netstack.routes.iter().any(is_beside) {
+                if route.gateway().is_none() && led.contains(&whose(route)) {
                     let allowed = "a route that ends packets is the only one to its destination";
                     faults.add(format!("netstack.{name}.routes"), route, allowed);
                 }

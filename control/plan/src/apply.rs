@@ -53,7 +53,7 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
         }
         Action::AddRoute(netstack, route) => {
             change(present, &netstack, |it| {
-                it.routes.retain(|other| !other.is_same_way(route));
+                it.same_way(route).map(|before| it.routes.remove(&before));
                 it.routes.insert(route)
             });
         }

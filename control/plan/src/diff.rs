@@ -81,7 +81,7 @@ impl<'a> Plan<'a> {
             self.push(Effect::Live, action);
         }
         for route in &netstack.routes {
-            if !shall.is_some_and(|it| it.routes.iter().any(|other| other.is_same_way(*route))) {
+            if shall.and_then(|it| it.same_way(*route)).is_none() {
                 self.push(Effect::Live, Action::RemoveRoute(name.clone(), *route));
             }
         }

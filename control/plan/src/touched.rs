@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use firelane_model::{FlowName, LinkName, Model, NetstackName, ServiceName};
+use firelane_model::{FlowName, LinkName, Model, Netstack, NetstackName, Route, ServiceName};
 
 use crate::{Action, Step, apply_to_model};
 
@@ -12,6 +12,8 @@ use crate::{Action, Step, apply_to_model};
 enum Object<'a> {
     Daemon,
     Netstack(&'a NetstackName),
+    /// One of many.
+    Route(&'a NetstackName, Route),
     Link(&'a LinkName),
     Flow(&'a FlowName),
     Service(&'a ServiceName),
@@ -46,8 +48,8 @@ fn object(action: &Action) -> Object<'_> {
         | Action::SetEtherstub(name, ..)
         | Action::SetWire(name, ..)
         | Action::SetVnic(name, ..) => Object::Link(name),
-        Action::RemoveRoute(name, _)
-        | Action::RemoveAddress(name, _)
+        Action::RemoveRoute(name, route) | Action::AddRoute(name, route) => Object::Route(name, *route),
+        Action::RemoveAddress(name, _)
         | Action::DeleteNetstack(name)
         | Action::CreateNetstack(name, ..)
         | Action::SetCpus(name, ..)
@@ -57,8 +59,7 @@ fn object(action: &Action) -> Object<'_> {
         | Action::SetFilter(name, ..)
         | Action::SetInterface(name, ..)
         | Action::SetAddress(name, ..)
-        | Action::AddAddress(name, ..)
-        | Action::AddRoute(name, _) => Object::Netstack(name),
+        | Action::AddAddress(name, ..) => Object::Netstack(name),
     }
 }
 
@@ -68,6 +69,14 @@ fn part(model: &Model, object: &Object<'_>) -> Model {
     match object {
         Object::Daemon => part.daemon = model.daemon.clone(),
         Object::Netstack(name) => part.netstacks = one(&model.netstacks, name),
+        Object::Route(name, route) => {
+            let with = |it: &Netstack| Netstack {
+                routes: it.same_way(*route).into_iter().collect(),
+                ..Netstack::default()
+            };
+            let its = model.netstacks.get(*name).map(|it| ((*name).clone(), with(it)));
+            part.netstacks = its.into_iter().collect();
+        }
         Object::Flow(name) => part.flows = one(&model.flows, name),
         Object::Service(name) => part.services = one(&model.services, name),
         Object::Link(name) => {
