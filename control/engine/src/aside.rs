@@ -37,11 +37,11 @@ impl Registry {
     /// The flows of a port's device that are to have a queue of their own.
     fn wanted_aside(&self, port: LinkId) -> Vec<Aside> {
         let Some(queues) = self.queues.get(&port) else { return Vec::new() };
-        let its = self.flows.iter().filter(|(_, flow)| flow.owner == port && !queues.lanes.is_empty());
+        let its = self.flows_with_lanes().filter(|(_, flow)| flow.owner == port && !queues.lanes.is_empty());
         // A limit above a flow may be kept in another lane, which then gets its frames.
         let own = |flow: &Flow| flow.lanes.first().copied().filter(|&it| flow.home == Some(it));
         let wanted: Vec<_> = its
-            .filter_map(|(&flow, it)| Some(Aside { flow, lane: own(it)? }))
+            .filter_map(|(flow, it)| Some(Aside { flow, lane: own(it)? }))
             .filter(|it| !queues.lanes.contains(&it.lane))
             .collect();
         let is_long = |it: Choice| it.aside.len() > RULES_MAX;
@@ -88,7 +88,7 @@ fn selector(rule: &FlowMatch, direction: Direction) -> Selector {
 impl Inner {
     /// Sets queues aside for the flows of all devices that are to have one, and for no others.
     pub(crate) fn set_aside(&self, registry: &mut Registry) -> Result<(), ChangeError> {
-        let with_lanes = registry.flows.values().filter(|it| !it.lanes.is_empty()).map(|it| it.owner);
+        let with_lanes = registry.flows_with_lanes().map(|(_, flow)| flow.owner);
         let before = registry.queues.iter().filter(|(_, it)| !it.aside.is_empty()).map(|(&port, _)| port);
         let ports: BTreeSet<_> = with_lanes.chain(before).collect();
         ports.into_iter().try_for_each(|port| self.set_aside_of(registry, port))

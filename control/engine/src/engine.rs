@@ -459,11 +459,13 @@ impl Engine {
         self.0.fabric.count_fused();
         let mut registry = self.0.registry();
         let known = registry.flows.get(&flow).filter(|f| f.rule.is_some());
-        let owner = known.ok_or(ChangeError::NoFlow(flow))?.owner;
+        let known = known.ok_or(ChangeError::NoFlow(flow))?;
+        let (owner, had_lanes) = (known.owner, !known.lanes.is_empty());
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;
         registry.forget_flow(flow);
         self.0.flows_changed(&mut registry, owner)?;
-        self.0.take_back(&mut registry)
+        // No lane serves fewer than before where it had none of its own.
+        if had_lanes { self.0.take_back(&mut registry) } else { Ok(()) }
     }
 
     /// Changes a flow's limit; traffic runs on.
@@ -475,10 +477,10 @@ impl Engine {
         registry.flows.get_mut(&flow).ok_or(ChangeError::NoFlow(flow))?.config.maxbw = maxbw;
         // A limited flow always has its home: it comes before the limit and goes after it.
         if maxbw.is_some() {
-            self.0.rehome(&mut registry)?;
+            self.0.rehome_below(&mut registry, flow)?;
         }
         self.0.tell_all(|_| Control::SetMaxbw(flow, maxbw))?;
-        self.0.rehome(&mut registry)
+        self.0.rehome_below(&mut registry, flow)
     }
 
     /// Changes what a flow is guaranteed of the limits above it: until it has had that rate it comes before all others

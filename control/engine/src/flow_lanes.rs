@@ -35,7 +35,7 @@ impl Engine {
         if steered.is_err() {
             registry.give_lanes(flow, before);
         }
-        let homes = self.0.rehome(&mut registry);
+        let homes = self.0.rehome_below(&mut registry, flow);
         steered.and(homes).and(self.0.take_back(&mut registry))
     }
 
@@ -57,22 +57,27 @@ fn check(rule: &FlowMatch, is_netstacks: bool, count: usize) -> Result<(), Chang
     }
 }
 
-impl Registry {
-    fn give_lanes(&mut self, flow: FlowId, lanes: Vec<LaneId>) -> Vec<LaneId> {
-        self.flows.get_mut(&flow).map_or(Vec::new(), |it| std::mem::replace(&mut it.lanes, lanes))
-    }
-}
-
 impl Inner {
     /// Brings the lanes in which flows are limited up to date.
     pub(crate) fn rehome(&self, registry: &mut Registry) -> Result<(), ChangeError> {
         let moved = registry.rehome(self.fabric.lane_count());
+        self.tell_homes(&moved)
+    }
+
+    /// The same after one flow has changed.
+    pub(crate) fn rehome_below(&self, registry: &mut Registry, flow: FlowId) -> Result<(), ChangeError> {
+        let moved = registry.rehome_below(flow, self.fabric.lane_count());
+        self.tell_homes(&moved)
+    }
+
+    fn tell_homes(&self, moved: &[(FlowId, Option<LaneId>)]) -> Result<(), ChangeError> {
         moved.iter().try_for_each(|&(id, home)| self.tell_all(|_| Control::SetHome(id, home)))
     }
 
     /// After a flow came or went: those that there are may have another say in which lane something begins.
     pub(crate) fn flows_changed(&self, registry: &mut Registry, owner: LinkId) -> Result<(), ChangeError> {
-        if registry.queues.get(&owner).is_some_and(|it| !it.aside.is_empty()) {
+        let has_aside = registry.queues.get(&owner).is_some_and(|it| !it.aside.is_empty());
+        if has_aside || registry.flows_with_lanes().any(|(_, flow)| flow.owner == owner) {
             self.set_aside_of(registry, owner)?;
         }
         let user = registry.user_of(owner).filter(|id| registry.netstacks.contains_key(id));

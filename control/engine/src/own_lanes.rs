@@ -73,7 +73,8 @@ impl Engine {
 impl Registry {
     /// The lanes that links, flows and netstacks have been given.
     pub(crate) fn lanes_in_use(&self) -> BTreeSet<LaneId> {
-        let lanes = self.queues.values().map(|it| &it.lanes).chain(self.flows.values().map(|it| &it.lanes));
+        let of_flows = self.flows_with_lanes().map(|(_, flow)| &flow.lanes);
+        let lanes = self.queues.values().map(|it| &it.lanes).chain(of_flows);
         lanes.flatten().copied().chain(self.netstacks.values().flat_map(|it| it.all_lanes())).collect()
     }
 }

@@ -4,7 +4,6 @@
 //! closes a listener holds as well: so a listener is in all lanes of its netstack. What began before a change stays where
 //! it is, and is found there (`path/lane/src/stacks/steered.rs`) until [`Inner::settle_flows`] finds that nothing is left of it.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -20,7 +19,7 @@ use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
 use crate::netstack_config::NetstackConfig;
 use crate::queue::Queue;
-use crate::registry::{Netstack, Registry};
+use crate::registry::{Flow, Netstack, Registry};
 
 /// How long a lane may take to hear of a steering: it does so at its next turn, but its CPU may be busy.
 const HEARS_WITHIN: Duration = Duration::from_secs(10);
@@ -57,10 +56,13 @@ impl Registry {
     fn flow_lanes(&self, id: NetstackId) -> Option<FlowLanes> {
         let netstack = self.netstacks.get(&id)?;
         let is_its = |vnic: &crate::registry::Vnic| vnic.netstack == Some(id);
-        let its: BTreeSet<_> =
-            self.vnics.iter().filter(|(_, vnic)| is_its(vnic)).map(|(&id, _)| id).collect();
+        let is_of_its = |flow: &Flow| self.vnics.get(&flow.owner).is_some_and(is_its);
+        // The others need not be looked at, of which there may be very many.
+        if !self.flows_with_lanes().any(|(_, flow)| is_of_its(flow)) {
+            return None;
+        }
         let mut rules: Vec<_> = (self.flows.iter())
-            .filter(|(_, flow)| its.contains(&flow.owner))
+            .filter(|(_, flow)| is_of_its(flow))
             .filter_map(|(&id, flow)| Some((id, flow.rule?, &flow.lanes)))
             .collect();
         // Of those of two VNICs that are alike one that has lanes counts.

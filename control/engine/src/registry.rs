@@ -214,6 +214,8 @@ pub(crate) struct Registry {
     /// The queues of each port that has a driver.
     pub(crate) queues: BTreeMap<LinkId, Queues>,
     pub(crate) flows: BTreeMap<FlowId, Flow>,
+    /// Those of them that have lanes of their own: few of very many.
+    with_lanes: BTreeSet<FlowId>,
     /// The rules of each VNIC's and uplink's flows, as the lanes have them.
     rules: BTreeMap<LinkId, FlowRules>,
     pub(crate) netstacks: BTreeMap<NetstackId, Netstack>,
@@ -268,8 +270,24 @@ impl Registry {
         self.rules.entry(owner).or_default().insert(rule, flow)
     }
 
+    /// Gives a flow other lanes of its own, or none; the answer is what it had.
+    pub(crate) fn give_lanes(&mut self, flow: FlowId, lanes: Vec<LaneId>) -> Vec<LaneId> {
+        let Some(known) = self.flows.get_mut(&flow) else { return Vec::new() };
+        match lanes.is_empty() {
+            true => self.with_lanes.remove(&flow),
+            false => self.with_lanes.insert(flow),
+        };
+        std::mem::replace(&mut known.lanes, lanes)
+    }
+
+    /// The flows that have lanes of their own.
+    pub(crate) fn flows_with_lanes(&self) -> impl Iterator<Item = (FlowId, &Flow)> {
+        self.with_lanes.iter().filter_map(|&id| Some((id, self.flows.get(&id)?)))
+    }
+
     /// Forgets a flow and its rule.
     pub(crate) fn forget_flow(&mut self, flow: FlowId) {
+        self.with_lanes.remove(&flow);
         if let Some(Flow { owner, rule: Some(rule), .. }) = self.flows.remove(&flow)
             && let Some(rules) = self.rules.get_mut(&owner)
         {
@@ -332,10 +350,22 @@ impl Registry {
 
     /// Brings every flow's home up to date and answers those that changed.
     pub(crate) fn rehome(&mut self, lanes: usize) -> Vec<(FlowId, Option<LaneId>)> {
-        let home = |(&id, flow): (&FlowId, &Flow)| {
-            (id, self.home_of(id, &flow.config, self.user_of(flow.owner), lanes))
+        self.rehome_among(self.flows.keys().copied().collect(), lanes)
+    }
+
+    /// The same of one that has changed, and of all if others may be part of it.
+    pub(crate) fn rehome_below(&mut self, flow: FlowId, lanes: usize) -> Vec<(FlowId, Option<LaneId>)> {
+        // Very many flows have rules, and nothing is part of one that has.
+        let is_alone = self.flows.get(&flow).is_some_and(|it| it.rule.is_some());
+        if is_alone { self.rehome_among(vec![flow], lanes) } else { self.rehome(lanes) }
+    }
+
+    fn rehome_among(&mut self, flows: Vec<FlowId>, lanes: usize) -> Vec<(FlowId, Option<LaneId>)> {
+        let home = |id: FlowId| {
+            let flow = self.flows.get(&id)?;
+            Some((id, self.home_of(id, &flow.config, self.user_of(flow.owner), lanes)))
         };
-        let homes: Vec<_> = self.flows.iter().map(home).collect();
+        let homes: Vec<_> = flows.into_iter().filter_map(home).collect();
         homes
             .into_iter()
             .filter(|(id, home)| {
@@ -373,6 +403,22 @@ mod tests {
         assert_eq!((home(one), home(two)), (home(vnic), home(vnic)));
         assert_eq!((home(vnic), home(free), home(link)), (Some(LaneId(1)), None, None));
         assert!(registry.rehome(2).is_empty());
+    }
+
+    #[test]
+    fn flows_with_lanes_are_known_apart_as_long_as_they_have_them() {
+        let mut registry = Registry::default();
+        let [one, two] = [(); 2].map(|()| add(&mut registry, None, None));
+        let named = |registry: &Registry| registry.flows_with_lanes().map(|(id, _)| id).collect::<Vec<_>>();
+        for flow in [two, one] {
+            assert_eq!(registry.give_lanes(flow, vec![LaneId(1)]), []);
+        }
+        assert_eq!(named(&registry), [one, two]);
+        assert_eq!(registry.give_lanes(one, Vec::new()), [LaneId(1)]);
+        assert_eq!(named(&registry), [two]);
+        registry.forget_flow(two);
+        assert_eq!((named(&registry), registry.give_lanes(two, vec![LaneId(1)])), (vec![], vec![]));
+        assert_eq!(named(&registry), []);
     }
 
     #[test]

@@ -334,3 +334,26 @@ fn what_cannot_have_lanes_is_refused_and_changes_nothing() {
     world.engine.set_flow_maxbw(of_device, Some(BitRate::from_mbps(1))).unwrap();
     world.engine.remove_vnic(device).unwrap();
 }
+
+#[test]
+fn very_many_flows_come_change_and_go() {
+    let world = World::new(1);
+    let (end, _other) = wire(WireConfig::default());
+    let config = VnicConfig::new("02:08:20:00:00:09".parse().unwrap());
+    let device = world.engine.add_vnic(world.link, &config, VnicUser::Device(vec![end.into()])).unwrap();
+    let rule = |nth: u32| FlowMatch {
+        remote_ip: format!("10.1.{}.{}/32", nth >> 8, nth & 255).parse().ok(),
+        ..FlowMatch::default()
+    };
+    for owner in [world.server.1, device] {
+        let add = |nth| world.engine.add_flow(owner, rule(nth), None, Priority::Medium).unwrap();
+        let flows: Vec<_> = (0..10_000).map(add).collect();
+        let limit = |flow| world.engine.set_flow_maxbw(flow, Some(BitRate::from_mbps(10))).unwrap();
+        flows.iter().copied().for_each(limit);
+        let known = world.engine.snapshot().flows;
+        assert!(flows.iter().all(|flow| known.contains_key(flow)));
+        flows.iter().for_each(|&flow| world.engine.remove_flow(flow).unwrap());
+        let known = world.engine.snapshot().flows;
+        assert!(!flows.iter().any(|flow| known.contains_key(flow)));
+    }
+}

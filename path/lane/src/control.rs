@@ -185,7 +185,9 @@ impl<D: Driver> Links<D> {
         self.flows.remove(flow, |direction, frame| held.push((direction, frame))).map_err(flow_refusal)?;
         self.changed();
         let place = self.places.remove(flow.index()).ok_or("no such flow")?;
-        self.count_fusing();
+        if let Some(count) = self.fusing_mut(place.fuses) {
+            *count -= 1;
+        }
         if let (Some(rule), Some(port)) = (place.rule, self.ports.get_mut(place.owner.index())) {
             port.rules.remove(&rule);
         }
@@ -256,14 +258,24 @@ impl<D: Driver> Links<D> {
     }
 
     pub(crate) fn set_fusion(&mut self, flow: FlowId, fuses: FuseWith) -> Result<(), Refusal> {
-        self.places.get_mut(flow.index()).ok_or("no such flow")?.fuses = fuses;
-        self.count_fusing();
+        let place = self.places.get_mut(flow.index()).ok_or("no such flow")?;
+        let before = core::mem::replace(&mut place.fuses, fuses);
+        if let Some(count) = self.fusing_mut(before) {
+            *count -= 1;
+        }
+        if let Some(count) = self.fusing_mut(fuses) {
+            *count += 1;
+        }
         Ok(())
     }
 
-    fn count_fusing(&mut self) {
-        let count = |with| self.places.iter().filter(|place| place.fuses == with).count();
-        (self.unfusing, self.crossing) = (count(FuseWith::Nobody), count(FuseWith::Others));
+    /// How many flows fuse so, if that is counted.
+    fn fusing_mut(&mut self, with: FuseWith) -> Option<&mut usize> {
+        match with {
+            FuseWith::Nobody => Some(&mut self.unfusing),
+            FuseWith::Itself => None,
+            FuseWith::Others => Some(&mut self.crossing),
+        }
     }
 
     pub(crate) fn set_steering(&mut self, netstack: NetstackId, steering: Option<Steering>) {
