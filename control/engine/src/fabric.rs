@@ -9,14 +9,14 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use firelane_frame::Terms;
 use firelane_lane::{
     Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Looked, Mode, MovingQueue, Notice,
-    Outlet, Question, Refused, Secrets, SocketCommand, Squeue, StreamInfo, Wake,
+    Outlet, Question, Refused, Secrets, Snapshot, SocketCommand, Squeue, StreamInfo, Wake,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId, NetstackId};
@@ -72,6 +72,8 @@ struct Place {
     bell: Arc<Bell>,
     /// The lane has failed, and what it has left behind is cleared up.
     is_cleared: AtomicBool,
+    /// What it had counted when it was read last.
+    last: Mutex<Option<Snapshot>>,
 }
 
 impl std::fmt::Debug for Place {
@@ -109,7 +111,7 @@ impl Fabric {
                 let outlet = FabricOutlet { fabric: fabric.clone(), told: Vec::new(), lists: Vec::new() };
                 let host = Host { lane: Lane::new(config), outlet };
                 let squeue = Squeue::new(host, SQUEUE_ITEMS, Ringer(Arc::clone(&bell)));
-                Place { squeue, bell, is_cleared: AtomicBool::new(false) }
+                Place { squeue, bell, is_cleared: AtomicBool::new(false), last: Mutex::default() }
             };
             let lanes = bells.into_iter().enumerate().map(place).collect();
             Self {
@@ -161,6 +163,11 @@ impl Fabric {
     /// Whether a handler has panicked in the lane.
     pub(crate) fn has_failed(&self, lane: LaneId) -> bool {
         self.squeue(lane).is_poisoned()
+    }
+
+    /// What a lane had counted when it was read last: all that is known of one that is out of service.
+    pub(crate) fn last_read(&self, lane: LaneId) -> MutexGuard<'_, Option<Snapshot>> {
+        self.lanes[lane.index()].last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn bell(&self, lane: LaneId) -> &Arc<Bell> {

@@ -1,6 +1,8 @@
 //! Everything that can be read of an engine, summed over its lanes.
 //!
-//! Reading never stops a lane: a snapshot is taken by whoever is let in between two items, lane after lane.
+//! Reading never stops a lane: a snapshot is taken by whoever is let in between two items, lane after lane. What a lane had counted
+//! stays in the sums when it goes out of service, as far as somebody had read it: to whoever looks at differences a sum that falls would
+//! be of something that began anew.
 
 use std::collections::BTreeMap;
 
@@ -45,22 +47,46 @@ impl EngineSnapshot {
     pub(crate) fn take(fabric: &Fabric) -> Self {
         let mut sum = Self::default();
         fabric.count_fused();
+        let mut lost = Vec::new();
         for lane in fabric.lane_ids() {
+            // Two that read at once leave what the later one has read.
+            let mut last = fabric.last_read(lane);
             if let Some(mut snapshot) = fabric.visit(lane, |_, lane| lane.snapshot()) {
                 snapshot.squeue = fabric.squeue(lane).stats();
                 snapshot.sleeps = fabric.bell(lane).sleeps();
+                *last = Some(snapshot.clone());
                 sum.add(snapshot);
+            } else {
+                lost.extend(last.clone());
             }
         }
+        lost.into_iter().for_each(|lane| sum.keep(lane));
         sum
     }
 
     fn add(&mut self, lane: Snapshot) {
-        self.counters.merge(&lane.counters);
+        self.count(&lane);
         self.held += lane.held;
         self.connections += lane.connections;
         self.time_wait += lane.time_wait;
         self.half_open += lane.half_open;
+        self.rings.extend(lane.rings.iter().map(|ring| (lane.lane, *ring)));
+        self.lanes.push(lane);
+    }
+
+    /// Adds what a lane had counted that is out of service, when all others have been added.
+    fn keep(&mut self, mut lost: Snapshot) {
+        // Each of them has all ports and flows: what none has is gone.
+        if !self.lanes.is_empty() {
+            lost.ports.retain(|(id, _)| self.ports.contains_key(id));
+            lost.guards.retain(|(id, _)| self.guards.contains_key(id));
+            lost.flows.retain(|(id, _)| self.flows.contains_key(id));
+        }
+        self.count(&lost);
+    }
+
+    fn count(&mut self, lane: &Snapshot) {
+        self.counters.merge(&lane.counters);
         self.syn.merge(&lane.syn);
         self.fast_open.merge(&lane.fast_open);
         for (id, counters) in &lane.ports {
@@ -68,7 +94,6 @@ impl EngineSnapshot {
             port.inward.merge(&counters.inward);
             port.outward.merge(&counters.outward);
         }
-        self.rings.extend(lane.rings.iter().map(|ring| (lane.lane, *ring)));
         for (id, counters) in &lane.guards {
             let guard = self.guards.entry(*id).or_default();
             guard.iter_mut().zip(counters).for_each(|(sum, one)| *sum += one);
@@ -77,6 +102,55 @@ impl EngineSnapshot {
             let flow = self.flows.entry(*id).or_default();
             flow.iter_mut().zip(counters).for_each(|(sum, one)| sum.merge(one));
         }
-        self.lanes.push(lane);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use firelane_units::{LaneId, Mtu};
+
+    use crate::{Engine, EngineConfig, NetstackConfig, UdpSocket, VnicConfig, VnicUser};
+
+    #[test]
+    fn what_a_lane_has_carried_stays_in_the_sums_when_it_is_lost() {
+        let engine = Engine::start(&EngineConfig { lanes: 2, ..EngineConfig::default() }).unwrap();
+        let link = engine.add_link(Mtu::ETHERNET).unwrap();
+        let [(near, _), (far, gone)] = [1, 2].map(|nth| {
+            let id = engine.add_netstack_with(&NetstackConfig::default()).unwrap();
+            let config = VnicConfig::new(format!("02:08:20:00:00:0{nth}").parse().unwrap());
+            let vnic = engine.add_vnic(link, &config, VnicUser::Netstack(id)).unwrap();
+            engine.add_address(vnic, format!("10.0.0.{nth}/24").parse().unwrap()).unwrap();
+            (engine.stack(id).unwrap(), vnic)
+        });
+        // Ports are dealt to both lanes.
+        for port in 4000..4032 {
+            let receiver = UdpSocket::bind(&far, ("10.0.0.2", port)).unwrap();
+            let sender = UdpSocket::bind(&near, ("10.0.0.1", port)).unwrap();
+            sender.send_to(b"text", ("10.0.0.2", port)).unwrap();
+            receiver.recv_from(&mut [0; 8]).unwrap();
+        }
+        let before = engine.snapshot();
+        let is_busy = |lane: &firelane_lane::Snapshot| {
+            lane.ports.iter().any(|(_, it)| it.inward.packets + it.outward.packets > 0)
+        };
+        assert!(before.lanes.iter().all(is_busy));
+        let fall = || engine.0.fabric.visit(LaneId(1), |_, _| panic!("a lane is lost, as it shall be"));
+        assert!(catch_unwind(AssertUnwindSafe(fall)).is_err());
+        let after = engine.snapshot();
+        assert_eq!(after.lanes.len(), 1);
+        for (id, was) in &before.ports {
+            let is = &after.ports[id];
+            assert!(
+                is.inward.packets >= was.inward.packets && is.outward.bytes >= was.outward.bytes,
+                "{id:?}"
+            );
+        }
+        let passed = |it: &super::EngineSnapshot| it.flows.values().flatten().map(|it| it.bytes).sum::<u64>();
+        assert!(passed(&before) > 0 && passed(&after) >= passed(&before));
+        // What the other one knows no more has gone, although this one never heard of that.
+        assert!(engine.remove_vnic(gone).is_err());
+        assert_eq!(engine.snapshot().flows.len() + 1, before.flows.len());
     }
 }
