@@ -38,7 +38,7 @@ pub(crate) struct Style<'a> {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Form {
     /// Answer in JSON
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = ["output", "parsable"])]
     pub(crate) json: bool,
     /// The fields to show
     #[arg(short, value_name = "FIELD,...")]

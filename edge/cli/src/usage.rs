@@ -99,6 +99,9 @@ fn show(
     if args.has('p') && !args.has('F') {
         return Err(die("-p requires -F"));
     }
+    if let Some(other) = ['d', 'j'].into_iter().find(|&it| args.has(it) && args.has('F')) {
+        return Err(die(format!("the option -{other} is not compatible with -F")));
+    }
     if let Some(format) = args.value('F').filter(|format| *format != "gnuplot") {
         return Err(die(format!("plotfile format '{format}' is not supported (gnuplot)")));
     }

@@ -1,5 +1,7 @@
 //! `ipadm` verbs for properties of address objects: set-addrprop, reset-addrprop, show-addrprop.
 
+use std::collections::BTreeSet;
+
 use firelane_api::{AddrProperty, ApiError, Change, ChangeRequest, PropChange, Status, Which};
 use firelane_model::AddrObjName;
 use serde::Serialize;
@@ -83,7 +85,11 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     let mut failed = false;
     for name in wanted.iter().flatten() {
         if all.iter().any(|it| it.properties.iter().all(|prop| prop.property != *name)) {
-            session.warn(PROGRAM, &format!("show-addrprop: {name}: {}", Status::PropUnknown.text()));
+            let known: BTreeSet<_> =
+                all.iter().flat_map(|it| &it.properties).map(|it| it.property.as_str()).collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            let error = ApiError::new(Status::PropUnknown, "", "", known);
+            session.warn(PROGRAM, &format!("show-addrprop: {name}: {error}"));
             failed = true;
         }
     }

@@ -72,10 +72,8 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     }
     let mut failed = false;
     for name in wanted.iter().flatten() {
-        let found = Protocol::ALL.into_iter().filter(|it| protocol.is_none_or(|only| only == *it));
-        let mut found = found.map(|it| IfProp::find(it, name));
-        if found.all(|it| it.is_err()) {
-            session.warn(PROGRAM, &format!("show-ifprop: {name}: {}", Status::PropUnknown.text()));
+        if let Some(error) = unknown(name, protocol) {
+            session.warn(PROGRAM, &format!("show-ifprop: {name}: {error}"));
             failed = true;
         }
     }
@@ -95,6 +93,17 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
         print(session, call, &all)?;
     }
     if failed { Err(Failure::Said) } else { Ok(()) }
+}
+
+/// What is said of a property that none of the protocols has, or not the only one asked about.
+fn unknown(name: &str, only: Option<Protocol>) -> Option<ApiError> {
+    let asked = Protocol::ALL.into_iter().filter(|it| match only {
+        Some(only) => *it == only,
+        None => !IfProp::of(*it).is_empty(),
+    });
+    let refused: Option<Vec<_>> = asked.map(|it| IfProp::find(it, name).err()).collect();
+    let allowed: Vec<_> = refused?.into_iter().map(|it| ApiError::from(it).allowed).collect();
+    Some(ApiError::new(Status::PropUnknown, "", "", allowed.join("; ")))
 }
 
 fn print(session: &mut Session<'_>, call: &Call<'_>, all: &[Properties]) -> Result<(), Failure> {

@@ -16,10 +16,10 @@ const PROGRAM: &str = "dlstat";
 const USAGE: &str = "dlstat [-r | -t] [-i interval] [link]\n\
                      \x20      dlstat [-a | -A] [-i interval] [-p] [-o field[,...]]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
-                     \x20      dlstat show-phys [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20      dlstat show-phys [-r | -t] [-i interval] [-a] [-p] [-o field[,...]]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
-                     \x20      dlstat show-link [-r [-F] | -t] [-i interval] [-p] [-o field[,...]]\n\
-                     \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
+                     \x20      dlstat show-link [-r [-F] | -t] [-i interval] [-a] [-p]\n\
+                     \x20             [-o field[,...]] [-u R|K|M|G|T|P] [-j] [link]\n\
                      \x20      dlstat show-aggr [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
                      \x20      dlstat show-link -h [-a] [-d] [-f file] [-F format] [-s time] [-e time] [-j]\n\
@@ -92,8 +92,14 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         return usage::links(session, PROGRAM, &Call::of(usage::HISTORY, USAGE, words)?);
     }
     let options = Options::parse(words, USAGE)?;
-    if options.call.args.has('l') {
-        return Err(die(format!("unrecognized option '-l'\nusage: {USAGE}")));
+    let is_unknown = |letter: char| match letter {
+        'A' => view != View::Total,
+        'a' => view == View::Aggr,
+        _ => true,
+    };
+    let mut unknown = ['l', 'A', 'a'].into_iter().filter(|&it| is_unknown(it));
+    if let Some(letter) = unknown.find(|&it| options.call.args.has(it)) {
+        return Err(die(format!("unrecognized option '-{letter}'\nusage: {USAGE}")));
     }
     if options.call.args.has('F') && !(view == View::Lanes && options.call.args.has('r')) {
         return Err(die("the option -F is only compatible with show-link -r"));
@@ -159,7 +165,11 @@ fn report(
         return session.json("links", &links, options.call.args.has('i'));
     }
     for link in links {
-        if options.call.args.has('A') || (view == View::Total && options.call.args.has('a')) {
+        if options.call.args.has('a') && view != View::Total {
+            dump_rows(session, link, options, view)?;
+            continue;
+        }
+        if options.call.args.has('A') || options.call.args.has('a') {
             let Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed } = link.stopped;
             let stopped = [
                 ("macspoofed", macspoofed),
@@ -173,6 +183,30 @@ fn report(
         for row in rows(link, options, view) {
             table.row(session, &row)?;
         }
+    }
+    Ok(())
+}
+
+/// Every counter of each row, one per line.
+fn dump_rows(
+    session: &mut Session<'_>,
+    link: &LinkStats,
+    options: &Options<'_>,
+    view: View,
+) -> Result<(), Failure> {
+    let (template, shown) = columns(view, options);
+    let is_shown = |column: &&Column| shown.split(',').any(|name| name == column.name);
+    writeln!(session.out, "{}", link.name)?;
+    for row in rows(link, options, view) {
+        let (mut names, mut counters) = (String::new(), String::new());
+        for (column, value) in template.iter().zip(&row).skip(1).filter(|(column, _)| is_shown(column)) {
+            match column.name {
+                "TYPE" | "ID" | "INDEX" | "FOUT" if value.is_empty() => {}
+                "TYPE" | "ID" | "INDEX" | "FOUT" => names.push_str(&format!("  {value}")),
+                name => counters.push_str(&format!("\t{:>15}\t{:>15}\n", name.to_lowercase(), value.trim())),
+            }
+        }
+        write!(session.out, "{names}\n{counters}")?;
     }
     Ok(())
 }

@@ -33,8 +33,8 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         return usage::flows(session, PROGRAM, &Call::of(usage::HISTORY, USAGE, words)?);
     }
     let options = Options::parse(words, USAGE)?;
-    if options.call.args.has('F') {
-        return Err(die(format!("unrecognized option '-F'\nusage: {USAGE}")));
+    if let Some(unknown) = ['F', 'a'].into_iter().find(|&it| options.call.args.has(it)) {
+        return Err(die(format!("unrecognized option '-{unknown}'\nusage: {USAGE}")));
     }
     let fields = options.fields(
         "flow,ipkts,rbytes,ierrs,rfused",

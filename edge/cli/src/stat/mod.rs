@@ -106,13 +106,16 @@ impl<'a> Options<'a> {
         if has('A') && has('a') {
             return Err(die("the option -a and -A are not compatible"));
         }
+        if has('a') && ['p', 'o', 'u', 'i'].into_iter().any(has) {
+            return Err(die("the option -a is not compatible with -p, -o, -u, -i"));
+        }
         if has('A') && ['r', 't', 'p', 'o', 'u', 'i'].into_iter().any(has) {
             return Err(die("the option -A is not compatible with -r, -t, -p, -o, -u, -i"));
         }
         let scale = match call.args.value('u') {
             Some(unit) => Scale::of_unit(unit)
                 .ok_or_else(|| die(format!("invalid unit value '{unit}', unit must be R|K|M|G|T|P")))?,
-            None if call.args.has('p') => Scale::Plain,
+            None if call.args.has('p') || call.args.has('a') => Scale::Plain,
             None => Scale::Auto,
         };
         call.interval()?;
