@@ -76,7 +76,7 @@ impl Wakers {
         }
     }
 
-    /// Takes out one who waits for a direction no longer.
+    /// Takes out one who has waited for a direction in vain.
     fn forget(&mut self, side: Ready, waker: &Waker) {
         let first = self.first(side);
         if first.as_ref().is_some_and(|first| first.will_wake(waker)) {
