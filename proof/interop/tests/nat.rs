@@ -166,7 +166,7 @@ fn limits_of_the_file_hold_and_change_while_it_runs() {
     // Whoever asks too early begins a session each time: bob himself sees whether his server is there.
     assert_eq!(curl(&sandbox, "bob", "http://10.2.0.2/who"), "bob");
     assert_eq!(curl(&sandbox, "alice", "http://10.2.0.2/who"), "bob");
-    // Each datagram from another port begins a session of alice's; she has one of TCP already.
+    // Each datagram from another port begins a session of alice's. She has one of TCP already, which gives its place if it is over.
     let ask = "import socket\nfor n in range(10):\n s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n \
                s.bind(('', 4000 + n)); s.sendto(b'x', ('10.2.0.2', 9))\n";
     sandbox.run(Some("alice"), "/usr/bin/python3", &["-c", ask]).expect_success();
@@ -180,7 +180,7 @@ fn limits_of_the_file_hold_and_change_while_it_runs() {
         let of = |line: &str| line.strip_prefix("nat_source_full:")?.parse::<u64>().ok();
         drops.lines().find_map(of).unwrap_or(0)
     };
-    firelane_interop::until("all but two are refused", PATIENCE, || refused() >= 8);
+    firelane_interop::until("all but three are refused", PATIENCE, || refused() >= 7);
     assert_eq!(sessions(), 3);
     // A few seconds are enough for datagrams that come from now on.
     with("udp = 5");
