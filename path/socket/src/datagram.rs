@@ -282,7 +282,9 @@ mod tests {
         assert_eq!(app.send.send(peer, &[2; 30]), Err(SendDatagramError::WouldBlock));
         assert_eq!(app.send.send(peer, &[2; 41]), Err(SendDatagramError::TooLong));
         assert_eq!(lane.send.first(), Ok(Some((Envelope::to(peer), 30))));
-        assert_eq!(lane.send.payload(30).unwrap().0, [1; 30]);
+        // It may lie around the ring's end.
+        let (first, rest) = lane.send.payload(30).unwrap();
+        assert_eq!([first, rest].concat(), [1; 30]);
         lane.send.skip(30);
         assert_eq!(lane.send.first(), Ok(None));
         assert_eq!(app.send.send(peer, &[2; 30]), Ok(()));
