@@ -19,6 +19,7 @@ mod groups;
 mod input;
 mod link_local;
 mod neighbours;
+mod own_addresses;
 mod router_attacks;
 mod router_discovery;
 mod selection;
