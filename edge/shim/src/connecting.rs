@@ -5,11 +5,12 @@
 
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
 use crate::handlers::Seen;
+use crate::ports::Ports;
 use crate::socket::Held;
 use crate::stream::Stream;
 use crate::table::Word;
@@ -17,32 +18,24 @@ use crate::{accept_queue, arenas, kept, options, process, session, socket, to_it
 
 /// The next connection is asked for.
 static ASKS: AtomicBool = AtomicBool::new(false);
-/// The next connection to each of these ports is, a bit each.
-static ASKED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+/// The next connection to each of these ports is.
+static ASKED: Ports = Ports::none();
 
 /// This program closes a listener, which the daemon hears of by and by: before it answers a question it has looked. So who
 /// connects there now is refused, as he is to be.
 pub(crate) fn listener_closes(word: Word) {
     match accept_queue::of(word) {
         Some(queue) => {
-            to_itself::listens(queue.port(), false);
-            let (place, bit) = bit_of(queue.port());
-            place.fetch_or(bit, Ordering::Relaxed);
+            to_itself::listens_no_more(queue.port());
+            ASKED.put(queue.port());
         }
         None => ASKS.store(true, Ordering::Relaxed),
     }
 }
 
-fn bit_of(port: u16) -> (&'static AtomicU64, u64) {
-    (&ASKED[usize::from(port / 64)], 1 << (port % 64))
-}
-
 /// Whether the next connection to this port is asked for. It is then.
 fn asks(port: u16) -> bool {
-    let (place, bit) = bit_of(port);
-    let is_asked =
-        place.load(Ordering::Relaxed) & bit != 0 && place.fetch_and(!bit, Ordering::Relaxed) & bit != 0;
-    is_asked || ASKS.load(Ordering::Relaxed) && ASKS.swap(false, Ordering::Relaxed)
+    ASKED.take(port) || ASKS.load(Ordering::Relaxed) && ASKS.swap(false, Ordering::Relaxed)
 }
 
 /// Begins a connection, and waits for its outcome unless the socket does not block. One that the first write begins
@@ -186,8 +179,7 @@ mod tests {
     #[test]
     fn the_next_connection_to_a_closed_port_is_asked_for_and_no_other() {
         for port in [0, 63, 64, u16::MAX] {
-            let (place, bit) = bit_of(port);
-            place.fetch_or(bit, Ordering::Relaxed);
+            ASKED.put(port);
             assert_eq!([port ^ 1, port, port].map(asks), [false, true, false], "{port}");
         }
         ASKS.store(true, Ordering::Relaxed);

@@ -14,7 +14,7 @@
 //! - `accept_queue.rs`: connections that wait at listeners.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
 //!   calls.
-//! - `to_itself.rs`: what a program sends to itself, which is there at once.
+//! - `ports.rs`: sets of ports. `to_itself.rs`: what a program sends to itself, which is there at once.
 //! - `fused.rs`: streams whose bytes go past the daemon.
 //! - `lingering.rs`: close(2) that waits. `corking.rs`: datagrams that are written in parts.
 //! - `faults.rs`: datagrams that did not arrive. `echoes.rs`: `ping`. `signals.rs`: SIGIO and SIGURG.
@@ -66,6 +66,7 @@ mod options;
 mod passing;
 mod poll;
 mod pool;
+mod ports;
 mod process;
 mod ready;
 mod real;

@@ -374,7 +374,7 @@ impl Held {
             let queue = accept_queue::of(listener.word).filter(|_| !signals::is_async(self.fd));
             if let Some(queue) = queue {
                 queue.begin();
-                to_itself::listens(queue.port(), true);
+                to_itself::listens(queue.port());
             }
         }
         Ok(())

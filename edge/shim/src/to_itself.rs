@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use firelane_shm::StreamEnd;
 
+use crate::ports::Ports;
 use crate::stream::Stream;
 use crate::{arenas, names, sys, thread};
 
@@ -32,8 +33,8 @@ static HEARERS: [AtomicU64; PORTS] = [const { AtomicU64::new(0) }; PORTS];
 const HEARS: u64 = 1 << 63;
 const ARENA_SHIFT: u32 = 32;
 
-/// To which ports a listener of this process listens, a bit each.
-static LISTENED: [AtomicU64; PORTS / 64] = [const { AtomicU64::new(0) }; PORTS / 64];
+/// To which ports a listener of this process listens.
+static LISTENED: Ports = Ports::none();
 
 /// A datagram socket of this process has its words there, and perhaps a port.
 pub(crate) fn hears(arena: u16, block: u32) {
@@ -42,14 +43,14 @@ pub(crate) fn hears(arena: u16, block: u32) {
     HEARERS[usize::from(names::port_of(words))].store(place, Ordering::Relaxed);
 }
 
-/// A listener of this process begins to listen to a port, or ends.
-pub(crate) fn listens(port: u16, begins: bool) {
-    let (word, bit) = (&LISTENED[usize::from(port / 64)], 1 << (port % 64));
-    if begins {
-        word.fetch_or(bit, Ordering::Relaxed)
-    } else {
-        word.fetch_and(!bit, Ordering::Relaxed)
-    };
+/// A listener of this process begins to listen to a port.
+pub(crate) fn listens(port: u16) {
+    LISTENED.put(port);
+}
+
+/// It ends.
+pub(crate) fn listens_no_more(port: u16) {
+    LISTENED.take(port);
 }
 
 /// A socket of this process to which a datagram is about to be sent.
@@ -95,8 +96,7 @@ impl Hearer {
 /// listener of this process.
 #[inline]
 pub(crate) fn begun(stream: &Stream, to: SocketAddr) {
-    let word = &LISTENED[usize::from(to.port() / 64)];
-    if word.load(Ordering::Relaxed) & 1 << (to.port() % 64) != 0 && to.ip().to_canonical().is_loopback() {
+    if LISTENED.has(to.port()) && to.ip().to_canonical().is_loopback() {
         look(|| !stream.is_connecting());
     }
 }
@@ -144,16 +144,5 @@ mod tests {
             left == 0
         });
         assert_eq!(left, 0);
-    }
-
-    #[test]
-    fn each_port_has_a_bit() {
-        for port in [0, 63, 64, u16::MAX] {
-            let is_on = || LISTENED[usize::from(port / 64)].load(Ordering::Relaxed) >> (port % 64) & 1;
-            listens(port, true);
-            assert_eq!(is_on(), 1, "{port}");
-            listens(port, false);
-            assert_eq!(is_on(), 0, "{port}");
-        }
     }
 }
