@@ -165,6 +165,11 @@ impl Fabric {
         self.squeue(lane).is_poisoned()
     }
 
+    /// What a call at a socket of the lane says if it is out of service: nothing more happens there then.
+    pub(crate) fn failure<T>(&self, lane: LaneId) -> Option<io::Result<T>> {
+        self.has_failed(lane).then(|| Err(lane_failed()))
+    }
+
     /// What a lane had counted when it was read last: all that is known of one that is out of service.
     pub(crate) fn last_read(&self, lane: LaneId) -> MutexGuard<'_, Option<Snapshot>> {
         self.lanes[lane.index()].last.lock().unwrap_or_else(PoisonError::into_inner)
@@ -505,6 +510,20 @@ impl Outlet<Queue> for FabricOutlet {
 }
 
 #[cfg(test)]
+impl Fabric {
+    /// Has a handler panic inside a lane, after `before`.
+    pub(crate) fn fail(&self, lane: LaneId, mut before: impl FnMut()) {
+        let panics = || {
+            self.visit(lane, |_, _| {
+                before();
+                panic!("a handler has a fault")
+            })
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use firelane_socket::ConnRef;
     use firelane_units::{ConnId, NetstackId};
@@ -517,8 +536,7 @@ mod tests {
         let engine =
             Engine::start(&EngineConfig { lanes: 2, threads: false, ..EngineConfig::default() }).unwrap();
         let fabric = &engine.0.fabric;
-        let panics = || fabric.visit(LaneId(0), |_, _| panic!("a handler has a fault"));
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        fabric.fail(LaneId(0), || ());
         let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new(), lists: Vec::new() };
         let conn = ConnRef { conn: ConnId(0), generation: 1 };
         for lane in [LaneId(0), LaneId(1)] {

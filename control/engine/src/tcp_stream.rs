@@ -651,7 +651,7 @@ impl Socket {
 
     /// That its lane is out of service, if it is: nothing more happens then.
     fn failure<T>(&self) -> Option<io::Result<T>> {
-        self.engine.fabric.has_failed(self.shared.get().lane()).then(|| Err(lane_failed()))
+        self.engine.fabric.failure(self.shared.get().lane())
     }
 
     fn would_block<T>(&self) -> io::Result<T> {

@@ -338,7 +338,7 @@ impl UdpSocket {
 
     /// That its lane is out of service, if it is: nothing more happens then.
     fn failure<T>(&self) -> Option<io::Result<T>> {
-        self.engine.fabric.has_failed(self.shared.lane()).then(|| Err(lane_failed()))
+        self.engine.fabric.failure(self.shared.lane())
     }
 
     fn block_for<T>(

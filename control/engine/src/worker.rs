@@ -92,10 +92,7 @@ impl Worker {
         let worked = squeue.work_after(idle, &|| fabric.now(), kicks);
         drop(clears);
         let (until, is_deaf) = match worked {
-            Err(_) => {
-                fabric.clear_up(self.lane);
-                return Ran::Failed;
-            }
+            Err(_) => return Ran::Failed,
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => (None, false),
             Ok(Some(sleep)) if sleep.work_left => {
@@ -158,7 +155,7 @@ impl Worker {
     }
 }
 
-/// Clears up behind the lane if its worker unwinds, who does not come again.
+/// Clears up behind the lane if it has failed, also if its worker unwinds, who does not come again.
 struct Clears<'a> {
     fabric: &'a Fabric,
     lane: LaneId,
@@ -166,9 +163,7 @@ struct Clears<'a> {
 
 impl Drop for Clears<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.fabric.clear_up(self.lane);
-        }
+        self.fabric.clear_up(self.lane);
     }
 }
 
@@ -186,16 +181,6 @@ mod tests {
     use crate::{
         Poller, Queue, Ready, Stack, StreamConfig, TcpListener, TcpStream, UdpSocket, WireConfig, wire,
     };
-
-    fn fails_inside(fabric: &Fabric, mut before: impl FnMut()) {
-        let panics = || {
-            fabric.visit(LaneId(0), |_, _| {
-                before();
-                panic!("a handler has a fault")
-            })
-        };
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
-    }
 
     fn stack(end: Queue, n: u8) -> Stack {
         let builder = Stack::builder().interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
@@ -221,8 +206,7 @@ mod tests {
             Engine::start(&EngineConfig { lanes: 2, threads: false, ..EngineConfig::default() }).unwrap();
         let mut workers = engine.workers();
         let fabric = Arc::clone(&engine.0.fabric);
-        let panics = || fabric.visit(LaneId(0), |_, _| panic!("a handler has a fault"));
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        fabric.fail(LaneId(0), || ());
         assert!(engine.add_netstack(Default::default()).is_err(), "it is said");
         let other = workers.iter_mut().find(|worker| worker.lane == LaneId(1)).unwrap();
         let run = |worker: &mut Worker| (0..20).map(|_| worker.run_once(Some(Duration::ZERO))).last();
@@ -247,13 +231,7 @@ mod tests {
             fabric.squeue(LaneId(0)).fill(LaneMessage::Frames(frames)).unwrap();
         };
         // What waits when an application's thread fails there.
-        let fails = || {
-            fabric.visit(LaneId(0), |_, _| {
-                hand_over(LaneId(1));
-                panic!("a handler has a fault")
-            })
-        };
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(fails)).is_err());
+        fabric.fail(LaneId(0), || hand_over(LaneId(1)));
         assert!(fabric.bell(LaneId(0)).is_rung(), "the worker comes");
         assert!(!fabric.bell(LaneId(1)).is_rung());
         let worker = workers.iter_mut().find(|worker| worker.lane == LaneId(0)).unwrap();
@@ -279,7 +257,7 @@ mod tests {
         let receives = sender;
         std::thread::spawn(move || receives.send(datagrams.recv_from(&mut [0]).map(drop)));
         assert!(ended.recv_timeout(Duration::from_millis(100)).is_err(), "nothing comes");
-        fails_inside(&client.engine().0.fabric, || ());
+        client.engine().0.fabric.fail(LaneId(0), || ());
         for _ in 0..2 {
             let told = ended.recv_timeout(Duration::from_secs(5)).expect("it waits on");
             assert_eq!(told.unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
@@ -299,7 +277,7 @@ mod tests {
         let fabric = Arc::clone(&engine.0.fabric);
         let (sender, ended) = channel();
         let mut begun = Some(move || drop(sender.send(socket.connect("10.0.0.2:9"))));
-        fails_inside(&fabric, || {
+        fabric.fail(LaneId(0), || {
             begun.take().map(std::thread::spawn);
             while fabric.squeue(LaneId(0)).waiting() == 0 {
                 std::thread::yield_now();
@@ -313,7 +291,7 @@ mod tests {
     fn a_queue_stays_where_it_is_while_a_lane_is_out_of_service() {
         let engine =
             Engine::start(&EngineConfig { lanes: 3, threads: false, ..EngineConfig::default() }).unwrap();
-        fails_inside(&engine.0.fabric, || ());
+        engine.0.fabric.fail(LaneId(0), || ());
         let moved = engine.0.move_queue(LinkId(1), LaneId(1), LaneId(2));
         assert!(matches!(moved, Err(ChangeError::LaneFailed)), "{moved:?}");
     }
