@@ -146,6 +146,12 @@ impl<M: Storage> StreamEnd<'_, M> {
         self.rings().two.tail.load(Ordering::Acquire)
     }
 
+    /// Whether so much waits to be received that what comes may soon find no room.
+    pub fn is_half_full(&self) -> bool {
+        let unread = self.arrived().wrapping_sub(self.rings().one.head.load(Ordering::Relaxed));
+        unread as usize > self.capacity(1) / 2
+    }
+
     /// The first datagram's envelope and length (FIONREAD).
     pub fn first_record(&self) -> Option<(Envelope, usize)> {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);

@@ -61,6 +61,11 @@ pub(crate) fn port_of(block: &firelane_shm::Block) -> u16 {
     local_of(block).map_or(0, |it| it.port())
 }
 
+/// In which lane a socket that has an address is.
+pub(crate) fn lane_of(block: &firelane_shm::Block) -> u16 {
+    block.rings.margin[margin::PLACE].load(Ordering::Relaxed) as u16
+}
+
 fn shown(socket: &Held, address: SocketAddr) -> Shown {
     let unspecified = SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()));
     let is_any = address.ip().is_unspecified();

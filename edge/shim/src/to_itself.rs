@@ -23,7 +23,8 @@ const LOOKS_MAX: u32 = 8192;
 const NAPS_MAX: u32 = 40;
 /// The lane may wait for this thread's CPU.
 const LOOKS_PER_YIELD: u32 = 64;
-/// So often after the lane has taken a datagram: it passes it on in the same turn, unless it is for nobody.
+/// So often after the lane has taken a datagram, if the hearer is in it: it passes it on in the same turn, unless it is for nobody.
+/// Another lane has its own turn.
 const LOOKS_AFTER: u32 = 1024;
 /// How many ports there are.
 const PORTS: usize = 1 << 16;
@@ -76,7 +77,8 @@ impl Hearer {
         let local = names::local_of(end.block()).filter(|local| local.port() == to.port())?;
         // Whether another address is this host's is not known here, but where the socket has it.
         let hears = local.ip() == ip || local.ip().is_unspecified() && ip.is_loopback();
-        hears.then(|| Self { end, arrived: end.arrived() })
+        // Who has much to read looks in vain at nothing, and what has no room does not come.
+        (hears && !end.is_half_full()).then(|| Self { end, arrived: end.arrived() })
     }
 
     /// Gives the lane time to take what was queued at `from` to the hearer.
@@ -84,8 +86,9 @@ impl Hearer {
     pub(crate) fn wait(self, from: &Stream) {
         let (from, mut looks_after) = (from.end(), 0);
         let queued = from.queued();
+        let [from_lane, own_lane] = [from.block(), self.end.block()].map(names::lane_of);
         look(|| {
-            let is_taken = from.taken().wrapping_sub(queued).cast_signed() >= 0;
+            let is_taken = from_lane == own_lane && from.taken().wrapping_sub(queued).cast_signed() >= 0;
             looks_after += u32::from(is_taken);
             self.end.arrived() != self.arrived || looks_after > LOOKS_AFTER
         });
