@@ -178,6 +178,7 @@ impl ProgramArena {
 
     /// A stream has ended. The block is free when its hold is dropped, so nobody else's can be there.
     pub(super) fn remove(&self, stream: &Stream) {
+        self.waiters.forget(stream.number());
         let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
         let gone = streams.get_mut(stream.number() as usize).and_then(Option::take);
         drop((streams, gone));

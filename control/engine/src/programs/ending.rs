@@ -53,6 +53,7 @@ impl Ending {
                 made.close(fabric);
                 let has_ended = !made.is_entered(arena, lives);
                 if has_ended {
+                    arena.waiters.forget(made.number());
                     arena.datagrams.remove(made.number());
                 }
                 has_ended

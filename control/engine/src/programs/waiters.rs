@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use firelane_shm::layout::SLOT_SHARED;
@@ -24,6 +24,8 @@ pub(super) struct Waiters {
     own: RwLock<Vec<(u32, Waiter)>>,
     /// Those who share the last, by the blocks of the streams that they wait for.
     sharers: RwLock<BTreeMap<u32, Vec<Sharer>>>,
+    /// How many they are, as of the last change. Mostly none.
+    shared: AtomicUsize,
 }
 
 /// Who sleeps on a slot's descriptor.
@@ -61,15 +63,28 @@ impl Waiters {
     pub(super) fn share(&self, stream: (u32, u64), who: (u32, u32), wakes: OwnedFd) -> bool {
         let (block, generation) = stream;
         let mut sharers = self.sharers.write().unwrap_or_else(PoisonError::into_inner);
-        let count: usize = sharers.values().map(Vec::len).sum();
-        let block = if count < SHARED_MAX { block } else { ANYTHING };
+        let block = if self.shared.load(Ordering::Relaxed) < SHARED_MAX { block } else { ANYTHING };
         let known = sharers.entry(block).or_default();
         known.retain(|it| it.who != who && (it.generation == generation || block == ANYTHING));
         let has_room = known.len() < SHARED_MAX;
         if has_room {
             known.push(Sharer { who, generation, wakes });
         }
+        self.count(&sharers);
         has_room
+    }
+
+    fn count(&self, sharers: &BTreeMap<u32, Vec<Sharer>>) {
+        self.shared.store(sharers.values().map(Vec::len).sum(), Ordering::Relaxed);
+    }
+
+    /// The stream of a block has ended: nobody waits for it any more.
+    pub(super) fn forget(&self, block: u32) {
+        if self.shared.load(Ordering::Relaxed) > 0 {
+            let mut sharers = self.sharers.write().unwrap_or_else(PoisonError::into_inner);
+            let gone = sharers.remove(&block);
+            self.shared.fetch_sub(gone.map_or(0, |known| known.len()), Ordering::Relaxed);
+        }
     }
 
     /// The waiter is gone; without a slot, all of the session's are. Whether there was one.
@@ -82,6 +97,7 @@ impl Waiters {
             count += known.extract_if(.., |it| goes(SLOT_SHARED, it.who.0)).count();
         }
         sharers.retain(|_, known| !known.is_empty());
+        self.count(&sharers);
         count > 0
     }
 
@@ -168,6 +184,14 @@ mod tests {
         assert_eq!(rung(), [true, false, false]);
         memory.block(5).unwrap().generation.fetch_add(1, Ordering::Relaxed);
         assert_eq!(rung(), [false; 3], "the block is another stream's");
+        for n in 0..SHARED_MAX as u32 {
+            assert!(waiters.share((100 + n, 0), (3, n), copy(2)));
+            waiters.forget(100 + n);
+        }
+        let generation = memory.block(5).unwrap().generation.load(Ordering::Relaxed);
+        assert!(waiters.share((5, generation), (1, 0), copy(0)) && waiters.share((6, 0), (2, 0), copy(1)));
+        assert_eq!(rung(), [true, false, false], "streams that have ended count no more");
+        waiters.forget(5);
         for n in 0..SHARED_MAX as u32 {
             assert!(waiters.share((100 + n, 0), (3, n), copy(1)));
         }
