@@ -16,7 +16,7 @@ use crate::accept_queue::Watching;
 use crate::address::Shown;
 use crate::handlers::Seen;
 use crate::socket::{self, Held, Kind};
-use crate::{accept_queue, arenas, cancelling, connecting, names, options, session, sys, wait};
+use crate::{accept_queue, arenas, cancelling, connecting, names, options, session, sys, to_itself, wait};
 
 /// How long a blocking `accept` takes at a listener that has ended: less than the second within which all calls return.
 const ENDED: Duration = Duration::from_millis(500);
@@ -122,6 +122,7 @@ fn waited(listener: &Held, block: u32) -> Result<(Place, SocketAddr), Errno> {
     let arena = socket::arena(listener.word);
     let words = arenas::get(arena).and_then(|memory| memory.block(block)).ok_or(Errno::PROTO)?;
     let place = Place { arena: arenas::number(arena).ok_or(Errno::PROTO)?, block };
+    to_itself::accepts(names::port_of(words));
     Ok((place, names::remote(words).ok_or(Errno::PROTO)?))
 }
 

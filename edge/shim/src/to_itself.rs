@@ -3,7 +3,8 @@
 //!
 //! A lane takes it there, by itself and a moment later, which another program cannot tell from a call that has taken longer; this one
 //! could look at once. So the call gives the lane a bounded while: it waits for nothing that the lane may have reason to hold back for
-//! longer (a limit, a full queue), and what comes later is found as what others send.
+//! longer (a limit, a full queue), and what comes later is found as what others send. Where it has waited in vain it soon waits no
+//! more: what is sent there goes to another program, to another socket with the same port, or to nobody.
 //!
 //! `datagram.rs` asks for the one, `connecting.rs` for the other; who hears on which port is said by `datagram.rs` and `socket.rs`.
 
@@ -29,10 +30,17 @@ const LOOKS_AFTER: u32 = 1024;
 /// How many ports there are.
 const PORTS: usize = 1 << 16;
 
-/// The datagram socket that was bound to each port last: [`HEARS`], its arena, and its block.
+/// The datagram socket that was bound to each port last: [`HEARS`], how often it was waited for in vain, its arena, and its block.
 static HEARERS: [AtomicU64; PORTS] = [const { AtomicU64::new(0) }; PORTS];
 const HEARS: u64 = 1 << 63;
+const VAIN_SHIFT: u32 = 48;
+const VAIN_ONE: u64 = 1 << VAIN_SHIFT;
+const VAIN: u64 = HEARS - VAIN_ONE;
 const ARENA_SHIFT: u32 = 32;
+
+/// So often in a row a hearer is waited for in vain. Then what is sent to its port is counted, and it is waited for again when
+/// that count is full.
+const VAIN_MAX: u64 = 3;
 
 /// To which ports a listener of this process listens.
 static LISTENED: Ports = Ports::none();
@@ -49,6 +57,14 @@ pub(crate) fn listens(port: u16) {
     LISTENED.put(port);
 }
 
+/// One that was waited for in vain is waited for again: its program takes connections.
+#[inline]
+pub(crate) fn accepts(port: u16) {
+    if !LISTENED.has(port) {
+        LISTENED.put(port);
+    }
+}
+
 /// It ends.
 pub(crate) fn listens_no_more(port: u16) {
     LISTENED.take(port);
@@ -57,6 +73,8 @@ pub(crate) fn listens_no_more(port: u16) {
 /// A socket of this process to which a datagram is about to be sent.
 pub(crate) struct Hearer {
     end: StreamEnd<'static>,
+    /// What was known of it.
+    place: u64,
     /// How much had come there before.
     arrived: u64,
 }
@@ -65,8 +83,16 @@ impl Hearer {
     /// The one that hears what is sent to an address, if there is one.
     #[inline]
     pub(crate) fn of(to: SocketAddr) -> Option<Self> {
-        let place = HEARERS[usize::from(to.port())].load(Ordering::Relaxed);
-        if place & HEARS == 0 { None } else { Self::at(place, to) }
+        let word = &HEARERS[usize::from(to.port())];
+        let place = word.load(Ordering::Relaxed);
+        if place & HEARS == 0 {
+            None
+        } else if vain(place) >= VAIN_MAX {
+            in_vain(word, place);
+            None
+        } else {
+            Self::at(place, to)
+        }
     }
 
     fn at(place: u64, to: SocketAddr) -> Option<Self> {
@@ -78,13 +104,18 @@ impl Hearer {
         // Whether another address is this host's is not known here, but where the socket has it.
         let hears = local.ip() == ip || local.ip().is_unspecified() && ip.is_loopback();
         // Who has much to read looks in vain at nothing, and what has no room does not come.
-        (hears && !end.is_half_full()).then(|| Self { end, arrived: end.arrived() })
+        (hears && !end.is_half_full()).then(|| Self { end, place, arrived: end.arrived() })
     }
 
     /// Gives the lane time to take what was queued at `from` to the hearer.
     #[cold]
     pub(crate) fn wait(self, from: &Stream) {
         let (from, mut looks_after) = (from.end(), 0);
+        if names::remote(self.end.block())
+            .is_some_and(|peer| self.end.block().has_peer() && peer.port() != names::port_of(from.block()))
+        {
+            return;
+        }
         let queued = from.queued();
         let [from_lane, own_lane] = [from.block(), self.end.block()].map(names::lane_of);
         look(|| {
@@ -92,32 +123,52 @@ impl Hearer {
             looks_after += u32::from(is_taken);
             self.end.arrived() != self.arrived || looks_after > LOOKS_AFTER
         });
+        let word = &HEARERS[usize::from(names::port_of(self.end.block()))];
+        if self.end.arrived() == self.arrived {
+            in_vain(word, self.place);
+        } else if vain(self.place) > 0 {
+            exchange(word, self.place, self.place & !VAIN);
+        }
     }
+}
+
+/// How often a hearer was waited for in vain.
+fn vain(place: u64) -> u64 {
+    (place & VAIN) >> VAIN_SHIFT
+}
+
+/// It was once more. A full count begins anew.
+fn in_vain(word: &AtomicU64, place: u64) {
+    exchange(word, place, place & !VAIN | place.wrapping_add(VAIN_ONE) & VAIN);
+}
+
+/// Who was bound meanwhile is known as he is.
+fn exchange(word: &AtomicU64, known: u64, new: u64) {
+    let _ = word.compare_exchange(known, new, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// A connection was begun, and its program does not wait for it: gives the lane time to let it stand, or to refuse it, if it is to a
-/// listener of this process.
+/// listener of this process. Who does not answer (his accept queue is full) is not waited for again until he accepts.
 #[inline]
 pub(crate) fn begun(stream: &Stream, to: SocketAddr) {
-    if LISTENED.has(to.port()) && to.ip().to_canonical().is_loopback() {
-        look(|| !stream.is_connecting());
+    if LISTENED.has(to.port()) && to.ip().to_canonical().is_loopback() && !look(|| !stream.is_connecting()) {
+        LISTENED.take(to.port());
     }
 }
 
+/// Looks until something is there, or in vain. Whether it was there.
 #[cold]
-fn look(mut is_there: impl FnMut() -> bool) {
+fn look(mut is_there: impl FnMut() -> bool) -> bool {
     for nth in 1..=LOOKS_MAX {
         if is_there() {
-            return;
+            return true;
         }
         if nth % LOOKS_PER_YIELD == 0 { std::thread::yield_now() } else { spin_loop() }
     }
-    for _ in 0..NAPS_MAX {
+    (0..NAPS_MAX).any(|_| {
         sys::nap();
-        if is_there() {
-            return;
-        }
-    }
+        is_there()
+    })
 }
 
 #[cfg(test)]
@@ -136,16 +187,31 @@ mod tests {
     #[test]
     fn a_look_ends() {
         let mut looks = 0;
-        look(|| {
+        let found = look(|| {
             looks += 1;
             false
         });
-        assert_eq!(looks, LOOKS_MAX + NAPS_MAX);
+        assert!(!found && looks == LOOKS_MAX + NAPS_MAX);
         let mut left = 3;
-        look(|| {
+        let found = look(|| {
             left -= 1;
             left == 0
         });
-        assert_eq!(left, 0);
+        assert!(found && left == 0);
+    }
+
+    #[test]
+    fn who_was_waited_for_in_vain_is_waited_for_again_when_the_count_is_full() {
+        let socket = HEARS | 5 << ARENA_SHIFT | 7;
+        let word = AtomicU64::new(socket);
+        let place = || word.load(Ordering::Relaxed);
+        for nth in 1..1 << 15 {
+            in_vain(&word, place());
+            assert_eq!((vain(place()), place() & !VAIN), (nth, socket));
+        }
+        in_vain(&word, place());
+        assert_eq!(place(), socket);
+        in_vain(&word, socket ^ 1);
+        assert_eq!(place(), socket, "another is bound meanwhile");
     }
 }

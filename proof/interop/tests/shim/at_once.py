@@ -1,6 +1,7 @@
 """What a program sends to itself by the loopback addresses is there when the call returns, for who looks and does not wait."""
 import select
 import socket
+import time
 
 TRIES = 100
 
@@ -45,3 +46,41 @@ for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             found += finds(lambda: listener.accept()[0].close() or True)
             client.close()
         tell("connections", found)
+
+
+def send_to_nobody():
+    """Sends to ports at which sockets of this program were, and to one at which another than the last bound hears."""
+    spare = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(8)]
+    for one in spare:
+        one.bind(("127.0.0.1", 0))
+    places = [one.getsockname() for one in spare]
+    for one in spare:
+        one.close()
+    shared = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(4)]
+    at = 0
+    for one in shared:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        one.bind(("127.0.0.1", at))
+        at = one.getsockname()[1]
+    senders = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(8)]
+    for place in (places + [("127.0.0.1", at)] * 4) * 50:
+        for sender in senders:
+            sender.sendto(b"x", place)
+
+
+def begin_at_full():
+    """Begins more connections than the accept queue of a listener takes."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as full:
+        for _ in range(200):
+            client = socket.socket()
+            client.setblocking(False)
+            client.connect_ex(full.getsockname())
+            begun.append(client)
+
+
+begun = []
+for what, act in (("datagrams", send_to_nobody), ("connections", begin_at_full)):
+    began = time.monotonic()
+    act()
+    took = time.monotonic() - began
+    print(what, "that do not come are not waited for" if took < 1 else f"took {took:.2f} s")
