@@ -231,9 +231,8 @@ impl Filter {
     }
 
     fn rule(&mut self, packet: &Packet<'_>, beyond: Option<&Pools>, now: Instant) -> Ruling {
-        let pass = |rule| Ruling { rule, ..Ruling::default() };
         if self.frags.knows(packet, now) {
-            return pass(None);
+            return Ruling::default();
         }
         let belongs = self.states.take(packet, now);
         if let Belongs::To { rule, is_news, state } = belongs {
@@ -242,6 +241,22 @@ impl Filter {
             }
             return self.passed_by_state(rule, is_news, state);
         }
+        let ruling = self.rule_of_list(packet, belongs, beyond, now);
+        if let (Belongs::Moved(known), Verdict::Pass, None) = (belongs, ruling.verdict, ruling.state) {
+            self.states.follow_moved(known, packet);
+        }
+        ruling
+    }
+
+    /// What the list says of a packet that no state lets through.
+    fn rule_of_list(
+        &mut self,
+        packet: &Packet<'_>,
+        belongs: Belongs,
+        beyond: Option<&Pools>,
+        now: Instant,
+    ) -> Ruling {
+        let pass = |rule| Ruling { rule, ..Ruling::default() };
         let pools = PoolsInSight { own: &self.pools, beyond };
         let is_outside = matches!(belongs, Belongs::OutOfWindow | Belongs::Anew);
         let found = self.rules.search(packet, is_outside, pools, now);
@@ -351,7 +366,8 @@ impl Filter {
     /// here. A state without room, or of other rules, is not made, and what comes back is asked about like anything else.
     pub fn adopt(&mut self, packet: &Packet<'_>, rule: Option<u32>, now: Instant) {
         let keep = rule.and_then(|rule| self.rules.get(rule)).and_then(|rule| rule.keep_state);
-        if let (Belongs::No, Some(rule), Some(keep)) = (self.states.take(packet, now), rule, keep) {
+        let belongs = self.states.take(packet, now);
+        if let (Belongs::No | Belongs::Moved(_), Some(rule), Some(keep)) = (belongs, rule, keep) {
             let _ = self.states.make(packet, rule, keep, now);
         }
     }

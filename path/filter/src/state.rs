@@ -203,6 +203,12 @@ pub(crate) const fn asks(protocol: IpProtocol, kind: u8) -> bool {
     matches!(query(protocol, kind), Some(asked) if asked == kind)
 }
 
+/// Whether a segment asks for a connection, and no more.
+pub(crate) fn is_question(segment: &TcpView<'_>) -> bool {
+    let flags = segment.flags();
+    flags.syn() && !flags.ack() && !flags.rst()
+}
+
 impl Kept for State {
     #[inline]
     fn number(&self) -> u64 {
@@ -297,11 +303,21 @@ impl State {
     #[inline]
     pub(crate) fn takes(&mut self, going: Going, segment: Option<&TcpView<'_>>, now: Instant) -> bool {
         let is_alike = (self.protocol() == IpProtocol::TCP) == segment.is_some();
-        self.ends > now
+        let is_its = self.ends > now
             && is_alike
             && !self.is_over(segment)
             && self.is_by_link(going)
-            && segment.is_none_or(|segment| self.tcp.take(going.way, segment))
+            && segment.is_none_or(|segment| self.tcp.take(going.way, segment));
+        if is_its {
+            self.note_link(going);
+        }
+        is_its
+    }
+
+    /// Whether a segment that came by another link fits the connection. Nothing is noted: rules may end it.
+    pub(crate) fn may_have_moved(&self, way: usize, segment: &TcpView<'_>) -> bool {
+        let mut seen = self.tcp;
+        !is_question(segment) && seen.take(way, segment)
     }
 
     /// Whether a segment opens a new connection with the names of one that is over.
@@ -310,13 +326,20 @@ impl State {
         segment.is_some_and(|it| it.flags().syn() && !it.flags().ack()) && self.tcp.is_over()
     }
 
-    /// Whether it came by the link that such packets came by before.
-    pub(crate) fn is_by_link(&mut self, Going { way, direction, link }: Going) -> bool {
-        let known = &mut self.links[2 * way + direction.index()];
-        if *known == NO_LINK {
-            *known = link;
+    /// Whether it came by the link that such packets came by before, if any came.
+    pub(crate) fn is_by_link(&self, Going { way, direction, link }: Going) -> bool {
+        let known = self.links[2 * way + direction.index()];
+        known == NO_LINK || known == link
+    }
+
+    /// It was its own: the first one says by which link such packets come. Until an end has sent something of this connection, anybody can
+    /// say something in its name.
+    #[inline]
+    pub(crate) fn note_link(&mut self, Going { way, direction, link }: Going) {
+        let nth = 2 * way + direction.index();
+        if self.links[nth] == NO_LINK && (self.protocol() != IpProtocol::TCP || self.tcp.has_sent(way)) {
+            self.links[nth] = link;
         }
-        *known == link
     }
 
     /// Whether packets that go this way were asked about on their way in.

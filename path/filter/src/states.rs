@@ -10,7 +10,7 @@ use firelane_wire::{IpProtocol, TcpView};
 
 use crate::packet::Packet;
 use crate::rules::OneWay;
-use crate::state::{Going, Key, RuleId, Secret, State, asks, query, query_ports};
+use crate::state::{Going, Key, RuleId, Secret, State, asks, is_question, query, query_ports};
 
 /// How many states there may be, unless said otherwise.
 pub const STATES_MAX: usize = 1 << 20;
@@ -106,6 +106,8 @@ pub(crate) enum Belongs {
         /// Which state; none of an ICMP error, which is about it.
         state: Option<StateRef>,
     },
+    /// By its numbers to this state, and it came by another link: if rules let it through, its connection has moved.
+    Moved(StateRef),
     /// By its names, but it is outside the window.
     OutOfWindow,
     /// The same, and it asks for a new connection with these names.
@@ -253,23 +255,37 @@ impl States {
             self.remove(at);
             return Belongs::No;
         }
-        let is_by_link = state.is_by_link(Going { way, direction: packet.direction, link: packet.link });
-        if let Some(segment) = segment {
-            // What is established is only its own, and who comes by another link has moved if it knows the numbers.
-            let is_free = !is_by_link && state.tcp.is_half_open();
-            let may_be_its = is_by_link || !is_question(&segment);
-            let is_its = is_free || (may_be_its && state.tcp.take(way, &segment));
-            if !is_its {
-                return self.out_of_window((at, way), packet.direction, &segment);
-            }
+        let number = state.number;
+        let going = Going { way, direction: packet.direction, link: packet.link };
+        if !state.is_by_link(going) {
+            return match segment {
+                // What is established is only its own.
+                Some(segment) if !state.tcp.is_half_open() => match state.may_have_moved(way, &segment) {
+                    true => Belongs::Moved(StateRef::new(at, way, number)),
+                    false => self.out_of_window((at, way), packet.direction, &segment),
+                },
+                _ => Belongs::No,
+            };
         }
-        if !is_by_link {
-            return Belongs::No;
+        if let Some(segment) = segment
+            && !state.tcp.take(way, &segment)
+        {
+            return self.out_of_window((at, way), packet.direction, &segment);
         }
-        let (is_news, number) = (state.renew(way, now), state.number);
+        state.note_link(going);
+        let is_news = state.renew(way, now);
         self.counts.hits += 1;
         let rule = self.rules.rule(state.rule);
         Belongs::To { rule, is_news, state: Some(StateRef::new(at, way, number)) }
+    }
+
+    /// Rules let a packet through that [`Moved`](Belongs::Moved), and it has begun no state: whoever it is for heeds it, above all a reset.
+    pub(crate) fn follow_moved(&mut self, known: StateRef, packet: &Packet<'_>) {
+        let (at, way) = known.place();
+        let state = self.places.get_mut(at).filter(|state| state.number == known.number);
+        if let (Some(state), Some(segment)) = (state, packet.segment()) {
+            state.tcp.take(way, &segment);
+        }
     }
 
     /// A segment has the names of a state, and nothing else of it.
@@ -486,12 +502,6 @@ impl States {
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.places.allocated_bytes() + self.index.allocated_bytes()
     }
-}
-
-/// Whether a segment asks for a connection, and no more.
-fn is_question(segment: &TcpView<'_>) -> bool {
-    let flags = segment.flags();
-    flags.syn() && !flags.ack() && !flags.rst()
 }
 
 impl StateRef {

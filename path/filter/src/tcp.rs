@@ -261,7 +261,8 @@ impl Tracked {
         };
     }
 
-    fn has_sent(&self, at: usize) -> bool {
+    /// Whether an end has sent something of this connection.
+    pub(crate) fn has_sent(&self, at: usize) -> bool {
         self.has[at] != Has::SentNothing
     }
 

@@ -271,6 +271,51 @@ fn what_is_established_is_not_replaced_from_elsewhere() {
     assert_eq!(ask(&mut filter, OUT, &tcp(SERVER, CLIENT, SYN_ACK, 7, (1 << 30) + 1, 0)), Verdict::Pass);
 }
 
+/// What rules end says nothing of a connection that goes by another link, whatever numbers it has.
+#[test]
+fn what_rules_block_from_elsewhere_changes_no_state() {
+    let kept = rule(IN, PASS).proto(IpProtocol::TCP).keep().with(|it| {
+        it.link = Some(LINK);
+        it.matching.flags = Some(firelane_units::TcpFlagsMatch { set: 2, mask: 0x17 });
+    });
+    let strays = [
+        tcp(CLIENT, SERVER, TcpFlags::RST, 100, 0, 0),
+        tcp(CLIENT, SERVER, TcpFlags::ACK.with(TcpFlags::FIN), 100, 500, 0),
+        tcp(CLIENT, SERVER, TcpFlags::ACK, 100, 500 + 60_000, 900),
+    ];
+    for stray in strays {
+        let mut filter = filter(vec![rule(IN, BLOCK), rule(OUT, BLOCK), kept.clone()]);
+        ask(&mut filter, IN, &syn(CLIENT, SERVER));
+        ask(&mut filter, OUT, &tcp(SERVER, CLIENT, SYN_ACK, 499, 100, 0));
+        ask(&mut filter, IN, &tcp(CLIENT, SERVER, TcpFlags::ACK, 100, 500, 0));
+        assert_eq!(ask_at(&mut filter, IN, LinkId(2), &stray, 0).verdict, BLOCKED);
+        let far = tcp(SERVER, CLIENT, TcpFlags::ACK, 500 + 30_000, 100, 0);
+        assert_eq!(ask_at(&mut filter, OUT, LINK, &far, 0).verdict, BLOCKED, "the window is where it was");
+        let text = tcp(CLIENT, SERVER, TcpFlags::ACK, 100, 500, 10);
+        for secs in [1, 60, 60 + 24 * 3600] {
+            assert_eq!(ask_at(&mut filter, IN, LINK, &text, secs).verdict, Verdict::Pass, "{secs}");
+        }
+    }
+}
+
+/// Whoever does not know the numbers of a connection does not say by which link its answers come.
+#[test]
+fn an_answer_comes_by_its_own_link_though_a_stray_one_was_sooner() {
+    let strays = [
+        tcp(SERVER, CLIENT, SYN_ACK, 7, 1 << 30, 0),
+        tcp(SERVER, CLIENT, TcpFlags::ACK, 7, 1 << 30, 0),
+        tcp(SERVER, CLIENT, TcpFlags::RST.with(TcpFlags::ACK), 7, 1 << 30, 0),
+    ];
+    for stray in strays {
+        let mut filter = outward();
+        ask(&mut filter, OUT, &syn(CLIENT, SERVER));
+        ask_at(&mut filter, IN, LinkId(2), &stray, 0);
+        assert_eq!(ask(&mut filter, IN, &tcp(SERVER, CLIENT, SYN_ACK, 499, 100, 0)), Verdict::Pass);
+        let elsewhere = tcp(SERVER, CLIENT, TcpFlags::ACK, 500, 100, 0);
+        assert_ne!(ask_at(&mut filter, IN, LinkId(2), &elsewhere, 0).verdict, Verdict::Pass);
+    }
+}
+
 /// What is refused takes nobody's place.
 #[test]
 fn who_finds_no_room_ends_no_state() {
