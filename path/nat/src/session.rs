@@ -88,7 +88,13 @@ impl Kept for Session {
 
     #[inline]
     fn is_spent(&self) -> bool {
-        matches!(self.phase, Phase::Closed | Phase::Reset)
+        match self.phase {
+            Phase::Closed => true,
+            // RFC 7857 §2.2: anybody can send a reset, whose numbers nobody asks here. What both ends have shown to be theirs waits for
+            // what comes after it.
+            Phase::Reset => !self.has_met || self.has_finished == [true; 2],
+            _ => false,
+        }
     }
 }
 
@@ -124,7 +130,7 @@ impl Session {
     /// Whether a segment opens a new connection with the names of one that is over.
     #[inline]
     pub(crate) fn is_over(&self, flags: TcpFlags) -> bool {
-        self.is_spent() && flags.syn() && !flags.ack()
+        matches!(self.phase, Phase::Closed | Phase::Reset) && flags.syn() && !flags.ack()
     }
 
     /// A packet goes on: it lasts longer for that. Packets from outside do so where both ends have shown that they are there:
@@ -183,19 +189,20 @@ mod tests {
     const FIN: TcpFlags = TcpFlags::FIN;
     const RST: TcpFlags = TcpFlags::RST;
 
-    fn after(steps: &[(usize, TcpFlags)]) -> Phase {
+    fn after(steps: &[(usize, TcpFlags)]) -> Session {
         let ends = [[10, 0, 0, 1].into(), [192, 0, 2, 1].into()];
         let key = Tuple { src: ends[0], dst: ends[1], ports: [1, 2], protocol: IpProtocol::TCP };
         let mut session =
             Session::new([key, key.reversed()], [Direction::Out, Direction::In], [NO_MAPPING; 2]);
         let limits = NatLimits::default();
         steps.iter().for_each(|&(way, flags)| session.renew(way, flags, Instant::ZERO, &limits));
-        session.phase()
+        session
     }
 
     #[test]
     fn a_connection_is_as_far_as_its_segments_say() {
         let open = [(0, SYN), (1, SYN.with(ACK)), (0, ACK)];
+        let after = |steps: &[(usize, TcpFlags)]| after(steps).phase();
         let with = |more: &[(usize, TcpFlags)]| after(&[&open, more].concat());
         assert_eq!(after(&open[..1]), Phase::Asked);
         assert_eq!(after(&open[..2]), Phase::Answered, "a server that answers a flood");
@@ -209,5 +216,19 @@ mod tests {
         assert_eq!(after(&[(0, SYN), (1, RST.with(ACK))]), Phase::Reset);
         assert_eq!(after(&[(0, SYN), (0, RST), (0, ACK)]), Phase::Reset, "one end alone shows nothing");
         assert_eq!(after(&[(0, ACK), (1, ACK)]), Phase::Established, "one that was there before us");
+    }
+
+    #[test]
+    fn what_one_reset_alone_says_is_over_does_not_give_way() {
+        let open = [(0, SYN), (1, SYN.with(ACK)), (0, ACK)];
+        let spent = |more: &[(usize, TcpFlags)]| {
+            let session = after(&[&open, more].concat());
+            assert!(session.is_over(SYN), "{more:?}: its ends may begin anew");
+            session.is_spent()
+        };
+        assert!(!spent(&[(1, RST)]) && !spent(&[(0, RST)]) && !spent(&[(0, FIN.with(ACK)), (1, RST)]));
+        let fins = [(0, FIN.with(ACK)), (1, FIN.with(ACK))];
+        assert!(spent(&fins) && spent(&[&fins[..], &[(1, RST)]].concat()));
+        assert!(after(&[(0, SYN), (1, RST.with(ACK))]).is_spent(), "it was refused");
     }
 }

@@ -361,6 +361,32 @@ fn what_is_over_gives_way_before_any_other() {
     }
 }
 
+/// RFC 7857 section 2.2: a reset that anybody may have sent in a peer's name is not the end of a session, whoever needs room.
+#[test]
+fn what_somebody_has_reset_does_not_give_way() {
+    let peer = ("198.51.100.7", 80);
+    for (sessions, per_source) in [(20, 9999), (9999, 20)] {
+        let limits = NatLimits { sessions, per_source, ..NatLimits::default() };
+        let mut net = Net::with(vec![from_inside(to_link(RANGE))], limits);
+        let connect = |net: &mut Net, port| {
+            let inside = ("10.0.0.5", port);
+            net.out(&tcp(inside, peer, SYN, b"")).unwrap();
+            net.back(&tcp(peer, (OUTSIDE, port), SYN.with(ACK), b"")).unwrap();
+            net.out(&tcp(inside, peer, ACK, b"")).unwrap();
+        };
+        connect(&mut net, 20_001);
+        net.back(&tcp(peer, (OUTSIDE, 20_001), RST, b"")).unwrap();
+        for port in 21_000..21_500 {
+            connect(&mut net, port);
+            net.out(&tcp(("10.0.0.5", port), peer, FIN.with(ACK), b"")).unwrap();
+            net.back(&tcp(peer, (OUTSIDE, port), FIN.with(ACK), b"")).unwrap();
+        }
+        let left = net.out(&tcp(("10.0.0.5", 20_001), peer, ACK, b"")).unwrap();
+        assert_eq!(seen(&left), (ip(OUTSIDE), 20_001));
+        assert_eq!((net.nat.counts().added, net.nat.counts().evicted), (501, 481), "it was not made again");
+    }
+}
+
 /// The session that gives way may be the last one of the mapping that the newcomer needs.
 #[test]
 fn who_is_let_in_by_a_mapping_does_not_push_it_out() {
