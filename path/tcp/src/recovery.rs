@@ -51,6 +51,8 @@ pub(crate) struct Recovery {
     phase: Phase,
     /// When everything before it is acknowledged, the recovery that began there ends.
     point: Option<u64>,
+    /// A mark has set it: nothing before it was repaired.
+    is_point_of_mark: bool,
     mtu_probe: Option<Range<u64>>,
     undo: Undo,
     frto: Frto,
@@ -90,6 +92,7 @@ impl Recovery {
             rate_sample: None,
             phase: Phase::Open,
             point: None,
+            is_point_of_mark: false,
             mtu_probe: None,
             undo: Undo::default(),
             frto: Frto::Off,
@@ -140,7 +143,16 @@ impl Recovery {
     /// A reduction of before is told with what leaves next: until that is acknowledged, the peer repeats its mark.
     pub(crate) fn renew_reduction(&mut self) {
         self.is_reduced = true;
+        // Where a recovery's end is still to be acknowledged, or nothing has left since, the point stays that one's.
+        let is_passed = self.point.is_none_or(|point| self.sent.una() > point);
+        self.is_point_of_mark |= is_passed;
         self.point = self.point.max(Some(self.sent.nxt()));
+    }
+
+    /// What is out now is the window of a reduction, or what a recovery repairs.
+    fn set_point(&mut self, is_of_mark: bool) {
+        self.point = Some(self.sent.nxt());
+        self.is_point_of_mark = is_of_mark;
     }
 
     /// Whether something is held lost and repaired.
@@ -262,7 +274,7 @@ impl Recovery {
             return;
         }
         self.undo.forget();
-        self.point = Some(self.sent.nxt());
+        self.set_point(false);
         self.phase = Phase::Loss;
         self.frto = Frto::Off;
         self.duplicates = 0;

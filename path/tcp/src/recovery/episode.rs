@@ -84,7 +84,7 @@ impl Recovery {
         } else if !recovering && self.duplicates >= DUP_THRESHOLD {
             // RFC 6582 §3.2 step 2: duplicates of data from before the last recovery start no other one. A mark has begun
             // behind that, and repaired nothing.
-            if self.phase == Phase::Reduced || self.point.is_none_or(|point| self.sent.una() > point) {
+            if self.is_point_of_mark || self.point.is_none_or(|point| self.sent.una() > point) {
                 news.lost += self.sent.mark_front_lost(Bytes(path.mss.bytes().into())).0;
             }
         }
@@ -106,7 +106,7 @@ impl Recovery {
         }
         if self.phase == Phase::Reduced {
             // The reduction for this window was made when a mark came, and is not taken back.
-            self.point = Some(self.sent.nxt());
+            self.set_point(false);
             self.tlp.on_recovery();
         } else {
             self.begin_episode(path);
@@ -131,7 +131,7 @@ impl Recovery {
         self.is_reduced = true;
         self.undo.forget();
         self.unrewarded = Bytes::ZERO;
-        self.point = Some(self.sent.nxt());
+        self.set_point(true);
         if self.sent.is_empty() {
             path.control.on_recovered();
         } else {
@@ -142,7 +142,7 @@ impl Recovery {
 
     pub(super) fn begin_episode(&mut self, path: &mut Path<'_>) {
         self.undo.begin(*path.control, &self.sent);
-        self.point = Some(self.sent.nxt());
+        self.set_point(false);
         self.unrewarded = Bytes::ZERO;
         self.tell_recovery(path);
         path.control.on_loss(self.sent.outstanding());

@@ -71,7 +71,7 @@ impl Recovery {
         let Some(model) = &mut self.model else { return false };
         model.note_congestion(self.rate.delivered().0, path.control.window());
         self.is_reduced = true;
-        self.point = Some(self.sent.nxt());
+        self.set_point(true);
         true
     }
 

@@ -61,7 +61,7 @@ impl Recovery {
             self.begin_episode(path);
         } else {
             // The reduction for this window was made. RFC 5682 §3.1: data sent meanwhile belong to it.
-            self.point = Some(self.sent.nxt());
+            self.set_point(false);
         }
         self.tlp.on_recovery();
         self.mark_on_timeout(now, path, recovering);

@@ -282,3 +282,38 @@ fn three_duplicates_show_a_loss_while_a_mark_is_answered() {
     }
     assert_eq!(lab.sent(), [". 1001:2001(1000) ack 1 win 10000"]);
 }
+
+/// The same of the window behind the one that a mark was for: its first segment is the one that tells the peer of the reduction.
+#[test]
+fn three_duplicates_show_a_loss_behind_a_mark() {
+    let ece = ACK.with(TcpFlags::ECE);
+    // BBR has a pace.
+    let soon = |lab: &mut Lab| [lab.sent(), lab.wait(ms(20)).0].concat();
+    let at_once: &[u32] = &[6001];
+    for (algorithm, acks, rests) in [
+        (Algorithm::NewReno, at_once, false),
+        (Algorithm::NewReno, at_once, true),
+        (Algorithm::NewReno, &[1001, 6001], false),
+        (Algorithm::Bbr, at_once, false),
+    ] {
+        let case = format!("{algorithm:?} {acks:?} {rests}");
+        let flight = FlightConfig { algorithm, ..plain().flight };
+        let mut lab = Lab::opening(TcpConfig { ecn: Willing::Active, flight, ..plain() });
+        lab.sent();
+        let options = TcpOptions { mss: Some(1000), ..TcpOptions::EMPTY };
+        lab.get(Peer::new(SYN.with(ece), 0).options(options));
+        lab.write(6000);
+        assert_eq!(soon(&mut lab).len(), 6, "{case}");
+        acks.iter().for_each(|&ack| _ = lab.get(Peer::new(ece, 1).acks(ack)));
+        if rests {
+            lab.wait(secs(3));
+            lab.connection = lab.connection.rest(lab.now).expect("it is quiet").wake();
+        }
+        lab.write(6000);
+        let sent = soon(&mut lab);
+        assert!(sent.len() >= 4, "{case}: {sent:?}");
+        (0..3).for_each(|_| _ = lab.get(Peer::new(ece, 1).acks(6001)));
+        let again = soon(&mut lab);
+        assert!(again.iter().any(|line| line.contains(" 6001:7001(1000)")), "{case}: {again:?}");
+    }
+}
