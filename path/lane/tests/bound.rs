@@ -6,7 +6,7 @@ use firelane_lane::{
     Connect, Control, LaneMessage, LinkConfig, Listen, PortUser, Relisten, RouteConfig, SocketCommand,
     StreamOptions,
 };
-use firelane_socket::{ListenerEnd, StreamEnd, listener, stream};
+use firelane_socket::{ListenerEnd, ReadError, SocketError, StreamEnd, listener, stream};
 use firelane_units::{FlowId, LaneId, LinkId, Mtu, NetstackId, SocketId};
 use firelane_world::*;
 
@@ -32,8 +32,8 @@ fn over(link: Option<LinkId>) -> StreamOptions {
     StreamOptions { link, ..StreamOptions::default() }
 }
 
-fn listening(world: &mut World, socket: u32, link: Option<LinkId>) -> ListenerEnd {
-    let (end, slot) = listener(8);
+fn listening(world: &mut World, socket: u32, link: Option<LinkId>, backlog: usize) -> ListenerEnd {
+    let (end, slot) = listener(backlog);
     let (local, options) = ("0.0.0.0:80".parse().unwrap(), over(link));
     let (rings, socket) = (RINGS, SocketId(socket));
     let listen = Listen { socket, local, v6_only: false, shares: false, slot, rings, options };
@@ -44,12 +44,18 @@ fn listening(world: &mut World, socket: u32, link: Option<LinkId>) -> ListenerEn
     end
 }
 
-/// A connection of netstack `from`; what became of it.
-fn connects(world: &mut World, from: u16, link: Option<LinkId>, remote: &str) -> (StreamEnd, Option<bool>) {
+/// A connection of netstack `from` begins.
+fn begins(world: &mut World, from: u16, link: Option<LinkId>, remote: &str) -> StreamEnd {
     let (end, slot) = stream(RINGS, LaneId(0), NetstackId(from));
     let connect = Connect { remote: remote.parse().unwrap(), local: None, stream: slot, options: over(link) };
     let command = SocketCommand::Connect(Box::new(connect));
     world.lanes[0].on_message(world.now, LaneMessage::Socket(NetstackId(from), command));
+    end
+}
+
+/// A connection of netstack `from`; what became of it.
+fn connects(world: &mut World, from: u16, link: Option<LinkId>, remote: &str) -> (StreamEnd, Option<bool>) {
+    let end = begins(world, from, link, remote);
     world.run_for(Duration::from_millis(100));
     let outcome = end.poll_connected().ok();
     (end, outcome)
@@ -59,7 +65,7 @@ fn connects(world: &mut World, from: u16, link: Option<LinkId>, remote: &str) ->
 fn a_listener_hears_what_comes_by_its_link() {
     for lanes in [1, 2] {
         let mut world = two_networks(lanes);
-        let passive = listening(&mut world, 1, Some(OVER_BESIDE[1]));
+        let passive = listening(&mut world, 1, Some(OVER_BESIDE[1]), 8);
         // From outside, and what the netstack sends to itself, which comes by the link that has the address.
         for from in [1, 2] {
             for (remote, outcome) in [("10.0.1.2:80", Some(true)), ("10.0.0.2:80", None)] {
@@ -83,7 +89,7 @@ fn a_listener_hears_what_comes_by_its_link() {
 fn a_connection_keeps_to_its_link_whatever_routes_say_and_after_it_has_rested() {
     for lanes in [1, 2] {
         let mut world = two_networks(lanes);
-        let passive = listening(&mut world, 1, None);
+        let passive = listening(&mut world, 1, None, 8);
         // Nobody there has the address.
         assert_eq!(connects(&mut world, 1, Some(LinkId(1)), "10.0.1.2:80").1, Some(false));
         let (mut client, told) = connects(&mut world, 1, Some(OVER_BESIDE[0]), "10.0.1.2:80");
@@ -101,5 +107,34 @@ fn a_connection_keeps_to_its_link_whatever_routes_say_and_after_it_has_rested() 
         }
         world.transfer(&mut client, &mut server, b"still there");
         assert_eq!(connects(&mut world, 1, None, "10.0.1.2:80").1, Some(false));
+    }
+}
+
+/// A listener's client whose handshake is not over hears all of it by the link that the listener keeps to, whatever routes say.
+#[test]
+fn what_is_half_open_keeps_to_its_listeners_link() {
+    let led_astray = RouteConfig::via("10.0.1.1/32".parse().unwrap(), "10.0.0.99".parse().unwrap());
+    for closes in [false, true] {
+        let mut world = two_networks(1);
+        let passive = listening(&mut world, 1, Some(OVER_BESIDE[1]), 1);
+        world.all(|| Control::AddRoute(NetstackId(2), led_astray));
+        let mut clients = [(); 2].map(|()| begins(&mut world, 1, Some(OVER_BESIDE[0]), "10.0.1.2:80"));
+        world.run_for(Duration::from_millis(100));
+        assert!(clients.iter().all(|client| client.poll_connected() == Ok(true)));
+        assert_eq!(world.lanes[0].snapshot().half_open, 1, "the accept queue has room for one");
+        if closes {
+            let unlisten = SocketCommand::Unlisten(SocketId(1));
+            world.lanes[0].on_message(world.now, LaneMessage::Socket(NetstackId(2), unlisten));
+            world.run_for(Duration::from_millis(100));
+            for client in &mut clients {
+                assert_eq!(world.read(client, &mut [0]), Err(ReadError::Failed(SocketError::Reset)));
+            }
+        } else {
+            assert!(passive.accept().is_some());
+            // The answer is repeated, and acknowledged again.
+            world.run_for(Duration::from_secs(10));
+            assert!(passive.accept().is_some());
+        }
+        world.check_conservation();
     }
 }

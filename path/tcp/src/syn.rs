@@ -189,6 +189,12 @@ impl SynTable {
         self.find(tuple).is_some()
     }
 
+    /// Whose a half-open connection of these ends is.
+    pub fn listener_of(&self, tuple: &Tuple) -> Option<SocketId> {
+        let place = self.places.get(self.find(tuple)? as usize)?;
+        place.entry.as_ref().map(|entry| entry.listener)
+    }
+
     /// How many `listener` has.
     pub fn len_of(&self, listener: SocketId) -> u32 {
         self.listeners.get(listener.index()).map_or(0, |of| of.half_open)

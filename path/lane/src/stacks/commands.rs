@@ -230,7 +230,9 @@ impl<D> Inside<'_, D> {
         self.shard.listeners.remove(listening.address, listening.port, socket);
         let mut left = Vec::new();
         self.shard.half_open.forget_listener(socket, |names, reset| left.push((*names, reset)));
-        left.into_iter().for_each(|(names, reset)| self.send_loose(names.local(), names.remote(), &reset));
+        for (names, reset) in left {
+            self.send_loose_over(listening.options.link, names.local(), names.remote(), &reset);
+        }
         self.shard.fast_open_server.forget_listener(socket);
         for conn in listening.brought.into_all() {
             if self.conns.is_orphan(conn, socket) {

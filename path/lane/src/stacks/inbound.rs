@@ -414,7 +414,10 @@ impl<D> Inside<'_, D> {
             SynAnswer::Unknown => {}
             SynAnswer::Drop(reason) => return Err(reason),
             SynAnswer::Waits => return Ok(()),
-            SynAnswer::Reply(reply) => return self.answer(local, remote, &reply),
+            SynAnswer::Reply(reply) => {
+                self.send_half_open(&names, &reply);
+                return Ok(());
+            }
             SynAnswer::Promote(half_open) => return self.promote_or_keep(half_open, seg, names),
         }
         let is_own = link == LOOPBACK;

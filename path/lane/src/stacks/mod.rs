@@ -570,7 +570,7 @@ impl<D> Inside<'_, D> {
         let mut again = Vec::new();
         self.shard.half_open.on_timer(now, |names, answer| again.push((*names, answer)));
         for (names, answer) in again {
-            self.send_loose(names.local(), names.remote(), &answer);
+            self.send_half_open(&names, &answer);
         }
     }
 }

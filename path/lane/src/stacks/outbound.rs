@@ -347,7 +347,27 @@ impl<D> Inside<'_, D> {
 
     /// An answer to a segment of no connection.
     pub(crate) fn send_loose(&mut self, local: SocketAddr, remote: SocketAddr, out: &SegmentOut) {
-        if let Ok(mut egress) = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()) {
+        self.send_loose_over(None, local, remote, out);
+    }
+
+    /// What a half-open connection says: it leaves by the link that its listener keeps to, as its first answer did.
+    pub(crate) fn send_half_open(&mut self, names: &firelane_tcp::Tuple, out: &SegmentOut) {
+        let listener = self.shard.half_open.listener_of(names);
+        let listening = listener.and_then(|it| self.shard.listening.get(it.index()));
+        let link = listening.and_then(|it| it.options.link);
+        self.send_loose_over(link, names.local(), names.remote(), out);
+    }
+
+    /// A segment of no connection, by one link alone if that is asked for.
+    pub(crate) fn send_loose_over(
+        &mut self,
+        link: Option<LinkId>,
+        local: SocketAddr,
+        remote: SocketAddr,
+        out: &SegmentOut,
+    ) {
+        let (now, ip) = (self.common.now, &mut self.shard.ip.core);
+        if let Ok(mut egress) = ip.egress_for(now, link, Some(local.ip()), remote.ip()) {
             self.send_by(&mut egress, local, remote, out);
         }
     }
