@@ -309,23 +309,30 @@ fn r08_a_full_accept_queue_drops_and_does_not_reset() {
 /// Who has answered believes to be connected, and may wait for the service to speak first.
 #[test]
 fn whose_last_ack_found_the_queue_full_hears_that_the_listener_is_gone() {
-    let mut target = Target::new(1);
-    let _listener = target.world.listen(1, 1, "10.0.0.1:80", 1);
-    let syns = [5000, 5001, 5002].map(|port| target.syn((Ipv4Addr::new(192, 0, 2, 1), Port(port))));
-    syns.iter().for_each(|&syn| target.send(syn));
-    let answers = target.segments();
-    for (syn, answer) in syns.iter().zip(&answers).take(2) {
-        target.send(third(syn, answer));
+    for is_removed in [false, true] {
+        let mut target = Target::new(1);
+        let _listener = target.world.listen(1, 1, "10.0.0.1:80", 1);
+        let syns = [5000, 5001, 5002].map(|port| target.syn((Ipv4Addr::new(192, 0, 2, 1), Port(port))));
+        syns.iter().for_each(|&syn| target.send(syn));
+        let answers = target.segments();
+        for (syn, answer) in syns.iter().zip(&answers).take(2) {
+            target.send(third(syn, answer));
+        }
+        assert_eq!((target.segments().len(), target.sum(|it| it.half_open as u64)), (0, 2));
+        if is_removed {
+            target.world.all(|| Control::RemoveNetstack(NetstackId(1)));
+        } else {
+            let unlisten = SocketCommand::Unlisten(firelane_units::SocketId(1));
+            let now = target.world.now;
+            target.world.lanes[0].on_message(now, LaneMessage::Socket(NetstackId(1), unlisten));
+        }
+        target.world.run();
+        let resets = target.segments();
+        let told = resets.iter().map(|it| (it.peer.1.0, it.flags.contains(TcpFlags::RST)));
+        let mut told: Vec<_> = told.collect();
+        told.sort_unstable();
+        assert_eq!(told, [(5000, true), (5001, true)], "not the third one, which has said nothing as yet");
+        assert_eq!(target.sum(|it| it.half_open as u64), 0);
+        target.world.check_conservation();
     }
-    assert_eq!((target.segments().len(), target.sum(|it| it.half_open as u64)), (0, 2));
-    let unlisten = SocketCommand::Unlisten(firelane_units::SocketId(1));
-    let now = target.world.now;
-    target.world.lanes[0].on_message(now, LaneMessage::Socket(NetstackId(1), unlisten));
-    target.world.run();
-    let resets = target.segments();
-    let mut told: Vec<_> = resets.iter().map(|it| (it.peer.1.0, it.flags.contains(TcpFlags::RST))).collect();
-    told.sort_unstable();
-    assert_eq!(told, [(5000, true), (5001, true)], "not the third one, which has said nothing as yet");
-    assert_eq!(target.sum(|it| it.half_open as u64), 0);
-    target.world.check_conservation();
 }

@@ -377,18 +377,32 @@ impl SynTable {
     /// The listener is gone, and what it had half open with it. Peers that believe to be connected, whose ACK found the listener full
     /// or wanting text first, are told through `send` as those are that nobody has accepted; the others hear it when their ACK comes.
     pub fn forget_listener(&mut self, listener: SocketId, mut send: impl FnMut(&Tuple, SegmentOut)) {
+        self.forget_where(|it| it == listener, |_, names, reset| send(names, reset));
+        if let Some(of) = self.listeners.get_mut(listener.index()) {
+            of.cookies_until = Instant::ZERO;
+        }
+    }
+
+    /// All listeners are gone, each as in [`SynTable::forget_listener`], with their netstack.
+    pub fn forget_all(&mut self, send: impl FnMut(SocketId, &Tuple, SegmentOut)) {
+        self.forget_where(|_| true, send);
+    }
+
+    fn forget_where(
+        &mut self,
+        is_gone: impl Fn(SocketId) -> bool,
+        mut send: impl FnMut(SocketId, &Tuple, SegmentOut),
+    ) {
         for position in 0..self.places.len() as u32 {
             let Some(place) = self.places.get(position as usize) else { continue };
-            let Some(entry) = place.entry.as_ref().filter(|entry| entry.listener == listener) else {
+            let Some(entry) = place.entry.as_ref().filter(|entry| is_gone(entry.listener)) else {
                 continue;
             };
             if entry.acked {
-                send(&place.tuple, SegmentOut::control(entry.birth.iss + 1, None, TcpFlags::RST));
+                let reset = SegmentOut::control(entry.birth.iss + 1, None, TcpFlags::RST);
+                send(entry.listener, &place.tuple, reset);
             }
             self.fail(position);
-        }
-        if let Some(of) = self.listeners.get_mut(listener.index()) {
-            of.cookies_until = Instant::ZERO;
         }
     }
 

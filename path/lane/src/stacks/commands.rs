@@ -241,6 +241,18 @@ impl<D> Inside<'_, D> {
         }
     }
 
+    /// The netstack ends, and with it what its listeners have half open.
+    pub(crate) fn end_half_open(&mut self) {
+        let (mut left, listening) = (Vec::new(), &self.shard.listening);
+        self.shard.half_open.forget_all(|listener, names, reset| {
+            let link = listening.get(listener.index()).and_then(|it| it.options.link);
+            left.push((link, *names, reset));
+        });
+        for (link, names, reset) in left {
+            self.send_loose_over(link, names.local(), names.remote(), &reset);
+        }
+    }
+
     /// Aborts the netstack's connections that `which` names.
     pub(crate) fn abort_all(&mut self, which: impl Fn(&Conn) -> bool) {
         let netstack = self.shard.config.id;

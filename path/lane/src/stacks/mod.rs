@@ -389,7 +389,7 @@ impl Stacks {
         self.shards.insert(shard)
     }
 
-    /// Ends a netstack: its connections are aborted, and their peers are told before it goes.
+    /// Ends a netstack: its connections are aborted, and their peers are told before it goes, as are those who believe to be connected.
     pub(crate) fn remove<D: Driver>(
         &mut self,
         common: &mut Common<D>,
@@ -399,6 +399,7 @@ impl Stacks {
     ) -> Result<(), Refusal> {
         let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
         inside.abort_all(|_| true);
+        inside.end_half_open();
         self.transmit(common, links, out);
         self.conns.purge(id);
         let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
