@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::io::ErrorKind::{ConnectionAborted, NetworkDown};
 use std::net::SocketAddr;
 
 use firelane::UdpSocket;
@@ -22,16 +23,17 @@ const ANSWERERS: [u16; 5] = [7, 13, 17, 19, 37];
 /// Serves a datagram socket for as long as it works.
 ///
 /// # Errors
-/// The socket failed for good: its lane is out of service.
+/// The socket failed for good: its lane is out of service, or its netstack is gone.
 pub async fn answer(kind: Simple, socket: UdpSocket) -> io::Result<Infallible> {
     let mut service = Datagrams::new(kind);
     let mut question = vec![0; DATAGRAM_MAX];
     loop {
         let (count, from) = match socket.recv_from_async(&mut question).await {
             Ok(received) => received,
+            // Each further call says the same at once.
+            Err(error) if matches!(error.kind(), NetworkDown | ConnectionAborted) => return Err(error),
             // What an earlier answer met is no fault of this socket.
-            Err(_) if socket.local_addr().is_ok() => continue,
-            Err(error) => return Err(error),
+            Err(_) => continue,
         };
         if let Some(answer) = service.answer(&question[..count], from) {
             // Like any datagram, an answer may be lost.
@@ -79,7 +81,56 @@ impl Datagrams {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::task::{Context, Wake, Waker};
+    use std::thread;
+    use std::time::Duration;
+
+    use firelane::{Stack, StreamConfig, TcpListener, TcpStream, WireConfig, wire};
+
     use super::*;
+
+    /// A fault of whoever calls it: a lane.
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a lane has a fault");
+        }
+    }
+
+    /// A netstack of one lane at 10.0.0.1 and another one at 10.0.0.2.
+    fn pair() -> [Stack; 2] {
+        let (left, right) = wire(WireConfig::default());
+        let stack = |end: firelane::Queue, addr: &str| {
+            Stack::builder().lanes(1).interface(end).address(addr).unwrap().build().unwrap()
+        };
+        [stack(left.into(), "10.0.0.1/24"), stack(right.into(), "10.0.0.2/24")]
+    }
+
+    /// An echo of `stack` that runs from here on, and what it ends with.
+    fn echo(stack: &Stack) -> Receiver<io::ErrorKind> {
+        let socket = UdpSocket::bind(stack, "10.0.0.1:7").unwrap();
+        let (tell, told) = channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let Err(error) = runtime.block_on(answer(Simple::Echo, socket));
+            let _ = tell.send(error.kind());
+        });
+        assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "nobody asks");
+        told
+    }
+
+    #[test]
+    fn a_service_ends_with_its_lane() {
+        let [server, client] = pair();
+        let listener = TcpListener::bind(&server, "10.0.0.1:9").unwrap();
+        let told = echo(&server);
+        assert!(listener.poll_accept(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+        let _begun = TcpStream::begin(&client, "10.0.0.1:9".parse().unwrap(), StreamConfig::default());
+        assert_eq!(told.recv_timeout(Duration::from_secs(5)), Ok(NetworkDown));
+    }
 
     fn from(port: u16) -> SocketAddr {
         SocketAddr::new([192, 0, 2, 1].into(), port)
