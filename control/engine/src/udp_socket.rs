@@ -333,12 +333,20 @@ impl UdpSocket {
         }
         self.seat.leave(ready, context.waker());
         self.shared.words().wait_for(ready);
-        check(self).or_else(|| self.failure()).map_or(Poll::Pending, Poll::Ready)
+        check(self).or_else(|| self.end(check)).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// That its lane is out of service, if it is: nothing more happens then.
+    /// Why nothing more happens at it, if that is so: its lane is out of service, or its netstack is gone.
     fn failure<T>(&self) -> Option<io::Result<T>> {
-        self.engine.fabric.failure(self.shared.lane())
+        let is_over = || self.shared.words().flags().contains(Flags::CLOSED);
+        let aborted = || is_over().then(|| Err(io_error(SocketError::Aborted)));
+        self.engine.fabric.failure(self.shared.lane()).or_else(aborted)
+    }
+
+    /// The same, behind what the lane said last: it may have done so since `check` found nothing.
+    fn end<T>(&self, mut check: impl FnMut(&Self) -> Option<io::Result<T>>) -> Option<io::Result<T>> {
+        let failure = self.failure()?;
+        Some(check(self).unwrap_or(failure))
     }
 
     fn block_for<T>(
@@ -351,7 +359,7 @@ impl UdpSocket {
             return result;
         }
         if self.nonblocking.load(Ordering::Relaxed) {
-            return self.failure().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
+            return self.end(check).unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
         }
         if self.engine.fabric.look(self.shared.lane())
             && let Some(result) = check(self)
@@ -376,10 +384,10 @@ impl UdpSocket {
         self.engine.fabric.change(self.shared.lane(), change).map_err(|_| lane_failed())
     }
 
-    /// What it is bound to.
+    /// What it is bound to, also if its lane or its netstack is gone by now.
     ///
     /// # Errors
-    /// `NotConnected` if the lane has forgotten it.
+    /// Never; as in std.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let local = self.names().local.or_else(|| self.shared.local());
         local.ok_or_else(|| io::ErrorKind::NotConnected.into())

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -272,6 +272,33 @@ fn who_accepts_hears_that_the_netstack_is_gone() {
             let told = told.recv_timeout(Duration::from_secs(5)).expect("it waits on");
             assert_eq!(told, Err(ErrorKind::ConnectionAborted));
         }
+    }
+}
+
+/// Each of two who wait, and who asks once more; one of them is told what the lane has said.
+#[test]
+fn who_waits_for_datagrams_hears_that_the_netstack_is_gone() {
+    for lanes in [1, 2] {
+        let (server, _client) = pair(lanes);
+        let socket = Arc::new(UdpSocket::bind(&server, "10.0.0.1:9").unwrap());
+        let (tell, told) = mpsc::channel();
+        for peeks in [false, true] {
+            let (socket, tell) = (Arc::clone(&socket), tell.clone());
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let got = if peeks { socket.peek_from(&mut [0]) } else { socket.recv_from(&mut [0]) };
+                    let _ = tell.send(got.map_err(|error| error.kind()));
+                }
+            });
+        }
+        assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "nobody sends");
+        server.engine().remove_netstack(server.id()).unwrap();
+        for _ in 0..4 {
+            let told = told.recv_timeout(Duration::from_secs(5)).expect("it waits on");
+            assert_eq!(told, Err(ErrorKind::ConnectionAborted));
+        }
+        socket.set_nonblocking(true).unwrap();
+        assert_eq!(socket.recv_from(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionAborted);
     }
 }
 
