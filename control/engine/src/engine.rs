@@ -609,10 +609,12 @@ impl Inner {
         SocketId(self.next_socket.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// One of `lanes`, in turn.
+    /// One of `lanes`, in turn; one that has failed only if all have.
     pub(crate) fn some_lane(&self, lanes: &[LaneId]) -> LaneId {
         let turn = self.next_lane.fetch_add(1, Ordering::Relaxed) as usize;
-        lanes[turn % lanes.len()]
+        let mut in_turn = lanes.iter().cycle().skip(turn % lanes.len()).take(lanes.len());
+        let lives = in_turn.find(|&&lane| !self.fabric.has_failed(lane));
+        lives.copied().unwrap_or(lanes[turn % lanes.len()])
     }
 
     /// Sends a change to every lane; it is in force everywhere when this has returned. One that has failed keeps no other from it, and is

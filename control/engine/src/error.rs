@@ -238,6 +238,11 @@ pub(crate) fn lane_failed() -> io::Error {
     rustix::io::Errno::NETDOWN.into()
 }
 
+/// The number of an error, as programs' words have it.
+pub(crate) fn number_of(error: &io::Error) -> u64 {
+    error.raw_os_error().unwrap_or_default().unsigned_abs().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -282,6 +282,7 @@ impl Fabric {
         self.lanes.iter().for_each(|place| place.bell.ring());
         // Who waits for a socket of the lane is told so when he looks.
         self.sleepers.wake_everybody();
+        self.programs.lane_failed(self, lane);
     }
 
     /// Lets what keeps this thread out of `lane` go on. If this thread is the lane's worker, nobody else will run what

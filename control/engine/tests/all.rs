@@ -8,6 +8,7 @@ mod capture;
 mod datagrams;
 mod echoed;
 mod ending;
+mod failed_lanes;
 mod flow_lanes;
 mod fusion;
 mod groups;

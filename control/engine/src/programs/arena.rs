@@ -20,7 +20,7 @@ use super::session::{Kin, Limits};
 use super::signals::Signals;
 use super::stream::Stream;
 use super::waiters::Waiters;
-use crate::fabric::Message;
+use crate::fabric::{Fabric, Message};
 
 /// An arena.
 #[derive(Debug)]
@@ -145,6 +145,18 @@ impl ProgramArena {
     pub(super) fn uncounted(&self) -> Vec<Arc<Stream>> {
         let is_uncounted = |stream: &&Arc<Stream>| stream.joined().is_some_and(Joined::is_uncounted);
         self.streams().iter().flatten().filter(is_uncounted).cloned().collect()
+    }
+
+    /// A lane is out of service: who waits for a socket of it is told.
+    pub(super) fn lane_failed(&self, fabric: &Fabric, lane: LaneId) {
+        let is_there = |stream: &&Arc<Stream>| stream.lane() == lane;
+        let there: Vec<_> = self.streams().iter().flatten().filter(is_there).cloned().collect();
+        there.iter().for_each(|stream| stream.lane_failed(fabric, self));
+        self.datagrams.each(|socket| {
+            if socket.lane() == lane {
+                socket.lane_failed(self);
+            }
+        });
     }
 
     /// A session has died: what its threads held of streams is free.

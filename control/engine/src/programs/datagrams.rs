@@ -26,7 +26,7 @@ use super::faults::{self, Faults};
 use super::joining;
 use super::memberships::Member;
 use super::signals::{self, Seen};
-use crate::error::{io_error, lane_failed};
+use crate::error::{io_error, lane_failed, number_of};
 use crate::fabric::{Fabric, Message};
 use crate::socket_filter;
 use crate::stack::Stack;
@@ -282,10 +282,27 @@ impl Datagrams {
 
     /// The lane has news of the socket: what the program sees is brought up to date, and who sleeps for it is woken.
     pub(super) fn tell(&self, arena: &ProgramArena, ready: Ready) {
+        self.tell_or(arena, ready, 0);
+    }
+
+    /// Its lane is out of service: who waits for it is told, and nothing more happens.
+    pub(super) fn lane_failed(&self, arena: &ProgramArena) {
+        let words = self.hold.shared().words();
+        if !self.is_closed.load(Ordering::Acquire) && !words.flags().contains(Flags::CLOSED) {
+            words.set_flags(Flags::CLOSED);
+            self.tell_or(arena, Ready::ALL, number_of(&lane_failed()));
+        }
+    }
+
+    /// The same, with the number of an error that counts if the lane has told none.
+    fn tell_or(&self, arena: &ProgramArena, ready: Ready, failure: u64) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
         let words = self.hold.shared().words();
         let flags = u64::from(words.flags().bits()) << FLAGS_SHIFT | status::DATAGRAMS;
-        let error = self.take_error();
+        let error = match self.take_error() {
+            0 => failure,
+            error => error,
+        };
         let is_new = flags & !self.told.load(Ordering::Relaxed) != 0;
         if is_new || error != 0 {
             self.told.fetch_or(flags, Ordering::Relaxed);
@@ -308,8 +325,7 @@ impl Datagrams {
 
     /// The number of an error that the lane has noted.
     fn take_error(&self) -> u64 {
-        let number = |error| io_error(error).raw_os_error().unwrap_or_default().unsigned_abs();
-        u64::from(self.hold.shared().words().take_error().map_or(0, number))
+        self.hold.shared().words().take_error().map_or(0, |error| number_of(&io_error(error)))
     }
 
     /// A datagram did not arrive, and the program is to be told.

@@ -375,13 +375,19 @@ impl Programs {
         }
     }
 
+    fn all_arenas(&self) -> Vec<Arc<ProgramArena>> {
+        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+        arenas.iter().flatten().cloned().collect()
+    }
+
+    /// A lane is out of service: programs are told at their sockets there.
+    pub(crate) fn lane_failed(&self, fabric: &Fabric, lane: LaneId) {
+        self.all_arenas().iter().for_each(|arena| arena.lane_failed(fabric, lane));
+    }
+
     /// Lets the lanes count what programs have carried past them.
     pub(crate) fn count_fused(&self, fabric: &Fabric) {
-        let arenas: Vec<_> = {
-            let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
-            arenas.iter().flatten().cloned().collect()
-        };
-        for arena in arenas {
+        for arena in self.all_arenas() {
             for stream in arena.uncounted() {
                 stream.count_fused(fabric);
             }

@@ -29,7 +29,7 @@ use super::later::Later;
 use super::segment::Joined;
 use super::signals::{self, Seen};
 use super::socket::reachable;
-use crate::error::{io_error, lane_failed};
+use crate::error::{io_error, lane_failed, number_of};
 use crate::fabric::{EnterError, Fabric, Message};
 use crate::queue::Queue;
 use crate::stack::Stack;
@@ -203,9 +203,10 @@ impl Stream {
     /// Whether it is a connection by now. If its program has asked for one and the lane has not looked yet, it is begun.
     pub(super) fn begin_if_asked(&self, fabric: &Fabric, arena: &ProgramArena) -> bool {
         let block = arena.mapping().block(self.number());
-        if let Some(connect) = block.and_then(|block| self.take_offer(block)) {
-            // A lane that has failed begins nothing, and has no connection left.
-            let _ = fabric.enter_surely(self.lane(), connect);
+        if let Some(connect) = block.and_then(|block| self.take_offer(block))
+            && fabric.enter_surely(self.lane(), connect).is_err()
+        {
+            self.lane_failed(fabric, arena);
         }
         self.is_begun()
     }
@@ -236,6 +237,10 @@ impl Stream {
         beginning: Beginning,
     ) -> Arc<Self> {
         let stream = Self::begin(arena, hold, rings, beginning);
+        if fabric.has_failed(stream.lane()) {
+            // That was told before there was somebody to tell.
+            stream.lane_failed(fabric, arena);
+        }
         // What came before there was somebody to tell.
         stream.tell(fabric, arena, Ready::ALL);
         if let Some(conn) = stream.conn() {
@@ -507,6 +512,20 @@ impl Stream {
     /// The lane has news of the stream, or may have had some: what the program sees is brought up to date, and who sleeps
     /// for it is woken.
     pub(super) fn tell(&self, fabric: &Fabric, arena: &ProgramArena, ready: Ready) {
+        self.tell_or(fabric, arena, ready, 0);
+    }
+
+    /// Its lane is out of service: who waits for it is told, and nothing more happens.
+    pub(super) fn lane_failed(&self, fabric: &Fabric, arena: &ProgramArena) {
+        let words = self.hold.shared().words();
+        if !self.has(CLOSED) && !words.flags().contains(Flags::CLOSED) {
+            words.set_flags(Flags::CLOSED);
+            self.tell_or(fabric, arena, Ready::ALL, number_of(&lane_failed()));
+        }
+    }
+
+    /// The same, with the number of an error that counts if the lane has told none.
+    fn tell_or(&self, fabric: &Fabric, arena: &ProgramArena, ready: Ready, failure: u64) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
         let words = self.hold.shared().words();
         // Before the names: who sees that it is connected finds them.
@@ -514,7 +533,7 @@ impl Stream {
         if !self.has(SETTLED) {
             self.settle(fabric, arena, block);
         }
-        let error = words.take_error().map_or(0, |error| self.number_of(error));
+        let error = words.take_error().map_or(failure, |error| self.number_of(error));
         let new = flags & !self.told.load(Ordering::Relaxed);
         let is_relieved = self.is_relieved(block);
         let is_new = new != 0 || error != 0;
@@ -532,12 +551,7 @@ impl Stream {
     }
 
     fn number_of(&self, error: SocketError) -> u64 {
-        let number = if self.hold.has_lied() {
-            Errno::CONNRESET.raw_os_error()
-        } else {
-            io_error(error).raw_os_error().unwrap_or_default()
-        };
-        number.unsigned_abs().into()
+        number_of(&if self.hold.has_lied() { Errno::CONNRESET.into() } else { io_error(error) })
     }
 
     /// Whether there may be somebody to wake: text came, or so much was acknowledged, or the ring has grown so, that there

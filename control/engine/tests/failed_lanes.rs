@@ -1,0 +1,80 @@
+//! What programs hear when the lane of their sockets is out of service.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Wake, Waker};
+
+use firelane::{StreamConfig, TcpListener, TcpStream};
+use firelane_shm::Readiness;
+use firelane_shm::control::{Answer, Family, Kind, Request};
+use firelane_shm::layout::{margin, status};
+
+use crate::support::*;
+
+const NETDOWN: u64 = 100;
+
+/// A fault of whoever calls it: a lane.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a lane has a fault");
+    }
+}
+
+impl World {
+    /// Has a handler panic in the lane of the programs.
+    fn fail(&self) {
+        let listener = TcpListener::bind(&self.stack, "10.0.0.1:9").unwrap();
+        assert!(listener.poll_accept(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+        let address = listener.local_addr().unwrap();
+        let _begun = TcpStream::begin(&self.peer, address, StreamConfig::default());
+        until(|| TcpListener::bind(&self.stack, "10.0.0.1:0").is_err());
+    }
+}
+
+#[test]
+fn who_waits_at_a_socket_of_a_lane_that_has_failed_is_told() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (_fd, block) = program.connect(listener.local_addr().unwrap());
+    program.wait(&program.end(block), Readiness::WRITABLE);
+    let request = Request::Socket { family: Family::V4, kind: Kind::Datagram, count: 1 };
+    let reply = world.hub.lock().unwrap().request(program.session, request, Vec::new());
+    let Answer::Sockets { sockets } = reply.answer else { panic!("{:?}", reply.answer) };
+    let bind = Request::Bind { socket: sockets[0], address: "10.0.0.1:53".parse().unwrap() };
+    let Answer::Stream { place } = program.ask(bind) else { panic!("it is bound") };
+    world.fail();
+    for block in [block, place.block] {
+        let words = program.mapping.block(block).unwrap();
+        let status = || words.rings.margin[margin::STATUS].load(Ordering::Acquire);
+        until(|| status() & status::CLOSED != 0);
+        assert_eq!(status() >> status::ERROR_SHIFT, NETDOWN);
+    }
+    program.wait(&program.end(block), Readiness::READABLE);
+}
+
+#[test]
+fn who_connects_by_an_offer_of_a_lane_that_has_failed_is_told() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for _ in 0..4 {
+        let connected = program.connect(address);
+        drop((listener.accept().unwrap(), connected));
+    }
+    world.hub.lock().unwrap().look();
+    let (_fd, socket) = program.socket();
+    let block = program.mapping.offers().take().expect("blocks are offered");
+    world.fail();
+    program.begin(block, socket, address);
+    let end = program.end(block);
+    program.wait(&end, Readiness::WRITABLE);
+    assert_eq!(u64::from(end.take_error().unsigned_abs()), NETDOWN);
+    program.names(socket);
+    program.close(socket, None);
+    assert_eq!(program.names(socket), [None; 2], "it is a new socket");
+}
