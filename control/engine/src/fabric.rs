@@ -233,7 +233,11 @@ impl Fabric {
         Ok(())
     }
 
-    /// Tells each of a netstack's `lanes` the same of a socket, which is in force everywhere when this has returned.
+    /// Tells each of a netstack's `lanes` the same of a socket, which is in force everywhere when this has returned. One that has failed
+    /// keeps no other from it, and has none of its connections.
+    ///
+    /// # Errors
+    /// All have failed.
     pub(crate) fn tell_lanes(
         &self,
         netstack: NetstackId,
@@ -241,12 +245,10 @@ impl Fabric {
         command: impl Fn() -> SocketCommand,
     ) -> io::Result<()> {
         // All are told before the first is waited for.
-        lanes.iter().try_for_each(|&lane| {
-            let message = LaneMessage::Socket(netstack, command());
-            self.enter_surely(lane, message).map_err(|_| lane_failed())
-        })?;
-        lanes.iter().for_each(|&lane| self.catch_up(lane));
-        Ok(())
+        let tell = |&lane: &LaneId| self.enter_surely(lane, LaneMessage::Socket(netstack, command())).is_ok();
+        let told: Vec<_> = lanes.iter().copied().filter(tell).collect();
+        told.iter().for_each(|&lane| self.catch_up(lane));
+        if told.is_empty() { Err(lane_failed()) } else { Ok(()) }
     }
 
     /// Waits until `lane` has taken what was entered before, so that what is put in a ring now comes after it. A lane

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use crate::chance::Chance;
 use crate::engine::Inner;
-use crate::error::io_error;
+use crate::error::{io_error, lane_failed};
 use crate::poller::sealed::Watched;
 use crate::registry::{Claim, Registry};
 use crate::sleepers::{Seat, Seated, block_on};
@@ -163,13 +163,14 @@ impl TcpListener {
     /// The connection that has waited longest; waits for one.
     ///
     /// # Errors
-    /// `WouldBlock` in non-blocking mode if there is none, `ConnectionAborted` if the netstack is gone.
+    /// `WouldBlock` in non-blocking mode if there is none, `ConnectionAborted` if the netstack is gone, `NetworkDown` if all its
+    /// lanes are out of service.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         if let Some(accepted) = self.take() {
             return accepted;
         }
         if self.nonblocking.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::WouldBlock.into());
+            return self.failure().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
         }
         block_on(None, |context| self.poll_accept(context)).expect("without a limit it ends ready")
     }
@@ -177,7 +178,7 @@ impl TcpListener {
     /// The connection that has waited longest, without blocking the thread.
     ///
     /// # Errors
-    /// `ConnectionAborted` if the netstack is gone.
+    /// `ConnectionAborted` if the netstack is gone, `NetworkDown` if all its lanes are out of service.
     pub async fn accept_async(&self) -> io::Result<(TcpStream, SocketAddr)> {
         std::future::poll_fn(|context| self.poll_accept(context)).await
     }
@@ -192,7 +193,20 @@ impl TcpListener {
         }
         self.seat.leave(Ready::READABLE, context.waker());
         self.end.words().wait_for(Ready::READABLE);
-        self.take().map_or(Poll::Pending, Poll::Ready)
+        self.take().or_else(|| self.failure()).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn failure<T>(&self) -> Option<io::Result<T>> {
+        self.has_no_lane().then(|| Err(lane_failed()))
+    }
+
+    /// Whether all lanes of its netstack are out of service, so that no connection comes any more. Not for who is inside a lane.
+    fn has_no_lane(&self) -> bool {
+        let fabric = &self.engine.fabric;
+        let has_failed = |lane| fabric.has_failed(lane);
+        // As a rule none has, and nobody is held up.
+        fabric.lane_ids().any(has_failed)
+            && self.lanes().is_ok_and(|(lanes, _held)| lanes.into_iter().all(has_failed))
     }
 
     /// The connection that has waited longest, if there is one; or that none comes any more.
@@ -226,7 +240,7 @@ impl TcpListener {
     /// on. Connections that there are, and those that wait to be accepted, stay.
     ///
     /// # Errors
-    /// A rule is about what goes out, keeps or logs something; a lane has failed.
+    /// A rule is about what goes out, keeps or logs something; all lanes have failed.
     pub fn set_filter(
         &self,
         rules: Vec<FilterRule<LinkId>>,

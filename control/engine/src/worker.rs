@@ -255,10 +255,18 @@ mod tests {
         let reads = sender.clone();
         std::thread::spawn(move || reads.send(std::io::Read::read(&mut &stream, &mut [0]).map(drop)));
         let receives = sender;
+        let accepts = receives.clone();
         std::thread::spawn(move || receives.send(datagrams.recv_from(&mut [0]).map(drop)));
+        let idle = TcpListener::bind(&client, "10.0.0.2:7").unwrap();
+        std::thread::spawn(move || {
+            for nonblocking in [false, true] {
+                idle.set_nonblocking(nonblocking).unwrap();
+                let _ = accepts.send(idle.accept().map(drop));
+            }
+        });
         assert!(ended.recv_timeout(Duration::from_millis(100)).is_err(), "nothing comes");
         client.engine().0.fabric.fail(LaneId(0), || ());
-        for _ in 0..2 {
+        for _ in 0..4 {
             let told = ended.recv_timeout(Duration::from_secs(5)).expect("it waits on");
             assert_eq!(told.unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
         }
@@ -267,6 +275,28 @@ mod tests {
         assert_eq!(events.iter().map(|event| event.key).collect::<Vec<_>>(), [4]);
         assert_eq!(watched.try_read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
         let late = TcpStream::begin(&client, "10.0.0.1:7".parse().unwrap(), StreamConfig::default());
+        assert_eq!(late.unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
+    }
+
+    #[test]
+    fn what_begins_anew_does_so_in_the_lanes_that_are_left() {
+        let (left, right) = wire(WireConfig::default());
+        let build = |end: Queue, n: u8| {
+            let builder = Stack::builder().lanes(2).interface(end).mac(&format!("02:08:20:00:00:0{n}"));
+            builder.unwrap().address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
+        };
+        let (stack, _peer) = (build(left.into(), 1), build(right.into(), 2));
+        let inner = &stack.engine().0;
+        let earlier = TcpListener::bind(&stack, "10.0.0.1:7").unwrap();
+        earlier.set_nonblocking(true).unwrap();
+        inner.fabric.fail(LaneId(0), || ());
+        let lanes = (0..8).map(|_| inner.lane_to_begin(stack.id()).unwrap());
+        assert!(lanes.into_iter().all(|lane| lane == LaneId(1)), "nothing begins in the other");
+        assert!(TcpListener::bind(&stack, "10.0.0.1:8").is_ok(), "the other lane listens");
+        assert_eq!(earlier.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "it may come");
+        inner.fabric.fail(LaneId(1), || ());
+        assert_eq!(earlier.accept().unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
+        let late = TcpListener::bind(&stack, "10.0.0.1:9");
         assert_eq!(late.unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
     }
 
