@@ -201,7 +201,7 @@ impl TcpListener {
     }
 
     /// Whether all lanes of its netstack are out of service, so that no connection comes any more. Not for who is inside a lane.
-    fn has_no_lane(&self) -> bool {
+    pub(crate) fn has_no_lane(&self) -> bool {
         let fabric = &self.engine.fabric;
         let has_failed = |lane| fabric.has_failed(lane);
         // As a rule none has, and nobody is held up.
@@ -212,7 +212,7 @@ impl TcpListener {
     /// The connection that has waited longest, if there is one; or that none comes any more.
     fn take(&self) -> Option<io::Result<(TcpStream, SocketAddr)>> {
         let Some(accepted) = self.end.accept() else {
-            return self.end.is_over().then(|| Err(io_error(SocketError::Aborted)));
+            return self.is_over().then(|| Err(io_error(SocketError::Aborted)));
         };
         Some(Ok((TcpStream::new(Arc::clone(&self.engine), accepted.stream), accepted.names.remote)))
     }
@@ -220,6 +220,11 @@ impl TcpListener {
     /// The connection that has waited longest, wherever its rings are.
     pub(crate) fn take_any(&self) -> Option<Accepted<AnyEnd>> {
         self.end.accept_any()
+    }
+
+    /// Whether its netstack is gone, so that no connection comes any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.is_over()
     }
 
     /// How many connections wait, and how many may.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::support::{Program, World, is_over, until, wait_for_one};
 use firelane::TcpStream;
-use firelane_shm::control::{Answer, Place, Request, SocketId};
-use firelane_shm::{AcceptQueue, SLICE, Woken};
+use firelane_shm::control::{Answer, Arrived, Place, Request, SocketId};
+use firelane_shm::{AcceptQueue, SLICE, Woken, carry};
 
 /// A listener with its name, where connections wait, and its address.
 fn listen(program: &Program<'_>) -> (OwnedFd, SocketId, Place, std::net::SocketAddr) {
@@ -48,6 +48,24 @@ fn greet(program: &Program<'_>, block: u32, peer: &mut TcpStream, nth: u8) {
     let mut byte = [0];
     peer.read_exact(&mut byte).unwrap();
     assert_eq!(byte, [nth]);
+}
+
+#[test]
+fn who_waits_for_connections_hears_that_the_netstack_is_gone() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let (listener, _, place, address) = listen(&program);
+    words(&program, place).begin();
+    let mut first = connect(&world, address);
+    greet(&program, take(&program, place).1, &mut first, 1);
+    world.stack.engine().remove_netstack(world.stack.id()).unwrap();
+    ends(&listener);
+}
+
+/// Somebody who waits for the descriptor finds its end.
+fn ends(listener: &OwnedFd) {
+    wait_for_one(listener);
+    assert_eq!(carry::receive(listener, &mut [0; Arrived::BYTES], &mut Vec::new(), true).unwrap(), 0);
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Wake, Waker};
 
 use firelane::{StreamConfig, TcpListener, TcpStream};
-use firelane_shm::Readiness;
-use firelane_shm::control::{Answer, Family, Kind, Request};
+use firelane_shm::control::{Answer, Arrived, Family, Kind, Request};
 use firelane_shm::layout::{margin, status};
+use firelane_shm::{Readiness, carry};
 
 use crate::support::*;
 
@@ -54,6 +54,16 @@ fn who_waits_at_a_socket_of_a_lane_that_has_failed_is_told() {
         assert_eq!(status() >> status::ERROR_SHIFT, NETDOWN);
     }
     program.wait(&program.end(block), Readiness::READABLE);
+}
+
+#[test]
+fn who_waits_for_connections_hears_that_no_lane_is_left() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let (listener, _) = program.listen("10.0.0.1:0");
+    world.fail();
+    wait_for_one(&listener);
+    assert_eq!(carry::receive(&listener, &mut [0; Arrived::BYTES], &mut Vec::new(), true).unwrap(), 0);
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub(super) struct Queue {
     pub(super) feeder: Option<Feeder<Arrived>>,
     /// Connections of which messages are to be sent, in their order: the descriptor had no room, or they have waited in the words.
     pub(super) unsent: VecDeque<Arrived>,
+    /// The program knows that no more come.
+    pub(super) has_ended: bool,
 }
 
 /// Called by lanes that have finished handshakes.
@@ -144,6 +146,22 @@ impl Handing {
         std::mem::take(&mut lock(&self.full))
     }
 
+    /// Lanes have failed: who waits at a listener that has no other one finds its end. For who is inside no lane.
+    pub(super) fn end_without_lanes(&self) {
+        let all = |queues: &mut Queues| -> Vec<_> {
+            queues.by_name.iter().map(|(&name, queue)| (name, Arc::clone(&queue.listening))).collect()
+        };
+        let mut ended = self.queues.change(all, |queues| self.hand_on(queues));
+        ended.retain(|(_, listening)| listening.listener.has_no_lane());
+        let end = |queues: &mut Queues| {
+            for (name, listening) in &ended {
+                let queue = queues.by_name.get_mut(name);
+                queue.filter(|it| Arc::ptr_eq(&it.listening, listening)).into_iter().for_each(Queue::end);
+            }
+        };
+        self.queues.change(end, |queues| self.hand_on(queues));
+    }
+
     fn hand_on(&self, queues: &mut Queues) {
         let Queues { by_name, again, events } = queues;
         self.listeners.wait(events, Some(Duration::ZERO));
@@ -171,7 +189,20 @@ impl Queue {
                 Err(_) => return false,
             }
         }
+        if self.listening.listener.is_over() {
+            self.end();
+        }
         false
+    }
+
+    /// No more connections come: who waits for one finds an end. The program still has the socket, whose descriptor hangs up when it
+    /// closes that, so our end does not.
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            // If the program has closed it meanwhile nobody waits.
+            let _ = rustix::net::shutdown(&self.ours, rustix::net::Shutdown::Write);
+            self.listening.waiting.iter().for_each(Waiting::tell);
+        }
     }
 
     /// The next connection of which a message is to be sent. What has arrived before it waits in the words.

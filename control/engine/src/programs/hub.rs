@@ -419,6 +419,9 @@ impl Hub {
             let programs = &self.engine.0.fabric.programs;
             programs.segments.give_pages_back();
             programs.make_segments(self.engine.0.fabric.now());
+            if programs.take_lost_lanes() {
+                self.handing.end_without_lanes();
+            }
             self.handing.take_full().into_iter().for_each(|it| self.watch(it, epoll::EventFlags::OUT));
             self.end_left();
             self.begin_held();

@@ -115,6 +115,8 @@ pub(crate) struct Programs {
     leaving: Leaving,
     hangups: Hangups,
     groups: GroupShares,
+    /// A lane has failed, and the hub has yet to tell those who listen.
+    has_lost_lanes: AtomicBool,
     /// Woken when memory may go back to the kernel, which is nothing for a lane.
     idler: Mutex<Option<Waker>>,
 }
@@ -185,6 +187,7 @@ impl Programs {
             leaving: Leaving::default(),
             hangups: Hangups::default(),
             groups: GroupShares::default(),
+            has_lost_lanes: AtomicBool::new(false),
             idler: Mutex::default(),
         }
     }
@@ -383,6 +386,13 @@ impl Programs {
     /// A lane is out of service: programs are told at their sockets there.
     pub(crate) fn lane_failed(&self, fabric: &Fabric, lane: LaneId) {
         self.all_arenas().iter().for_each(|arena| arena.lane_failed(fabric, lane));
+        self.has_lost_lanes.store(true, Ordering::Release);
+        self.call_idler();
+    }
+
+    /// Whether lanes have failed since this was last asked.
+    fn take_lost_lanes(&self) -> bool {
+        self.has_lost_lanes.swap(false, Ordering::AcqRel)
     }
 
     /// Lets the lanes count what programs have carried past them.

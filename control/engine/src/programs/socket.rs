@@ -333,6 +333,7 @@ impl Socket {
             ours,
             feeder,
             unsent: VecDeque::new(),
+            has_ended: false,
         }))
     }
 
