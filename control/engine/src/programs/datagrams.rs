@@ -285,15 +285,6 @@ impl Datagrams {
         self.tell_or(arena, ready, 0);
     }
 
-    /// Its lane is out of service: who waits for it is told, and nothing more happens.
-    pub(super) fn lane_failed(&self, arena: &ProgramArena) {
-        let words = self.hold.shared().words();
-        if !self.is_closed.load(Ordering::Acquire) && !words.flags().contains(Flags::CLOSED) {
-            words.set_flags(Flags::CLOSED);
-            self.tell_or(arena, Ready::ALL, number_of(&lane_failed()));
-        }
-    }
-
     /// The same, with the number of an error that counts if the lane has told none.
     fn tell_or(&self, arena: &ProgramArena, ready: Ready, failure: u64) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
@@ -315,6 +306,15 @@ impl Datagrams {
         arena.tell_waiters(self.number(), block);
         let look = || (self.seen(), self.has_room_again(block));
         arena.signals.tell(self.number(), error != 0, look);
+    }
+
+    /// Its lane is out of service: who waits for it is told, and nothing more happens.
+    pub(super) fn lane_failed(&self, arena: &ProgramArena) {
+        let words = self.hold.shared().words();
+        if !self.is_closed.load(Ordering::Acquire) && !words.flags().contains(Flags::CLOSED) {
+            words.set_flags(Flags::CLOSED);
+            self.tell_or(arena, Ready::ALL, number_of(&lane_failed()));
+        }
     }
 
     /// How far it has come, of what its program may be signalled for.

@@ -174,6 +174,11 @@ impl Stream {
         let lane = stack.inner.lane_to_begin(stack.id)?;
         let (hold, slot) = stream_in(arena.rings(), rings, lane, stack.id).ok_or(Errno::NOBUFS)?;
         let stream = Self::begin(arena, hold, rings, beginning);
+        if stack.inner.fabric.has_failed(lane) {
+            // Nobody would look there whether its program begins. Who asks is told.
+            arena.remove(&stream);
+            return Err(lane_failed());
+        }
         *stream.offered() = Some(Box::new(Offered { slot, options, ends: None }));
         Ok(stream)
     }
@@ -515,15 +520,6 @@ impl Stream {
         self.tell_or(fabric, arena, ready, 0);
     }
 
-    /// Its lane is out of service: who waits for it is told, and nothing more happens.
-    pub(super) fn lane_failed(&self, fabric: &Fabric, arena: &ProgramArena) {
-        let words = self.hold.shared().words();
-        if !self.has(CLOSED) && !words.flags().contains(Flags::CLOSED) {
-            words.set_flags(Flags::CLOSED);
-            self.tell_or(fabric, arena, Ready::ALL, number_of(&lane_failed()));
-        }
-    }
-
     /// The same, with the number of an error that counts if the lane has told none.
     fn tell_or(&self, fabric: &Fabric, arena: &ProgramArena, ready: Ready, failure: u64) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
@@ -548,6 +544,15 @@ impl Stream {
         }
         let is_ready = error != 0 || new & SIGNALS != 0;
         arena.signals.tell(self.number(), is_ready, || (self.seen(arena), self.has_room_again(block)));
+    }
+
+    /// Its lane is out of service: who waits for it is told, and nothing more happens.
+    pub(super) fn lane_failed(&self, fabric: &Fabric, arena: &ProgramArena) {
+        let words = self.hold.shared().words();
+        if !self.has(CLOSED) && !words.flags().contains(Flags::CLOSED) {
+            words.set_flags(Flags::CLOSED);
+            self.tell_or(fabric, arena, Ready::ALL, number_of(&lane_failed()));
+        }
     }
 
     fn number_of(&self, error: SocketError) -> u64 {

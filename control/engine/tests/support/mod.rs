@@ -82,7 +82,8 @@ pub(crate) fn until(mut is_there: impl FnMut() -> bool) {
 pub(crate) fn wait_for_one(listener: &OwnedFd) {
     until(|| {
         let mut poll = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut poll, None).unwrap() == 1
+        let while_it_may_come = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+        rustix::event::poll(&mut poll, Some(&while_it_may_come)).unwrap() == 1
     });
 }
 
