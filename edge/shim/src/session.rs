@@ -24,7 +24,7 @@ use crate::lock::{Guard, Lock};
 use crate::pool::Spare;
 use crate::socket::Held;
 use crate::wanted::{Wanted, wanted};
-use crate::{arenas, kept, pool, process, room, socket, sys, table, thread};
+use crate::{arenas, confining, kept, pool, process, room, socket, sys, table, thread};
 
 mod arrivals;
 mod forks;
@@ -214,6 +214,22 @@ fn child_of(parents: &Session) -> Result<OwnedFd, Errno> {
 /// The daemon knows that this session has something in an arena.
 fn note_arena(place: u16) {
     ATTACHED.fetch_or(1 << place, Ordering::Relaxed);
+}
+
+/// Whether it does.
+#[inline]
+pub(crate) fn is_attached(place: u16) -> bool {
+    ATTACHED.load(Ordering::Relaxed) >> place & 1 != 0
+}
+
+/// This process is about to use a socket in an arena that it has of its parent: the daemon is shown it, for it buries who dies inside where
+/// it knows his session to be. A confined process has done that before.
+#[cold]
+pub(crate) fn show(fd: c_int, place: u16) {
+    let may_ask = process::has_session() && !is_dead() && !confining::is_confined();
+    if may_ask && attach(fd).is_ok() {
+        note_arena(place);
+    }
 }
 
 /// A forked child must not answer for its parent.
@@ -668,7 +684,7 @@ pub(crate) fn make_way(fd: c_int) {
 
 /// Asks for a slot in an arena that `bell` wakes. Who has the arena of his parent shows a socket in it, `fd`, first.
 pub(crate) fn waiter_slot(place: u16, bell: c_int, fd: c_int) -> Result<u32, Errno> {
-    if ATTACHED.load(Ordering::Relaxed) >> place & 1 == 0 {
+    if !is_attached(place) {
         attach(fd)?;
     }
     let arena = arenas::number(place).ok_or(Errno::PROTO)?;

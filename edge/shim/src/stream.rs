@@ -51,7 +51,13 @@ impl Stream {
     /// The stream of a block; `None` if the arena is not mapped here.
     #[inline]
     pub(crate) fn new(fd: c_int, arena: u16, block: u32) -> Option<Self> {
-        let end = StreamEnd::new(arenas::get(arena)?, block, thread::holder())?;
+        let memory = arenas::get(arena)?;
+        // In a child this begins its session, which has nothing of its parent's as yet.
+        let me = thread::holder();
+        if !session::is_attached(arena) {
+            session::show(fd, arena);
+        }
+        let end = StreamEnd::new(memory, block, me)?;
         Some(Self { fd, arena, block, end: Cell::new(fused::followed(fd, arena, end)) })
     }
 

@@ -33,6 +33,11 @@ fn parents_and_children_share_what_is_theirs_and_nothing_else() {
     as_the_kernels("forked.py", 20);
 }
 
+#[test]
+fn a_child_that_dies_in_a_call_leaves_its_parent_the_socket() {
+    as_the_kernels("buried.py", 5);
+}
+
 /// One of the program's few first connections is asked for, all others are begun by words of blocks that it is offered.
 #[test]
 fn connections_that_a_program_begins_by_itself_are_as_those_that_it_asks_for() {

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use firelane_shm::control::{Answer, Place, Request, SocketId};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use super::{ATTACHED, ask, attach, given, name_of, order_ahead, post_closed, refusal, spare};
+use super::{ask, attach, given, is_attached, name_of, order_ahead, post_closed, refusal, spare};
 use crate::socket::{self, Held};
 use crate::{arenas, kept, options, pool, process, sys};
 
@@ -108,7 +108,7 @@ pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Resul
 
 /// Where a listener's arena is here. Who has it of his parent, or of another program, shows the listener first.
 fn arena_of(listener: &Held, number: u64) -> Result<u16, Errno> {
-    let is_known = |place: &u16| ATTACHED.load(Ordering::Relaxed) >> place & 1 != 0 && process::has_session();
+    let is_known = |place: &u16| is_attached(*place) && process::has_session();
     if let Some(place) = arenas::find(number).filter(is_known) {
         return Ok(place);
     }
