@@ -169,7 +169,12 @@ impl Sleep {
         mut is_ready: impl FnMut() -> bool,
         sleep_on: impl FnOnce(&AtomicU32, u32, Duration) -> Result<(), Errno>,
     ) -> Woken {
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let before = self.sleepers.fetch_add(1, Ordering::SeqCst);
+        if before > u32::MAX / 2 {
+            // The words were another stream's when those came who have left since. What they have taken too much is made good, at worst
+            // by more than one, who then wakes nobody now and then.
+            self.sleepers.fetch_add(before.wrapping_neg(), Ordering::SeqCst);
+        }
         let woken = self.sleep_counted(limit.min(SLICE), &mut is_ready, sleep_on);
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
         woken
@@ -290,6 +295,22 @@ mod tests {
         let before = block.futex.load(Ordering::Relaxed);
         block.wake();
         assert_eq!(block.futex.load(Ordering::Relaxed), before, "nobody sleeps");
+    }
+
+    #[test]
+    fn who_counts_himself_off_when_the_words_are_anothers_keeps_nobody_asleep() {
+        let (sleep, there, begun) = (Sleep::default(), AtomicBool::new(false), Instant::now());
+        // He came before the words were zeroed.
+        sleep.sleepers.fetch_sub(1, Ordering::Relaxed);
+        let is_there = || there.load(Ordering::Acquire);
+        std::thread::scope(|scope| {
+            scope.spawn(|| while sleep.until(Duration::from_secs(5), is_there) != Woken::Ready {});
+            std::thread::sleep(Duration::from_millis(20));
+            there.store(true, Ordering::Release);
+            sleep.wake();
+        });
+        assert!(begun.elapsed() < Duration::from_millis(150), "{:?}", begun.elapsed());
+        assert_eq!(sleep.sleepers.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -97,8 +97,11 @@ fn conclude(
 
 /// Who hears that the attempt has failed may make another with the same socket.
 fn fails(fd: c_int, outcome: Result<(), Errno>) -> Result<(), Errno> {
-    let goes_on =
-        matches!(outcome, Ok(()) | Err(Errno::INPROGRESS | Errno::INTR | Errno::NETDOWN | Errno::BADF));
+    // With EPIPE another thread has ended it, and the socket may have another connection by now.
+    let goes_on = matches!(
+        outcome,
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR | Errno::NETDOWN | Errno::BADF | Errno::PIPE)
+    );
     if !goes_on && let Some(socket) = socket::at(fd) {
         // The daemon may be gone, which the next call says.
         let _ = end(&socket);
@@ -114,19 +117,20 @@ pub(crate) fn end(socket: &Held) -> Result<Held, Errno> {
 
 /// shutdown(2) of a socket that connects, as `tcp_disconnect` of Linux again: who waits for the connection is told ECONNRESET, or if
 /// nobody does, the next call that tells an error.
-pub(crate) fn give_up(socket: &Held, stream: &Stream) -> Result<(), Errno> {
-    let watchers = waiter::watchers(socket.word);
-    // Who wakes up finds what has happened before he looks at words that may be another connection's by now.
-    end_as(socket, Held::becomes_given_up)?;
-    stream.end().block().wake();
-    watchers.ring();
-    Ok(())
+pub(crate) fn give_up(socket: &Held) -> Result<(), Errno> {
+    end_as(socket, Held::becomes_given_up).map(drop)
 }
 
 fn end_as(socket: &Held, becomes: impl FnOnce(&Held) -> Held) -> Result<Held, Errno> {
+    let sleepers = socket.stream().map(|stream| (stream, waiter::watchers(socket.word)));
     // The daemon reads from the words what they have of its options.
     let socket = becomes(socket);
     session::disconnect(&socket)?;
+    // Who wakes up finds what has happened before he looks at words that may be another connection's by now.
+    if let Some((stream, watchers)) = sleepers {
+        stream.wake();
+        watchers.ring();
+    }
     Ok(socket)
 }
 

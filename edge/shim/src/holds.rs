@@ -78,6 +78,13 @@ impl Hold {
     }
 }
 
+impl Hold {
+    /// Whether the descriptor was closed meanwhile, and the call has been left a copy.
+    pub(crate) fn is_left(&self) -> bool {
+        self.0.left.load(Ordering::SeqCst) != 0
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.0.is(thread::name()) {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::accept_queue::Watching;
 use crate::awaited::Awaited;
 use crate::handlers::Seen;
+use crate::holds::Hold;
 use crate::memory::Pages;
 use crate::socket::{self, Kind};
 use crate::stream::Stream;
@@ -101,6 +102,7 @@ fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>, seen: Seen) -> Opt
     let (Some(entry), None) = (asked.next(), asked.next()) else { return None };
     let is_same = |word: &Word| socket::kind(*word) == Kind::Stream;
     let awaited = Awaited::Events(ready::wanted(wanted(entry.events)));
+    let mut held: Option<(Word, Option<Hold>)> = None;
     loop {
         let word = ours(entry).filter(is_same)?;
         entry.revents = (ready::of(entry.fd, word) & wanted(entry.events)) as c_short;
@@ -109,6 +111,11 @@ fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>, seen: Seen) -> Opt
             return Some(Ok(c_int::from(entry.revents != 0)));
         }
         let stream = Stream::new(entry.fd, socket::arena(word), socket::number(word))?;
+        if held.as_ref().is_none_or(|(of, _)| *of != word) {
+            // Of the words in which it is counted it lets go first.
+            drop(held.take());
+            held = Some((word, stream.hold().ok()?));
+        }
         match cancelling::sleeping(Woken::Interrupted, || stream.sleep(awaited, left, seen)) {
             Woken::Interrupted => return Some(Err(Errno::INTR)),
             Woken::TimeOut => _ = session::look_for_death(),

@@ -16,7 +16,7 @@ use crate::session;
 use crate::sys::{Limit, Signals};
 use crate::table::{self, Word};
 use crate::wait::{self, Deadline};
-use crate::waiter::{BELLS_MAX, Waiter};
+use crate::waiter::{self, BELLS_MAX, Waiter};
 
 /// How long a call sleeps otherwise. A signal that comes at the very end is lost, if no hook has seen its handler, so that is no time after
 /// which timers run out.
@@ -93,10 +93,14 @@ impl Sleeper {
         let mut waiter = Waiter::for_sleep().ok()?;
         let signals = self.signals.get_or_insert_with(Signals::hold_back);
         // Who has closed it meanwhile may have signalled that, too, before signals were held back.
+        let used = waiter::generation_of(word);
         let is_watched =
             waiter.watch(fd, word).is_ok() && !waiter.is_sharing() && table::get(fd) == Some(word);
         let woken = is_watched.then(|| sleep(&waiter, (signals, self.seen), limit, is_ready));
-        waiter.unwatch(word);
+        // Another thread may have ended the connection, and its words may be another's by now.
+        if waiter::generation_of(word) == used {
+            waiter.unwatch(word);
+        }
         woken
     }
 }

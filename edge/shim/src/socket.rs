@@ -411,7 +411,7 @@ impl Held {
         }
         match (self.kind(), self.stream()) {
             _ if self.is_datagram() => datagram::shutdown(self, how),
-            (_, Some(stream)) if stream.is_connecting() => connecting::give_up(self, &stream),
+            (_, Some(stream)) if stream.is_connecting() => connecting::give_up(self),
             (_, Some(stream)) => stream.shutdown(how),
             (Kind::Listener, _) => listener::stop(self, how),
             (Kind::Fresh, _) if let Some(by_now) = elsewhere::changed(self) => by_now.shutdown(how),

@@ -44,6 +44,8 @@ pub(crate) struct Stream {
     fd: c_int,
     arena: u16,
     block: u32,
+    /// Which use of the block it is.
+    generation: u64,
     end: Cell<StreamEnd<'static>>,
 }
 
@@ -58,7 +60,8 @@ impl Stream {
             session::show(fd, arena);
         }
         let end = StreamEnd::new(memory, block, me)?;
-        Some(Self { fd, arena, block, end: Cell::new(fused::followed(fd, arena, end)) })
+        let generation = end.block().generation.load(Ordering::Relaxed);
+        Some(Self { fd, arena, block, generation, end: Cell::new(fused::followed(fd, arena, end)) })
     }
 
     /// A time of its lane by `CLOCK_MONOTONIC`.
@@ -678,9 +681,13 @@ impl<'a> Waiting<'a> {
             self.hold = self.stream.hold()?;
         }
         let (stream, awaited) = (self.stream, self.awaited);
-        let is_ready = || stream.has(awaited);
+        let hold = self.hold.as_ref();
+        let is_ready = || stream.has(awaited) || stream.stands(hold).is_err();
         let shallow = |slice, seen| stream.sleep(awaited, slice, seen);
         let woken = self.sleeper.sleep(stream.own(), self.deadline, is_ready, shallow);
+        if woken != Woken::Interrupted {
+            stream.stands(hold)?;
+        }
         // Who is woken because it was fused must look there.
         stream.follow();
         match woken {
@@ -697,7 +704,7 @@ impl<'a> Waiting<'a> {
 
 impl Stream {
     /// A call that sleeps holds the socket, whoever closes it meanwhile.
-    fn hold(&self) -> Result<Option<Hold>, Errno> {
+    pub(crate) fn hold(&self) -> Result<Option<Hold>, Errno> {
         Hold::begin(self.fd, self.arena, self.block)
     }
 
@@ -705,6 +712,21 @@ impl Stream {
     fn own(&self) -> Option<(c_int, table::Word)> {
         let word = table::get(self.fd).filter(|&word| holds::is_of(word, self.arena, self.block))?;
         Some((self.fd, word))
+    }
+
+    /// Whether it is still what it was when the call began, after a sleep: another thread may have ended the connection (connect(2) with
+    /// AF_UNSPEC), which says EPIPE as in Linux, or closed a socket that nothing holds.
+    fn stands(&self, hold: Option<&Hold>) -> Result<(), Errno> {
+        if self.is_given_up() {
+            return Ok(());
+        }
+        // Behind the number of one that was closed may be another socket.
+        let now = table::get(self.fd).filter(|_| !hold.is_some_and(Hold::is_left));
+        let is_ended = now.is_some_and(|word| !holds::is_of(word, self.arena, self.block));
+        if is_ended || self.end().block().generation.load(Ordering::Acquire) != self.generation {
+            return Err(if now.is_some() { Errno::PIPE } else { Errno::BADF });
+        }
+        Ok(())
     }
 
     /// A call that goes on after a handler finds its descriptor anew: that may have closed it.
@@ -749,11 +771,12 @@ impl Stream {
         if !self.end().has_lane_on(sys::cpu()) {
             thread::spinning_to_connect(|spin| spin.until(|| self.end().status() != 0));
         }
-        let (_hold, mut sleeper) = (self.hold()?, Sleeper::new(seen));
+        let (hold, mut sleeper) = (self.hold()?, Sleeper::new(seen));
         loop {
             if self.is_given_up() {
                 return Err(Errno::CONNRESET);
             }
+            self.stands(hold.as_ref())?;
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }

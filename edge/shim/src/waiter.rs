@@ -223,7 +223,7 @@ impl Waiter {
         Ok(())
     }
 
-    /// From now on they do not.
+    /// From now on they do not. Its words are its own still: what lies there in a listener's is no mark.
     pub(crate) fn unwatch(&self, word: Word) {
         if socket::kind(word) == Kind::Stream
             && let Some(end) = end_of(word)
@@ -423,6 +423,12 @@ impl Watchers {
 fn end_of(word: Word) -> Option<StreamEnd<'static>> {
     let nobody = Holder::new(0, 0);
     StreamEnd::new(arenas::get(socket::arena(word))?, socket::number(word), nobody)
+}
+
+/// Which use of its block a stream is: that is counted up when it is given to another socket. Zero of what is no stream.
+pub(crate) fn generation_of(word: Word) -> u64 {
+    let is_stream = socket::kind(word) == Kind::Stream;
+    is_stream.then(|| block_of(word)).flatten().map_or(0, |block| block.generation.load(Ordering::Acquire))
 }
 
 fn block_of(word: Word) -> Option<&'static Block> {

@@ -38,6 +38,11 @@ fn a_child_that_dies_in_a_call_leaves_its_parent_the_socket() {
     as_the_kernels("buried.py", 5);
 }
 
+#[test]
+fn who_sleeps_on_a_connection_hears_that_it_is_ended_and_disturbs_no_other() {
+    as_the_kernels("dissolved.py", 10);
+}
+
 /// One of the program's few first connections is asked for, all others are begun by words of blocks that it is offered.
 #[test]
 fn connections_that_a_program_begins_by_itself_are_as_those_that_it_asks_for() {

@@ -9,7 +9,6 @@
 //! Used by `epoll.rs` alone. Arrays are by descriptor and by block, of memory that costs nothing untouched.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
 
 use firelane_shm::layout::BLOCKS_MAX;
 use libc::epoll_event;
@@ -18,6 +17,7 @@ use rustix::io::Errno;
 use crate::memory::Pages;
 use crate::socket::{self, Kind};
 use crate::table::{self, Word};
+use crate::waiter::generation_of;
 use crate::{arenas, ready, room};
 
 const ERRORS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
@@ -93,10 +93,13 @@ impl Interests {
         self.at(fd as usize).is_some_and(|it| is_current(it, word))
     }
 
-    /// Each descriptor with its word.
+    /// Each descriptor with its word, but for those whose words are another socket's by now: they may be a listener's, where marks are none.
     pub(super) fn each(&self, mut with: impl FnMut(c_int, Word)) {
         for fd in 0..self.bound {
-            if let Some(word) = self.at(fd).and_then(|it| Word::new(it.word)) {
+            if let Some(it) = self.at(fd)
+                && let Some(word) = Word::new(it.word)
+                && it.generation == generation_of(word)
+            {
                 with(fd as c_int, word);
             }
         }
@@ -319,13 +322,6 @@ impl Interests {
         }
         false
     }
-}
-
-/// The use of a block, which is counted up when it is given to another socket.
-fn generation_of(word: Word) -> u64 {
-    let block = arenas::get(socket::arena(word)).and_then(|arena| arena.block(socket::number(word)));
-    let is_stream = socket::kind(word) == Kind::Stream;
-    block.filter(|_| is_stream).map_or(0, |block| block.generation.load(Ordering::Acquire))
 }
 
 /// Whether it may be the same socket, which connects, listens or was given up at this moment: who does that says so to the sets after he has
