@@ -139,6 +139,26 @@ fn what_nobody_has_taken_is_reset_when_the_listener_closes_and_its_words_serve_t
     world.wait_for(|counts| counts == [0; 4]);
 }
 
+/// Somebody has died in `accept`, or it was shut down to get somebody out of it.
+#[test]
+fn what_is_left_at_a_listener_does_not_make_the_next_one_go_by_messages() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let mut places = Vec::new();
+    for leave in [AcceptQueue::give_up, AcceptQueue::watch, AcceptQueue::begin] {
+        let (listener, _, place, address) = listen(&program);
+        words(&program, place).begin();
+        let mut peer = connect(&world, address);
+        let (_fd, block) = take(&program, place);
+        greet(&program, block, &mut peer, 5);
+        leave(words(&program, place));
+        drop(listener);
+        world.wait_for(|[_, sockets, ..]| sockets == 1);
+        places.push(place);
+    }
+    assert!(places[0] == places[1] && places[1] != places[2], "{places:?}");
+}
+
 #[test]
 fn a_connection_waits_for_another_program_that_has_the_listener() {
     let world = World::new();

@@ -25,6 +25,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub(crate) const ROOM: u32 = if cfg!(loom) { 2 } else { 32 };
 /// Among the watchers: nobody says that he looks here before he waits. So a queue begins.
 const BY_MESSAGES: u32 = 1 << 31;
+/// Among them, too: the listener goes by messages from here on, for good.
+const GIVEN_UP: u32 = 1 << 30;
 
 /// The words, in place of a stream's ([`crate::Block`]).
 #[repr(C, align(64))]
@@ -97,7 +99,7 @@ impl AcceptQueue {
     }
 
     /// The caller is about to wait in the kernel for the listener's descriptor: what arrives from here on is told there. He
-    /// looks once more first, and calls [`Self::unwatch`] afterwards; never, if others may wait there of whom he does not know.
+    /// looks once more first, and calls [`Self::unwatch`] afterwards.
     pub fn watch(&self) {
         self.watchers.fetch_add(1, Ordering::SeqCst);
         order_for_models();
@@ -106,6 +108,18 @@ impl AcceptQueue {
     /// He does not wait any more.
     pub fn unwatch(&self) {
         self.watchers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// As if somebody watched as long as it is this listener's: others may wait there of whom the caller does not know, or nobody is to find
+    /// anything any more. He looks once more.
+    pub fn give_up(&self) {
+        self.watchers.fetch_or(GIVEN_UP, Ordering::SeqCst);
+        order_for_models();
+    }
+
+    /// Whether nobody watches who has begun that for this listener or an earlier one.
+    pub fn is_unwatched(&self) -> bool {
+        self.watchers.load(Ordering::SeqCst) & !(BY_MESSAGES | GIVEN_UP) == 0
     }
 
     /// The waiters with these slots are told of what arrives from here on. Each looks once more afterwards.
@@ -153,6 +167,7 @@ impl<T> Feeder<T> {
     pub fn begin(words: &AcceptQueue, port: u16) -> Self {
         words.port.store(port.into(), Ordering::Relaxed);
         words.watchers.fetch_or(BY_MESSAGES, Ordering::SeqCst);
+        words.watchers.fetch_and(!GIVEN_UP, Ordering::SeqCst);
         words.waiters.store(0, Ordering::SeqCst);
         let tail = words.head.load(Ordering::Relaxed);
         words.tail.store(tail, Ordering::Release);
@@ -303,6 +318,23 @@ mod tests {
         assert_eq!((words.take(), next.put(&words, 7, 7)), (None, Err(7)));
         words.begin();
         assert_eq!((next.put(&words, 7, 7), words.take(), words.port()), (Ok(()), Some(7), 80));
+    }
+
+    #[test]
+    fn what_a_listener_has_given_up_serves_the_next_one() {
+        let (words, mut feeder) = opened();
+        assert_eq!(feeder.put(&words, 1, 10), Ok(()));
+        words.give_up();
+        assert!(feeder.is_watched(&words) && words.is_unwatched());
+        assert_eq!((feeder.take_back(&words), feeder.put(&words, 2, 20)), (VecDeque::from([10]), Err(20)));
+        // Another process that has the listener finds no way back.
+        words.begin();
+        assert_eq!(feeder.put(&words, 2, 20), Err(20));
+        let mut next = Feeder::begin(&words, 80);
+        words.begin();
+        assert_eq!((next.put(&words, 3, 30), words.take()), (Ok(()), Some(3)));
+        words.watch();
+        assert!(!words.is_unwatched());
     }
 
     proptest! {

@@ -34,6 +34,17 @@ pub(crate) fn has_some(word: Word) -> bool {
 pub(crate) fn end(fd: c_int, word: Word) {
     let Some(queue) = of(word) else { return };
     queue.watch();
+    take_back(fd, word, queue);
+}
+
+/// The same for as long as the listener is open.
+pub(crate) fn give_up(fd: c_int, word: Word) {
+    let Some(queue) = of(word) else { return };
+    queue.give_up();
+    take_back(fd, word, queue);
+}
+
+fn take_back(fd: c_int, word: Word, queue: &AcceptQueue) {
     if !queue.is_empty() {
         // The daemon looks, and takes back what waits there. If it is gone, so is the listener.
         let _ = session::listen(&Held { fd, word }, 0);
@@ -43,7 +54,7 @@ pub(crate) fn end(fd: c_int, word: Word) {
 /// Nothing waits there any more: who has taken it does nothing with it.
 pub(crate) fn drain(word: Word) {
     let Some(queue) = of(word) else { return };
-    queue.watch();
+    queue.give_up();
     while queue.take().is_some() {}
 }
 
@@ -89,7 +100,7 @@ impl Watching {
                 *place = Some(Watched { queue, mark });
                 self.count += 1;
             }
-            None => end(fd, word),
+            None => give_up(fd, word),
         }
     }
 }

@@ -171,7 +171,7 @@ pub(crate) fn listener_closed(fd: c_int, word: Word) {
         && socket::is_shared(word)
         && let Some(copy) = table::ours().find(|&fd| table::get(fd) == Some(word))
     {
-        accept_queue::end(copy, word);
+        accept_queue::give_up(copy, word);
     }
 }
 

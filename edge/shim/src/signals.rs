@@ -67,7 +67,7 @@ pub(crate) fn changed(socket: &Held) {
     kept::forget(socket.fd);
     let _ = session::set_option(socket, OWN_LEVEL, OWN_SIGNALS, &c_int::from(kinds).to_ne_bytes());
     if socket.kind() == Kind::Listener && kinds & SIGNAL_IO != 0 {
-        accept_queue::end(socket.fd, socket.word);
+        accept_queue::give_up(socket.fd, socket.word);
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use firelane_frame::{ArenaPair, RingArena};
 use firelane_lane::{LaneMessage, SocketCommand};
 use firelane_shm::layout::Inbox;
-use firelane_shm::{Arena, Block, Layout, Mapping, set_bits};
+use firelane_shm::{AcceptQueue, Arena, Block, Layout, Mapping, set_bits};
 use firelane_units::{Instant, LaneId};
 
 use super::WORDS_PER_TURN;
@@ -264,8 +264,13 @@ impl ProgramArena {
 
     /// A block for a listener's words ([`firelane_shm::AcceptQueue`]), if there is any.
     pub(super) fn take_queue(&self) -> Option<ArenaPair> {
-        let earlier = self.queues.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        earlier.or_else(|| self.rings().take_alone())
+        let mut earlier = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_unwatched = |block: &ArenaPair| {
+            self.mapping().accept_queue(block.block()).is_some_and(AcceptQueue::is_unwatched)
+        };
+        // Where somebody has died who watched, all connections would be told by messages.
+        let best = earlier.iter().rposition(is_unwatched).map(|at| earlier.swap_remove(at));
+        best.or_else(|| self.rings().take_alone()).or_else(|| earlier.pop())
     }
 
     /// The listener is closed.

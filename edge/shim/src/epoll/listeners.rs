@@ -78,18 +78,17 @@ impl Listeners {
         let Some(queue) = accept_queue::of(word) else { return };
         let is_held = self.is_watched || event.events & KERNELS != 0;
         let place = self.all.iter_mut().find(|place| place.is_none());
-        if is_held || place.is_none() {
+        let Some(place) = place else { return accept_queue::give_up(fd, word) };
+        if is_held {
             accept_queue::end(fd, word);
         }
-        if let Some(place) = place {
-            let it = Listener { fd, word, event, is_held, mark: 0 };
-            // Who asks nothing is not to be woken.
-            let is_told = !is_held && it.asked() != 0 && event.events & libc::EPOLLEXCLUSIVE as u32 == 0;
-            let mark = waiter.filter(|_| is_told).map_or(0, |waiter| waiter.mark(fd, word, queue));
-            *place = Some(Listener { mark, ..it });
-            if mark == 0 {
-                (0..self.asleep).for_each(|_| queue.watch());
-            }
+        let it = Listener { fd, word, event, is_held, mark: 0 };
+        // Who asks nothing is not to be woken.
+        let is_told = !is_held && it.asked() != 0 && event.events & libc::EPOLLEXCLUSIVE as u32 == 0;
+        let mark = waiter.filter(|_| is_told).map_or(0, |waiter| waiter.mark(fd, word, queue));
+        *place = Some(Listener { mark, ..it });
+        if mark == 0 {
+            (0..self.asleep).for_each(|_| queue.watch());
         }
     }
 
