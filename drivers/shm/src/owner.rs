@@ -91,6 +91,11 @@ impl Drop for Inside<'_> {
     }
 }
 
+/// Daemon: whether a word names somebody of this session.
+pub(crate) fn is_inside(word: &AtomicU64, session: u32) -> bool {
+    Holder::of_word(word.load(Ordering::Acquire)).is_some_and(|holder| holder.session() == session)
+}
+
 /// Daemon: frees a word whose holder's session has died. Whether it was his.
 pub(crate) fn bury(word: &AtomicU64, session: u32) -> bool {
     let now = word.load(Ordering::Acquire);

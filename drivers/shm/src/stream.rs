@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::joint::{Beside, Lie, Readable};
 use crate::layout::{Block, Inbox, margin, request, status};
-use crate::owner::{Busy, Holder, Inside, bury};
+use crate::owner::{Busy, Holder, Inside, bury, is_inside};
 use crate::readiness::Readiness;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::Mapping;
@@ -662,14 +662,15 @@ pub(crate) fn copy_out<M: Storage>(
 impl Block {
     /// Daemon: a session has died. Frees what its threads held of this stream.
     pub fn bury(&self, session: u32) {
-        if bury(&self.send_owner, session) {
+        if is_inside(&self.send_owner, session) {
+            // As long as the owner word names the dead, nobody else takes the hold: it is freed first.
             let word = &self.rings.one.state;
             let state = word.load(Ordering::Acquire);
             if state & HELD != 0 {
                 let free = (state & !HELD).wrapping_add(EPOCH);
-                // If it fails, somebody else has taken the hold over.
                 let _ = word.compare_exchange(state, free, Ordering::AcqRel, Ordering::Relaxed);
             }
+            bury(&self.send_owner, session);
         }
         bury(&self.recv_owner, session);
     }

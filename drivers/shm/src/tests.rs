@@ -12,7 +12,7 @@ use crate::accept_queue::{AcceptQueue, Feeder};
 use crate::joint::{Beside, Joint, SideConfig, way};
 use crate::layout::{Block, Inbox, margin, request, status};
 use crate::owner::Holder;
-use crate::stream::{Storage, StreamEnd, WriteError};
+use crate::stream::{Held, Storage, StreamEnd, WriteError};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Woken;
 
@@ -212,6 +212,29 @@ fn model_storage_is_not_detached_under_a_writer() {
             true => assert_eq!(written, Err(WriteError::WouldBlock)),
             false => assert_eq!((written, one.state.load(Ordering::Acquire) & HELD), (Ok(1), 0)),
         }
+    });
+}
+
+#[test]
+fn model_who_enters_after_one_who_died_inside_keeps_his_hold() {
+    loom::model(|| {
+        let block = block();
+        let dead = 7_u64 << 32 | 1;
+        block.send_owner.store(dead, Ordering::Relaxed);
+        block.rings.one.state.fetch_or(HELD, Ordering::Relaxed);
+        let block = Arc::new(block);
+        let theirs = Arc::clone(&block);
+        let daemon = thread::spawn(move || theirs.bury(7));
+        let (owner, state) = (&block.send_owner, &block.rings.one.state);
+        if owner.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            let held = Held::take(state).unwrap();
+            daemon.join().unwrap();
+            assert!(state.load(Ordering::Relaxed) & HELD != 0, "the lane may detach what is written to");
+            drop(held);
+        } else {
+            daemon.join().unwrap();
+        }
+        assert_eq!((owner.load(Ordering::Relaxed) >> 32, state.load(Ordering::Relaxed) & HELD), (0, 0));
     });
 }
 
