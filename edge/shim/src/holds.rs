@@ -76,9 +76,7 @@ impl Hold {
         let is_closed = table::get(fd).is_none_or(|word| self::key(word).is_some_and(|it| it != key));
         if is_closed { Err(Errno::BADF) } else { Ok(hold) }
     }
-}
 
-impl Hold {
     /// Whether the descriptor was closed meanwhile, and the call has been left a copy.
     pub(crate) fn is_left(&self) -> bool {
         self.0.left.load(Ordering::SeqCst) != 0
