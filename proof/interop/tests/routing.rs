@@ -138,6 +138,12 @@ impl<'a> Net<'a> {
         serde_json::from_str::<Value>(&text).expect("JSON")["fpm"][0].clone()
     }
 
+    /// How many ways the netstack has to a destination.
+    fn ways(&self, destination: &str) -> usize {
+        let table = self.daemon.firelane(&["netstat", "-r"]).expect_success();
+        table.lines().filter(|line| line.starts_with(destination)).count()
+    }
+
     fn count(&self, what: &str) -> u64 {
         self.shown()[what].as_u64().unwrap_or_else(|| panic!("no {what}"))
     }
@@ -212,15 +218,15 @@ fn a_route_that_changes_loses_nothing() {
     net.frr_begins(STATIC);
     net.within("bob answers", |net| net.reaches("198.51.100.1") && net.reaches("2001:db8:1::1"));
     net.ip("carol", "neighbour flush all");
+    // Each in two steps: staticd withdraws the destination if it is told to leave the last way before it knows that the new one leads
+    // anywhere, which it asks zebra.
     let to = |to: &str, last: &str| {
         let v6 = if to == "3" { "fd02::3" } else { "fd02::2" };
-        let lines = [
-            "configure terminal".to_owned(),
-            format!("ip route 198.51.100.0/24 10.2.0.{to}"),
-            format!("no ip route 198.51.100.0/24 10.2.0.{last}"),
-            format!("ipv6 route 2001:db8:1::/48 {v6}"),
-        ];
-        net.frr.says(&lines.each_ref().map(String::as_str));
+        let says = |lines: &[&str]| net.frr.says(&[&["configure terminal"], lines].concat());
+        says(&[&format!("ip route 198.51.100.0/24 10.2.0.{to}"), &format!("ipv6 route 2001:db8:1::/48 {v6}")]);
+        net.within("both ways are there", |net| net.ways("198.51.100.0") == 2);
+        says(&[&format!("no ip route 198.51.100.0/24 10.2.0.{last}")]);
+        net.within("one is left", |net| net.ways("198.51.100.0") == 1);
     };
     // Both neighbours are known before it counts.
     to("3", "2");
