@@ -162,6 +162,9 @@ pub(crate) fn controlled(
         return table::get(fd).filter(|&word| !socket::is_private(word)).map(|_| Ok(copied(fd, control())));
     }
     let socket: Held = socket::at(fd)?;
+    if command == libc::F_SETFL {
+        kept::changes_flags(fd);
+    }
     let answer = control();
     if answer == 0 {
         if command == libc::F_SETFL {

@@ -35,6 +35,7 @@ pub(crate) fn check(socket: &Held, request: c_ulong) -> Result<(), Errno> {
 pub(crate) fn control(socket: Held, request: c_ulong, argument: &mut [u8]) -> Result<(), Errno> {
     if request == libc::FIONBIO {
         let on = argument.iter().any(|&byte| byte != 0);
+        crate::kept::changes_flags(socket.fd);
         rustix::io::ioctl_fionbio(sys::borrow(socket.fd), on)?;
         socket.set_nonblocking(on);
         return Ok(());

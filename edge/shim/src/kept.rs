@@ -20,7 +20,7 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 
-use crate::pool::{self, Spare};
+use crate::pool::{self, Mode, Spare};
 use crate::socket::{self, Kind};
 use crate::table::{self, DESCRIPTORS, Word};
 use crate::{arenas, confining, fused, options, process, session, sys, thread};
@@ -29,8 +29,8 @@ use crate::{arenas, confining, fused, options, process, session, sys, thread};
 const MOST: u64 = 512;
 const PART: u64 = 32;
 
-/// For each descriptor of the program's: above, the gate's count when it was given out; below, [`USED`] and one more than the
-/// hidden descriptor. Zero is none.
+/// For each descriptor of the program's: above, the gate's count when it was given out; below, [`USED`], the [`Mode`] and one more than
+/// the hidden descriptor. Zero is none.
 static HIDDEN: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
 /// What the daemon calls those.
 static NAMES: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
@@ -40,6 +40,10 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// The daemon was asked about it, so that it is no new socket any more.
 const USED: u64 = 1 << 31;
+const MODE_SHIFT: u32 = 29;
+const MODE: u64 = 3 << MODE_SHIFT;
+const HIDDEN_MASK: u64 = (1 << MODE_SHIFT) - 1;
+const _: () = assert!(DESCRIPTORS < HIDDEN_MASK as usize);
 const COUNT_SHIFT: u32 = 32;
 
 /// How often copies were about to be made that nobody counts; below, how many are being made.
@@ -116,7 +120,8 @@ pub(crate) fn give(is_v6: bool, spare: Spare, flags: c_int) -> Result<c_int, Err
         }
     };
     let fd = fd.into_raw_fd();
-    if !keep(fd, &spare, gate) {
+    let mode = if flags & libc::SOCK_NONBLOCK == 0 { Mode::Blocks } else { Mode::NeverBlocks };
+    if !keep(fd, &Spare { mode, ..spare }, gate) {
         session::close_hidden(spare.hidden);
     }
     Ok(fd)
@@ -125,9 +130,35 @@ pub(crate) fn give(is_v6: bool, spare: Spare, flags: c_int) -> Result<c_int, Err
 /// O_NONBLOCK is the open file's, so an earlier socket may have left it.
 fn set_blocking(spare: &Spare, blocks: bool) -> Result<(), Errno> {
     let fd = sys::borrow(spare.hidden);
-    let is_blocking =
-        !spare.is_used || !rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+    let is_blocking = match spare.mode {
+        Mode::Blocks => true,
+        Mode::NeverBlocks => false,
+        Mode::Unknown => !rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)),
+    };
     if is_blocking == blocks { Ok(()) } else { rustix::io::ioctl_fionbio(fd, !blocks) }
+}
+
+/// The program changes the flags of the open file behind `fd`: from here on the kernel is asked for them.
+pub(crate) fn changes_flags(fd: c_int) {
+    if let Some(place) = HIDDEN.get(fd as u32 as usize).filter(|place| place.load(Ordering::Relaxed) != 0) {
+        place.fetch_and(!MODE, Ordering::SeqCst);
+    }
+}
+
+/// What is known of the flags of the open file behind `fd`: nobody but this program can have changed them.
+pub(crate) fn mode(fd: c_int) -> Mode {
+    let gate = GATE.load(Ordering::SeqCst);
+    let word = HIDDEN.get(fd as u32 as usize).map_or(0, |place| place.load(Ordering::Relaxed));
+    if is_alone(gate, word) { mode_in(word) } else { Mode::Unknown }
+}
+
+const fn mode_in(word: u64) -> Mode {
+    Mode::of(((word & MODE) >> MODE_SHIFT) as u8)
+}
+
+/// Whether nobody can have a copy of what lies behind a descriptor, by the gate as it is and the word.
+const fn is_alone(gate: u64, word: u64) -> bool {
+    gate & PASSING == 0 && gate >> COUNT_SHIFT == word >> COUNT_SHIFT
 }
 
 /// Remembers what is behind `fd`, as the gate was before it was made. Whether it may.
@@ -143,7 +174,8 @@ fn keep(fd: c_int, spare: &Spare, gate: u64) -> bool {
     BOUND.fetch_max(fd as u64 + 1, Ordering::Relaxed);
     NAMES[fd as usize].store(spare.name.0, Ordering::Relaxed);
     let used = if spare.is_told { USED } else { 0 };
-    let word = gate >> COUNT_SHIFT << COUNT_SHIFT | used | u64::from(spare.hidden.unsigned_abs() + 1);
+    let below = used | (spare.mode as u64) << MODE_SHIFT | u64::from(spare.hidden.unsigned_abs() + 1);
+    let word = gate >> COUNT_SHIFT << COUNT_SHIFT | below;
     let old = place.swap(word, Ordering::SeqCst);
     if let Some(old) = Kept::new(fd, old) {
         // The program has closed that number past every hook.
@@ -176,8 +208,7 @@ pub(crate) fn name(fd: c_int) -> Option<SocketId> {
 pub(crate) fn unasked(fd: c_int) -> Option<SocketId> {
     let gate = GATE.load(Ordering::SeqCst);
     let word = HIDDEN.get(fd as u32 as usize)?.load(Ordering::Relaxed);
-    let is_alone = gate & PASSING == 0 && gate >> COUNT_SHIFT == word >> COUNT_SHIFT;
-    if word != 0 && word & USED == 0 && is_alone { name(fd) } else { None }
+    if word != 0 && word & USED == 0 && is_alone(gate, word) { name(fd) } else { None }
 }
 
 /// Takes out what lies behind `fd`, which is about to be closed.
@@ -213,7 +244,7 @@ pub(crate) fn moved(from: c_int, to: c_int) {
     let of = |fd: c_int| u64::from(fd.unsigned_abs() + 1);
     for place in HIDDEN.iter().take(BOUND.load(Ordering::Relaxed) as usize) {
         let word = place.load(Ordering::Relaxed);
-        if word & (USED - 1) == of(from) {
+        if word & HIDDEN_MASK == of(from) {
             let _ =
                 place.compare_exchange(word, word - of(from) + of(to), Ordering::SeqCst, Ordering::Relaxed);
         }
@@ -255,7 +286,7 @@ impl Kept {
     }
 
     fn hidden(&self) -> c_int {
-        (self.word & (USED - 1)) as c_int - 1
+        (self.word & HIDDEN_MASK) as c_int - 1
     }
 
     /// Closes the hidden copy: the program's, if it is still there, is the last of this process.
@@ -268,8 +299,7 @@ impl Kept {
     /// nobody else can have it; otherwise closes both.
     pub(crate) fn close(self, word: Word) {
         let gate = GATE.load(Ordering::SeqCst);
-        let may_return = gate & PASSING == 0
-            && gate >> COUNT_SHIFT == self.word >> COUNT_SHIFT
+        let may_return = is_alone(gate, self.word)
             && process::has_session()
             && !session::is_dead()
             && !confining::is_confined()
@@ -288,7 +318,8 @@ impl Kept {
         // Whether a message is on its way, behind which the next request about it must go.
         let is_told = is_alone && !is_found && session::post_closed(self.name, place_of(word));
         if is_found || is_told {
-            let spare = Spare { hidden: self.hidden(), name: self.name, is_used: true, is_told };
+            let mode = mode_in(self.word);
+            let spare = Spare { hidden: self.hidden(), name: self.name, is_used: true, mode, is_told };
             if pool::put(socket::is_v6(word), spare) {
                 COUNT.fetch_sub(1, Ordering::Relaxed);
                 return;
@@ -306,7 +337,7 @@ mod tests {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     fn spare(hidden: c_int) -> Spare {
-        Spare { hidden, name: SocketId(77), is_used: false, is_told: false }
+        Spare { hidden, name: SocketId(77), is_used: false, mode: Mode::Blocks, is_told: false }
     }
 
     fn hidden_file() -> c_int {
@@ -340,6 +371,25 @@ mod tests {
         drop(Passing::begin());
         assert_eq!(unasked(900_106), None, "others may have it");
         assert!([900_104, 900_105, 900_106].into_iter().all(|fd| take(fd).is_some()));
+    }
+
+    #[test]
+    fn the_flags_of_an_open_file_are_known_until_somebody_may_have_changed_them() {
+        let _alone = ALONE.lock();
+        let (gate, kinds) = (GATE.load(Ordering::SeqCst), [Mode::Blocks, Mode::NeverBlocks, Mode::Unknown]);
+        for (fd, is) in (900_107..).zip(kinds) {
+            assert!(keep(fd, &Spare { mode: is, ..spare(c_int::from(is as u8)) }, gate));
+            assert_eq!((mode(fd), mode(fd + 100)), (is, Mode::Unknown));
+            assert_eq!(name(fd), Some(SocketId(77)));
+            assert_eq!(mode(fd), is, "the daemon was asked, and nobody has changed anything");
+        }
+        changes_flags(900_107);
+        assert_eq!((mode(900_107), mode(900_108)), (Mode::Unknown, Mode::NeverBlocks));
+        drop(Passing::begin());
+        assert_eq!(mode(900_108), Mode::Unknown, "others may have it");
+        assert_eq!([7, 8, 9].map(|n| take(900_100 + n).unwrap().hidden()), [1, 2, 0]);
+        changes_flags(900_107);
+        assert_eq!(HIDDEN[900_107].load(Ordering::Relaxed), 0, "what is none stays none");
     }
 
     #[test]

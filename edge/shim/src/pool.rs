@@ -6,7 +6,7 @@
 //! nobody forks while some are on their way from the daemon to their places (`session.rs`).
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use firelane_shm::control::SocketId;
 
@@ -23,6 +23,25 @@ const FEW: u32 = 4;
 /// How many descriptors of the program's range all of them take at the most.
 pub(crate) const RANGE: u64 = 4 * BATCH as u64;
 
+/// Whether an open file has O_NONBLOCK, as far as this library knows without asking the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Mode {
+    Unknown,
+    Blocks,
+    NeverBlocks,
+}
+
+impl Mode {
+    pub(crate) const fn of(bits: u8) -> Self {
+        match bits {
+            1 => Self::Blocks,
+            2 => Self::NeverBlocks,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// A socket that is nobody's as yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spare {
@@ -30,8 +49,10 @@ pub(crate) struct Spare {
     pub(crate) hidden: c_int,
     /// What the daemon calls it.
     pub(crate) name: SocketId,
-    /// The program has had it, and may have changed the flags of its open file.
+    /// The program has had it.
     pub(crate) is_used: bool,
+    /// Whether its open file has O_NONBLOCK, if that is known.
+    pub(crate) mode: Mode,
     /// The daemon was sent a message that it is closed, and may not have read it.
     pub(crate) is_told: bool,
 }
@@ -41,6 +62,7 @@ struct Place {
     hidden: AtomicI32,
     name: AtomicU64,
     is_used: AtomicBool,
+    mode: AtomicU8,
     is_told: AtomicBool,
 }
 
@@ -76,6 +98,7 @@ static POOLS: [Pool; 2] = [const {
                 hidden: AtomicI32::new(NONE),
                 name: AtomicU64::new(0),
                 is_used: AtomicBool::new(false),
+                mode: AtomicU8::new(0),
                 is_told: AtomicBool::new(false),
             }
         }; MOST],
@@ -105,9 +128,10 @@ pub(crate) fn take(is_v6: bool) -> Option<Spare> {
         taken.then(|| {
             let name = SocketId(place.name.load(Ordering::Relaxed));
             let [is_used, is_told] = [&place.is_used, &place.is_told].map(|it| it.load(Ordering::Relaxed));
+            let mode = Mode::of(place.mode.load(Ordering::Relaxed));
             place.hidden.store(NONE, Ordering::Release);
             pool.count.fetch_sub(1, Ordering::Relaxed);
-            Spare { hidden, name, is_used, is_told }
+            Spare { hidden, name, is_used, mode, is_told }
         })
     })
 }
@@ -147,6 +171,7 @@ pub(crate) fn put(is_v6: bool, spare: Spare) -> bool {
     };
     place.name.store(spare.name.0, Ordering::Relaxed);
     place.is_used.store(spare.is_used, Ordering::Relaxed);
+    place.mode.store(spare.mode as u8, Ordering::Relaxed);
     place.is_told.store(spare.is_told, Ordering::Relaxed);
     place.hidden.store(spare.hidden, Ordering::Release);
     true
@@ -180,7 +205,8 @@ mod tests {
         crate::process::set_session();
         let spare = |n: c_int| {
             let (is_used, is_told) = (n % 2 == 0, n % 3 == 0);
-            Spare { hidden: 900_200 + n, name: SocketId(n as u64), is_used, is_told }
+            let mode = Mode::of(n as u8 % 3);
+            Spare { hidden: 900_200 + n, name: SocketId(n as u64), is_used, mode, is_told }
         };
         let most = kept::range().max(2 * BATCH as u64) as c_int;
         assert!((0..most).all(|n| put(true, spare(n))) && !put(true, spare(most)));

@@ -21,7 +21,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use rustix::process::{Resource, getrlimit};
 
 use crate::lock::{Guard, Lock};
-use crate::pool::Spare;
+use crate::pool::{Mode, Spare};
 use crate::socket::Held;
 use crate::wanted::{Wanted, wanted};
 use crate::{arenas, confining, kept, pool, process, room, socket, sys, table, thread};
@@ -380,7 +380,7 @@ impl Session {
         for (fd, &name) in fds.into_iter().zip(sockets) {
             let Ok(hidden) = hide_above(fd, begin) else { continue };
             table::put(hidden, socket::spare());
-            if !pool::put(is_v6, Spare { hidden, name, is_used: false, is_told: false }) {
+            if !pool::put(is_v6, Spare { hidden, name, is_used: false, mode: Mode::Blocks, is_told: false }) {
                 close_hidden(hidden);
             }
         }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::address::{Given, Shown};
 use crate::buffers::{Sink, Source};
 use crate::datagram::Extra;
+use crate::pool::Mode;
 use crate::stream::Stream;
 use crate::table::{self, Word};
 use crate::{
@@ -314,8 +315,13 @@ impl Held {
         matches!(self.kind(), Kind::Listener | Kind::Ended)
     }
 
-    /// Whether O_NONBLOCK is set: the kernel's descriptor knows.
+    /// Whether O_NONBLOCK is set: the kernel's descriptor knows, if nobody else does.
     pub(crate) fn is_nonblocking(&self) -> Result<bool, Errno> {
+        match crate::kept::mode(self.fd) {
+            Mode::Blocks => return Ok(false),
+            Mode::NeverBlocks => return Ok(true),
+            Mode::Unknown => {}
+        }
         let flags = rustix::fs::fcntl_getfl(crate::sys::borrow(self.fd))?;
         Ok(flags.contains(rustix::fs::OFlags::NONBLOCK))
     }
