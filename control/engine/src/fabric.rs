@@ -184,7 +184,8 @@ impl Fabric {
         WORKER_OF.set(Some((ptr::from_ref(self).addr(), lane)));
     }
 
-    fn is_worker_of(&self, lane: LaneId) -> bool {
+    /// Whether this thread is.
+    pub(crate) fn is_worker_of(&self, lane: LaneId) -> bool {
         WORKER_OF.get() == Some((ptr::from_ref(self).addr(), lane))
     }
 
@@ -452,8 +453,10 @@ impl Outlet<Queue> for FabricOutlet {
             return;
         }
         if let Some(fabric) = self.fabric.upgrade() {
-            self.told.retain(|&(token, ready)| !fabric.programs.tell(&fabric, token, ready));
-            fabric.sleepers.wake_all(&self.told, &mut self.lists);
+            fabric.programs.tell(&fabric, &mut self.told);
+            if !self.told.is_empty() {
+                fabric.sleepers.wake_all(&self.told, &mut self.lists);
+            }
         }
         self.told.clear();
         self.lists.drain(..).for_each(|list| list.call());

@@ -13,6 +13,7 @@ use firelane_shm::Spin;
 use firelane_units::LaneId;
 
 use crate::fabric::Fabric;
+use crate::programs::Known;
 
 /// Runs one lane.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Worker {
     stop: Arc<AtomicBool>,
     /// How long it looks for a program's next word before it sleeps.
     spin: Spin,
+    /// The programs that it serves.
+    known: Known,
     /// Storage of the numbers of devices that have called.
     called: Vec<u32>,
 }
@@ -44,7 +47,8 @@ pub enum Ran {
 impl Worker {
     pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self { fabric, lane, stop, spin: Spin::in_bursts(LOOKS_MAX, cpus), called: Vec::new() }
+        let spin = Spin::in_bursts(LOOKS_MAX, cpus);
+        Self { fabric, lane, stop, spin, known: Known::default(), called: Vec::new() }
     }
 
     /// Which lane it runs.
@@ -72,13 +76,13 @@ impl Worker {
         let (bell, squeue) = (fabric.bell(self.lane), fabric.squeue(self.lane));
         bell.clear();
         let idle = if limit == Some(Duration::ZERO) { Idle::StaysAwake } else { Idle::Sleeps };
-        let numbers = &mut self.called;
+        let (numbers, known) = (&mut self.called, &mut self.known);
         let kicks = |host: &mut Host<_, _>, now| {
             if let Some(calls) = bell.take_heard(numbers) {
                 host.lane.listened(calls);
             }
             let mut behind = Vec::new();
-            fabric.programs.take_kicks(self.lane, now, |message| {
+            fabric.programs.take_kicks(self.lane, known, now, |message| {
                 // Who has heard that somebody listens goes on at once, but that listener may still wait in the squeue.
                 if behind.is_empty() && squeue.waiting() == 0 {
                     host.lane.on_message(now, message);
@@ -95,7 +99,7 @@ impl Worker {
             Err(_) => return Ran::Failed,
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => (None, false),
-            Ok(Some(sleep)) if sleep.work_left => {
+            Ok(Some(sleep)) if sleep.work_left || self.known.has_to_close() => {
                 if sleep.yields {
                     std::thread::yield_now();
                 }
@@ -125,16 +129,16 @@ impl Worker {
 
     /// Looks for a program's next word, and sleeps if none comes, for at most `limit`.
     fn rest(&mut self, limit: Option<Duration>, is_deaf: bool) {
-        let Self { fabric, lane, spin, .. } = self;
-        if fabric.programs.await_news(*lane, spin, is_deaf) {
+        let Self { fabric, lane, spin, known, .. } = self;
+        if fabric.programs.await_news(*lane, known, spin, is_deaf) {
             return;
         }
         let patience = fabric.programs.patience(|| fabric.now());
         let limit = [limit, patience].into_iter().flatten().min();
-        if fabric.programs.fall_asleep(*lane) {
+        if fabric.programs.fall_asleep(*lane, known) {
             fabric.bell(*lane).sleep(limit, is_deaf);
         }
-        fabric.programs.wake_up(*lane);
+        fabric.programs.wake_up(*lane, known);
     }
 
     /// Runs until the engine ends.

@@ -245,9 +245,12 @@ impl Joint {
 
     /// Both directions may be joined.
     pub fn offer(&self) {
-        self.sides.iter().for_each(|side| {
-            side.state.fetch_or(OFFERED, Ordering::AcqRel);
-        });
+        for side in &self.sides {
+            // Each end's stream offers it, the second as a rule what the first has.
+            if side.state.load(Ordering::Acquire) & OFFERED == 0 {
+                side.state.fetch_or(OFFERED, Ordering::AcqRel);
+            }
+        }
     }
 
     /// Both directions go back to TCP, from the next write on (J2).

@@ -678,11 +678,16 @@ impl Block {
     /// Daemon: something has happened to the stream for good ([`status`], with an error above), and whoever sleeps on it
     /// is woken. The first error stays.
     pub fn tell(&self, news: u64) {
+        self.note(news);
+        self.wake();
+    }
+
+    /// The same for who wakes those who sleep afterwards.
+    pub fn note(&self, news: u64) {
         let word = &self.rings.margin[margin::STATUS];
         let has_error = word.load(Ordering::Relaxed) >> status::ERROR_SHIFT != 0;
         let flags = news & ((1 << status::ERROR_SHIFT) - 1);
         word.fetch_or(if has_error { flags } else { news }, Ordering::AcqRel);
-        self.wake();
     }
 }
 

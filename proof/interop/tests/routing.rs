@@ -223,7 +223,10 @@ fn a_route_that_changes_loses_nothing() {
     let to = |to: &str, last: &str| {
         let v6 = if to == "3" { "fd02::3" } else { "fd02::2" };
         let says = |lines: &[&str]| net.frr.says(&[&["configure terminal"], lines].concat());
-        says(&[&format!("ip route 198.51.100.0/24 10.2.0.{to}"), &format!("ipv6 route 2001:db8:1::/48 {v6}")]);
+        says(&[
+            &format!("ip route 198.51.100.0/24 10.2.0.{to}"),
+            &format!("ipv6 route 2001:db8:1::/48 {v6}"),
+        ]);
         net.within("both ways are there", |net| net.ways("198.51.100.0") == 2);
         says(&[&format!("no ip route 198.51.100.0/24 10.2.0.{last}")]);
         net.within("one is left", |net| net.ways("198.51.100.0") == 1);

@@ -22,6 +22,9 @@ use super::stream::Stream;
 use super::waiters::Waiters;
 use crate::fabric::{Fabric, Message};
 
+/// Whose stream each block is.
+pub(super) type StreamTable = Vec<Option<Arc<Stream>>>;
+
 /// An arena.
 #[derive(Debug)]
 pub(crate) struct ProgramArena {
@@ -34,7 +37,7 @@ pub(crate) struct ProgramArena {
     kin: Mutex<Option<Kin>>,
     /// Its place among the engine's arenas.
     pub(super) place: u32,
-    streams: RwLock<Vec<Option<Arc<Stream>>>>,
+    streams: RwLock<StreamTable>,
     pub(super) datagrams: DatagramTable,
     pub(super) waiters: Waiters,
     /// Which programs are signalled.
@@ -130,15 +133,13 @@ impl ProgramArena {
         }
     }
 
-    fn streams(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Stream>>>> {
+    pub(super) fn streams(&self) -> RwLockReadGuard<'_, StreamTable> {
         self.streams.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the stream of a block, if it is anybody's.
-    pub(super) fn with_stream(&self, block: u32, act: impl FnOnce(&Stream)) {
-        if let Some(Some(stream)) = self.streams().get(block as usize) {
-            act(stream);
-        }
+    /// Does something with the stream of a block, if it is anybody's. Whether it is.
+    pub(super) fn with_stream(&self, block: u32, act: impl FnOnce(&Stream)) -> bool {
+        self.streams().get(block as usize).and_then(Option::as_deref).map(act).is_some()
     }
 
     /// Those whose programs have carried text past the lane that is not counted.

@@ -21,14 +21,20 @@ use crate::stack::Stack;
 /// So many looks at a listener's empty queue, half a second apart, and what was in it and has no name is nobody's.
 const LOOKS: u8 = 3;
 
+/// Whose sockets are made: in which netstack, where their words are, and for whom.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub(super) stack: Stack,
+    pub(super) arena: Arc<ProgramArena>,
+    pub(super) owner: Arc<Owner>,
+}
+
 /// A connection that was told of.
 #[derive(Debug)]
 pub(super) struct Arrival {
     /// The listener and its family; none if its program has begun it.
     pub(super) from: Option<(SocketId, Family)>,
-    pub(super) stack: Stack,
-    pub(super) arena: Arc<ProgramArena>,
-    pub(super) owner: Arc<Owner>,
+    pub(super) home: Arc<Home>,
     pub(super) options: Arc<Options>,
     pub(super) stream: Arc<Stream>,
     /// A program that could have taken it has died, and may have done so between taking and naming: looks since then.
@@ -39,15 +45,15 @@ impl Arrival {
     /// One that waits in the queue of a listener, or was begun.
     pub(super) fn new(
         from: Option<(SocketId, Family)>,
-        (stack, owner): (Stack, Arc<Owner>),
-        (arena, stream): (Arc<ProgramArena>, Arc<Stream>),
+        home: Arc<Home>,
+        stream: Arc<Stream>,
         options: Arc<Options>,
     ) -> Self {
-        Self { from, stack, arena, owner, options, stream, suspected: None }
+        Self { from, home, options, stream, suspected: None }
     }
 
     fn block(&self) -> Option<&firelane_shm::Block> {
-        self.arena.mapping().block(self.stream.number())
+        self.home.arena.mapping().block(self.stream.number())
     }
 
     /// The name under which its program has it, as the program says; zero is none.
@@ -57,7 +63,7 @@ impl Arrival {
 
     /// Whether its program has taken it, and has closed it since.
     fn is_left(&self) -> bool {
-        self.name() != 0 && self.stream.is_left(&self.arena)
+        self.name() != 0 && self.stream.is_left(&self.home.arena)
     }
 
     /// Whether the program has accepted it. One that nobody has is reset when its listener closes.
@@ -85,7 +91,7 @@ impl Arrivals {
     }
 
     pub(super) fn add(&mut self, arrival: Arrival) {
-        self.0.entry(arrival.arena.arena().number()).or_default().push(arrival);
+        self.0.entry(arrival.home.arena.arena().number()).or_default().push(arrival);
     }
 
     /// Takes those out that are closed already.
@@ -166,7 +172,7 @@ impl Arrivals {
 
     /// Where their words are.
     pub(super) fn arenas(&self) -> impl Iterator<Item = u32> {
-        self.0.values().filter_map(|all| Some(all.first()?.arena.place))
+        self.0.values().filter_map(|all| Some(all.first()?.home.arena.place))
     }
 
     pub(super) fn has_suspects(&self) -> bool {

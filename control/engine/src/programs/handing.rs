@@ -22,15 +22,12 @@ use firelane_shm::control::{Arrived, Family, Place, SocketId};
 use firelane_shm::{AcceptQueue, Feeder, carry};
 use firelane_socket::{AnyEnd, Names, Ready};
 
-use super::Owner;
-use super::arena::ProgramArena;
-use super::arrivals::Arrival;
+use super::arrivals::{Arrival, Home};
 use super::options::Options;
-use super::socket::{Listening, Next, shown};
+use super::socket::{Listening, shown};
 use super::stream::Stream;
 use super::waiting::Waiting;
 use crate::poller::{Event, Poller};
-use crate::stack::Stack;
 
 /// How often a lane looks whether another thread has handed its connections on: some hundred microseconds, of which one is what it takes.
 const LOOKS_MAX: u32 = 8192;
@@ -68,9 +65,7 @@ struct Queues {
 pub(super) struct Queue {
     pub(super) listening: Arc<Listening>,
     pub(super) family: Family,
-    pub(super) stack: Stack,
-    pub(super) arena: Arc<ProgramArena>,
-    pub(super) owner: Arc<Owner>,
+    pub(super) home: Arc<Home>,
     /// A copy of our end of the listener's pair. It goes before the other does, for closing that one may take long.
     pub(super) ours: OwnedFd,
     /// What puts connections into the listener's words, if it has any.
@@ -79,6 +74,8 @@ pub(super) struct Queue {
     pub(super) unsent: VecDeque<Arrived>,
     /// The program knows that no more come.
     pub(super) has_ended: bool,
+    /// Some wait that were not handed on when their lane told of them.
+    pub(super) is_behind: bool,
 }
 
 /// Called by lanes that have finished handshakes.
@@ -183,6 +180,7 @@ impl Queue {
                 Ok(()) => self.feeder.iter_mut().for_each(Feeder::note_sent),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.unsent.push_front(arrived);
+                    self.is_behind = true;
                     return true;
                 }
                 // The listener hangs up, and what waits there ends with it.
@@ -217,7 +215,10 @@ impl Queue {
             if let Some(unsent) = self.unsent.pop_front() {
                 return Some(unsent);
             }
-            let (arrival, arrived) = self.accept(name)?;
+            let Some((arrival, arrived)) = self.accept(name) else {
+                self.is_behind = false;
+                return None;
+            };
             // Before the program can know of it: what it asks about the connection finds it.
             lock(handed).push(arrival);
             let Some((feeder, words)) = self.words() else { return Some(arrived) };
@@ -240,18 +241,19 @@ impl Queue {
         let AnyEnd::There(hold) = accepted.stream else {
             unreachable!("the listener was made with an arena");
         };
-        let Next { options, rings } = self.listening.next();
-        let options = Options::of_accepted(&options);
-        let fabric = &self.stack.inner.fabric;
-        let stream = Stream::accept(fabric, &self.arena, hold, rings, options.beginning());
-        let place = Place { arena: self.arena.arena().number(), block: stream.number() };
+        let (options, rings) = self.listening.next(|next| (Options::of_accepted(&next.options), next.rings));
+        let Home { stack, arena, .. } = &*self.home;
+        let fabric = &stack.inner.fabric;
+        let stream = Stream::accept(fabric, arena, hold, rings, options.beginning());
+        // Its lane's worker, who tells of it now, fuses it next. Anybody else's lane has waited for who answers for it.
+        if self.is_behind || !fabric.is_worker_of(stream.lane()) {
+            stream.kick(fabric);
+        }
+        let place = Place { arena: arena.arena().number(), block: stream.number() };
         let [local, remote] = [local, remote].map(|address| shown(self.family, address));
-        let whose = (self.stack.clone(), Arc::clone(&self.owner));
-        let words = (Arc::clone(&self.arena), stream);
-        Some((
-            Arrival::new(Some((name, self.family)), whose, words, options),
-            Arrived { place, local, remote },
-        ))
+        let from = Some((name, self.family));
+        let arrival = Arrival::new(from, Arc::clone(&self.home), stream, options);
+        Some((arrival, Arrived { place, local, remote }))
     }
 }
 
@@ -264,11 +266,36 @@ struct Shared<T> {
 
 impl<T> Shared<T> {
     /// There is work, which this thread or the one that is at it does. It may call again from within. Whether it is done.
-    fn call(&self, work: impl FnMut(&mut T)) -> bool {
+    fn call(&self, mut work: impl FnMut(&mut T)) -> bool {
+        // As a rule nobody is at it, and nobody has to be told.
+        if let Some(inner) = self.enter() {
+            self.be_at_it(inner, &mut work);
+            if self.is_called.load(Ordering::SeqCst) {
+                self.work(work);
+            }
+            return true;
+        }
         self.is_called.store(true, Ordering::SeqCst);
         // Either this thread finds the other gone, or that one finds the call.
         fence(Ordering::SeqCst);
         self.work(work)
+    }
+
+    fn enter(&self) -> Option<MutexGuard<'_, T>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(inner),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Who has come meanwhile and gone away has said so behind this.
+    fn be_at_it(&self, mut inner: MutexGuard<'_, T>, work: &mut impl FnMut(&mut T)) {
+        IS_AT_IT.set(true);
+        work(&mut inner);
+        IS_AT_IT.set(false);
+        drop(inner);
+        fence(Ordering::SeqCst);
     }
 
     /// The same for who goes on when it is done, whoever does it; not for work of a thread that gets no CPU.
@@ -291,18 +318,14 @@ impl<T> Shared<T> {
     /// Does what is to be done; `false` if another is at it, who looks once more.
     fn work(&self, mut work: impl FnMut(&mut T)) -> bool {
         loop {
-            let mut inner = match self.inner.try_lock() {
-                Ok(inner) => inner,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return false,
-            };
-            if self.is_called.swap(false, Ordering::SeqCst) {
-                IS_AT_IT.set(true);
-                work(&mut inner);
-                IS_AT_IT.set(false);
+            let Some(inner) = self.enter() else { return false };
+            match self.is_called.swap(false, Ordering::SeqCst) {
+                true => self.be_at_it(inner, &mut work),
+                false => {
+                    drop(inner);
+                    fence(Ordering::SeqCst);
+                }
             }
-            drop(inner);
-            fence(Ordering::SeqCst);
             if !self.is_called.load(Ordering::SeqCst) {
                 return true;
             }

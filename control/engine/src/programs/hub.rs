@@ -28,6 +28,7 @@ use super::hub_bell::HubBell;
 use super::lingering::Lingering;
 use super::numbers::socket as level;
 use super::offers::Offers;
+use super::options::Options;
 use super::pairs::{Pair, Room, name_of};
 use super::remains::Remains;
 use super::session::{Limits, Owner, Reply, Session};
@@ -157,7 +158,7 @@ impl Hub {
             owner: Arc::new(owner),
             stack,
             arena,
-            filter,
+            usual: Arc::new(Options::with_filter(filter)),
             sockets_max: limits.sockets,
             offers: Offers::default(),
             sockets: BTreeSet::new(),
@@ -337,7 +338,7 @@ impl Hub {
             return Err(Errno::MFILE);
         }
         let (mut sockets, mut fds) = (Vec::new(), Vec::new());
-        let filter = session.filter.clone();
+        let filter = session.usual.filter.clone();
         for _ in 0..count {
             let is_free = |name| !self.sockets.contains_key(&name);
             let pair = Pair::within(self.room, &self.set, is_free);
@@ -526,7 +527,7 @@ impl Hub {
         }
         for (name, arrival) in self.arrivals.take_named(near) {
             self.renew(name);
-            let arena = arrival.arena.arena().number();
+            let arena = arrival.home.arena.arena().number();
             let has_arena = |it| self.sessions.get(&it).is_some_and(|it| it.arena_of(arena).is_some());
             let is_had = self.holders(name).any(has_arena);
             match self.sockets.get_mut(&name) {
@@ -556,7 +557,7 @@ impl Hub {
     /// Nobody has the connection, or who took it is gone.
     fn end_arrival(&mut self, arrival: Arrival) {
         let resets = arrival.options.resets() || !arrival.is_taken();
-        self.end_role(Role::Stream(arrival.stream, None), arrival.arena, resets);
+        self.end_role(Role::Stream(arrival.stream, None), Arc::clone(&arrival.home.arena), resets);
     }
 
     /// A socket for a connection that has arrived.

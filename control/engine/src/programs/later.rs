@@ -19,18 +19,25 @@ impl Later {
 
     /// One more.
     pub(super) fn put(&mut self, option: StreamOption) {
-        self.0.retain(|earlier| !option.overrules(earlier));
+        self.overrule(option);
         self.0.push_back(option);
     }
 
-    /// The first that it has not been told.
-    pub(super) fn first(&self) -> Option<StreamOption> {
-        self.0.front().copied()
+    /// It is told this one at once.
+    pub(super) fn overrule(&mut self, option: StreamOption) {
+        self.0.retain(|earlier| !option.overrules(earlier));
     }
 
-    /// It has been told that one.
-    pub(super) fn drop_first(&mut self) {
-        self.0.pop_front();
+    /// The first that it has not been told, for who tells it.
+    pub(super) fn take_first(&mut self) -> Option<StreamOption> {
+        self.0.pop_front()
+    }
+
+    /// It could not be told that one, and what has come since counts.
+    pub(super) fn put_back(&mut self, option: StreamOption) {
+        if !self.0.iter().any(|later| later.overrules(&option)) {
+            self.0.push_front(option);
+        }
     }
 }
 
@@ -40,7 +47,7 @@ mod tests {
     use firelane_units::Family;
 
     fn all(mut later: Later) -> Vec<StreamOption> {
-        core::iter::from_fn(|| later.first().inspect(|_| later.drop_first())).collect()
+        core::iter::from_fn(|| later.take_first()).collect()
     }
 
     #[test]
@@ -56,6 +63,17 @@ mod tests {
             all(later),
             [StreamOption::Cork(true), StreamOption::Nodelay(true), dscp(Family::V6, 2), dscp(Family::V4, 3)]
         );
+    }
+
+    #[test]
+    fn what_could_not_be_told_is_the_first_again_unless_another_word_has_come() {
+        let mut later = Later::of(vec![StreamOption::Cork(true), StreamOption::Nodelay(true)]);
+        for next in [StreamOption::Nodelay(false), StreamOption::Cork(false)] {
+            let first = later.take_first().unwrap();
+            later.put(next);
+            later.put_back(first);
+        }
+        assert_eq!(all(later), [StreamOption::Nodelay(false), StreamOption::Cork(false)]);
     }
 
     #[test]

@@ -64,7 +64,7 @@ mod waiting;
 mod wakings;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ use firelane_units::{Bytes, Instant, LaneId};
 
 use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
-use arena::ProgramArena;
+use arena::{ProgramArena, StreamTable};
 use closings::Closings;
 use hangups::Hangups;
 use leaving::Leaving;
@@ -129,16 +129,24 @@ struct LaneSide {
     told: AtomicU64,
     /// Whether the last ones of these were on the worker's CPU. The worker's own.
     shares: AtomicBool,
-    known: Mutex<Known>,
 }
 
-/// The arenas as a worker knows them, so that it looks at no table in its turns.
+/// The arenas as a worker knows them, who has this for himself: so he looks at no table in his turns, and locks nothing.
 #[derive(Debug, Default)]
-struct Known {
+pub(crate) struct Known {
     changes: u64,
     arenas: Vec<Arc<ProgramArena>>,
     /// Streams that can be closed later, by arena and block.
     closings: Closings<(Arc<ProgramArena>, u32)>,
+    /// The last that programs have kicked for was to close some, and they may ask for something else now.
+    is_closing: bool,
+}
+
+impl Known {
+    /// Whether what can wait is to be closed now: who has closed it has asked for something else meanwhile, and is busy with that.
+    pub(crate) fn has_to_close(&self) -> bool {
+        self.closings.are_there() && !self.is_closing
+    }
 }
 
 /// Where a stream is.
@@ -161,11 +169,10 @@ impl Place {
 }
 
 /// A program's stream, and its arena.
-type End = (Arc<Stream>, Arc<ProgramArena>);
+type End<'a> = (&'a Arc<Stream>, &'a Arc<ProgramArena>);
 
-/// The ends of a connection in the order in which their segment names them.
-fn in_order([one, two]: &[End; 2]) -> [&End; 2] {
-    if one.1.place > two.1.place { [two, one] } else { [one, two] }
+fn stream_in(table: &StreamTable, place: Place) -> Option<&Arc<Stream>> {
+    table.get(place.block as usize)?.as_ref()
 }
 
 impl Programs {
@@ -175,7 +182,6 @@ impl Programs {
             bell: Arc::clone(bell),
             told: AtomicU64::new(0),
             shares: AtomicBool::new(false),
-            known: Mutex::default(),
         };
         Self {
             used: AtomicBool::new(false),
@@ -233,21 +239,36 @@ impl Programs {
         self.lanes.iter().for_each(|lane| lane.bell.ring());
     }
 
-    /// A lane has news of a socket: `false` if it is no program's.
-    pub(crate) fn tell(&self, fabric: &Fabric, token: SocketToken, ready: Ready) -> bool {
-        let Some(Place { arena, block }) = Place::of_token(token) else { return false };
-        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Some(arena)) = arenas.get(arena as usize) {
-            arena.with_stream(block, |stream| {
-                stream.tell(fabric, arena, ready);
-                self.note_told(arena, stream.lane());
-            });
+    /// A lane has news of sockets: those of programs are told, and the others are left there.
+    pub(crate) fn tell(&self, fabric: &Fabric, told: &mut Vec<(SocketToken, Ready)>) {
+        if !told.iter().any(|(token, _)| Place::of_token(*token).is_some()) {
+            return;
+        }
+        let arenas = self.arenas();
+        told.retain(|&(token, ready)| {
+            let Some(Place { arena, block }) = Place::of_token(token) else { return true };
+            if let Some(Some(arena)) = arenas.get(arena as usize) {
+                self.tell_one(fabric, arena, block, ready);
+            }
+            false
+        });
+    }
+
+    fn tell_one(&self, fabric: &Fabric, arena: &ProgramArena, block: u32, ready: Ready) {
+        let is_stream = arena.with_stream(block, |stream| {
+            stream.tell(fabric, arena, ready);
+            self.note_told(arena, stream.lane());
+        });
+        if !is_stream {
             arena.datagrams.with(block, |socket| {
                 socket.tell(arena, ready);
                 self.note_told(arena, socket.lane());
             });
         }
-        true
+    }
+
+    fn arenas(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<ProgramArena>>>> {
+        self.arenas.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A lane has told a program something, and waits for what it does next.
@@ -264,38 +285,57 @@ impl Programs {
     /// A datagram of a program did not arrive.
     pub(crate) fn fault(&self, token: SocketToken, fault: &Fault) {
         let Some(Place { arena, block }) = Place::of_token(token) else { return };
-        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+        let arenas = self.arenas();
         if let Some(Some(arena)) = arenas.get(arena as usize) {
             arena.datagrams.with(block, |socket| socket.fault(arena, fault));
         }
     }
 
     /// A program's stream, and its arena.
-    fn stream(&self, token: SocketToken) -> Option<End> {
-        let Place { arena, block } = Place::of_token(token)?;
-        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
-        let arena = arenas.get(arena as usize)?.clone()?;
+    fn stream(&self, Place { arena, block }: Place) -> Option<(Arc<Stream>, Arc<ProgramArena>)> {
+        let arena = self.arenas().get(arena as usize)?.clone()?;
         Some((arena.stream(block)?, arena))
+    }
+
+    fn stream_of(&self, token: SocketToken) -> Option<(Arc<Stream>, Arc<ProgramArena>)> {
+        self.stream(Place::of_token(token)?)
     }
 
     /// A lane lets two programs fuse a connection on these terms. What takes system calls is left to who has time.
     pub(crate) fn join(&self, now: Instant, tokens: [SocketToken; 2], terms: Terms) {
-        let Some(ends) = self.pair(tokens) else { return };
-        // Before they may write past the lane.
-        for ((stream, arena), is_limited) in ends.iter().zip(terms.limited) {
-            stream.limit(arena, is_limited);
-            stream.end_parting();
-        }
-        self.join_ends(now, tokens, in_order(&ends), terms.most_writes);
+        let [Some(one), Some(two)] = tokens.map(Place::of_token) else { return };
+        // In the order in which their segment names them.
+        let mut ends = [(one, terms.limited[0]), (two, terms.limited[1])];
+        ends.sort_by_key(|(place, _)| place.arena);
+        let places = ends.map(|(place, _)| place);
+        self.with_pair(places, |streams| {
+            // Before they may write past the lane.
+            for ((stream, arena), (_, is_limited)) in streams.into_iter().zip(ends) {
+                stream.limit(arena, is_limited);
+                stream.end_parting();
+            }
+            self.join_ends(now, places, streams, terms.most_writes);
+        });
     }
 
-    fn pair(&self, [one, two]: [SocketToken; 2]) -> Option<[End; 2]> {
-        Some([self.stream(one)?, self.stream(two)?])
+    /// Does something with the two ends of a connection, if both are there. Their tables are locked meanwhile, and nobody's count is
+    /// touched: lanes do this for each connection.
+    fn with_pair(&self, [one, two]: [Place; 2], act: impl FnOnce([End<'_>; 2])) {
+        let arenas = self.arenas();
+        let arena = |place: Place| arenas.get(place.arena as usize)?.as_ref();
+        let (Some(first), Some(second)) = (arena(one), arena(two)) else { return };
+        // In the order of their places, since somebody may wait to change each; and a lock that is held is not asked for again.
+        let own = first.streams();
+        let other = (one.arena != two.arena).then(|| second.streams());
+        let other = other.as_ref().unwrap_or(&own);
+        if let (Some(one), Some(two)) = (stream_in(&own, one), stream_in(other, two)) {
+            act([(one, first), (two, second)]);
+        }
     }
 
     /// Their programs may carry text past the lane, with at most `unread_min` writes unread each way unless that is zero, as long as
     /// nobody has parted them.
-    fn join_ends(&self, now: Instant, tokens: [SocketToken; 2], ends: [&End; 2], unread_min: u32) {
+    fn join_ends(&self, now: Instant, places: [Place; 2], ends: [End<'_>; 2], unread_min: u32) {
         let is_parted = || ends.into_iter().any(|(stream, _)| stream.is_parted());
         if is_parted() {
             return;
@@ -305,7 +345,7 @@ impl Programs {
                 joined.limit_writes(unread_min);
                 joined.offer();
             }
-            None => self.make_joint(now, tokens, ends, unread_min),
+            None => self.make_joint(now, places, ends, unread_min),
         }
         // Whoever parts them says so before he looks for the joint.
         fence(Ordering::SeqCst);
@@ -317,12 +357,11 @@ impl Programs {
     }
 
     /// They share what their programs' segment has room for, if there is one, else who has time makes it.
-    fn make_joint(&self, now: Instant, tokens: [SocketToken; 2], ends: [&End; 2], unread_min: u32) {
+    fn make_joint(&self, now: Instant, places: [Place; 2], ends: [End<'_>; 2], unread_min: u32) {
         match self.segments.of(ends.map(|(_, arena)| arena.place)) {
             Some(segment) => {
-                if let Some(bond) = Bond::new(segment, ends.map(|(stream, arena)| (stream, arena)), now) {
-                    for (at, (stream, arena)) in ends.into_iter().enumerate() {
-                        let joined = Joined::new(&bond, at);
+                if let Some(bond) = Bond::new(segment, ends, now) {
+                    for ((stream, arena), joined) in ends.into_iter().zip(Joined::ends_of(bond)) {
                         joined.limit_writes(unread_min);
                         stream.join(arena, joined);
                     }
@@ -330,7 +369,7 @@ impl Programs {
             }
             None => {
                 let streams = ends.map(|(stream, _)| Arc::downgrade(stream));
-                if self.segments.want(Wanted { ends: tokens, streams, unread_min }) {
+                if self.segments.want(Wanted { places, streams, unread_min }) {
                     self.call_idler();
                 }
             }
@@ -339,30 +378,31 @@ impl Programs {
 
     /// A lane lets nothing more go past it.
     pub(crate) fn part(&self, token: SocketToken) {
-        if let Some((stream, _)) = self.stream(token) {
+        if let Some((stream, _)) = self.stream_of(token) {
             stream.part();
         }
     }
 
     /// A lane says whether the program of this connection needs credit for what it carries past the lane.
     pub(crate) fn limit(&self, token: SocketToken, is_limited: bool) {
-        if let Some((stream, arena)) = self.stream(token) {
+        if let Some((stream, arena)) = self.stream_of(token) {
             stream.limit(&arena, is_limited);
         }
     }
 
     /// A lane lends it so much.
     pub(crate) fn lend(&self, fabric: &Fabric, token: SocketToken, bytes: Bytes) {
-        if let Some((stream, arena)) = self.stream(token) {
+        if let Some((stream, arena)) = self.stream_of(token) {
             stream.lend(fabric, &arena, bytes);
         }
     }
 
     /// Makes the segments that connections wait for, and joins those. Called by who has time.
     fn make_segments(&self, now: Instant) {
-        for Wanted { ends: tokens, streams, unread_min } in self.segments.take_wanted() {
-            let Some(pair) = self.pair(tokens) else { continue };
-            let ends = in_order(&pair);
+        for Wanted { places, streams, unread_min } in self.segments.take_wanted() {
+            // Segments take system calls, in which nobody's table is locked.
+            let [Some(one), Some(two)] = places.map(|place| self.stream(place)) else { continue };
+            let ends = [(&one.0, &one.1), (&two.0, &two.1)];
             let are_they =
                 ends.iter().zip(&streams).all(|((stream, _), it)| Arc::as_ptr(stream) == Weak::as_ptr(it));
             if !are_they {
@@ -373,13 +413,13 @@ impl Programs {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             // Without memory or descriptors the connection stays with TCP.
             if is_there || self.segments.make(number, arenas).is_ok() {
-                self.join_ends(now, tokens, ends, unread_min);
+                self.join_ends(now, places, ends, unread_min);
             }
         }
     }
 
     fn all_arenas(&self) -> Vec<Arc<ProgramArena>> {
-        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+        let arenas = self.arenas();
         arenas.iter().flatten().cloned().collect()
     }
 
@@ -410,23 +450,30 @@ impl Programs {
         }
     }
 
-    /// Does something with the arenas that a worker serves. Nobody else wants what it locks.
-    fn with_known<T>(&self, lane: LaneId, act: impl FnOnce(&mut Known) -> T) -> Option<T> {
+    /// Whether there are programs, whose arenas a worker knows then as they are now.
+    fn are_known(&self, known: &mut Known) -> bool {
         if !self.used.load(Ordering::Acquire) {
-            return None;
+            return false;
         }
-        let mut known = self.lanes.get(lane.index())?.known.try_lock().ok()?;
         let changes = self.changes.load(Ordering::Acquire);
         if known.changes != changes {
-            let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+            known.arenas = self.all_arenas();
             known.changes = changes;
-            known.arenas = arenas.iter().flatten().cloned().collect();
         }
-        Some(act(&mut known))
+        true
     }
 
     /// A worker, inside its lane: what programs have kicked for is given to the lane.
-    pub(crate) fn take_kicks(&self, lane: LaneId, now: Instant, mut give: impl FnMut(Message)) {
+    pub(crate) fn take_kicks(
+        &self,
+        lane: LaneId,
+        known: &mut Known,
+        now: Instant,
+        mut give: impl FnMut(Message),
+    ) {
+        if !self.are_known(known) {
+            return;
+        }
         let may_begin = || {
             let holds = self.hangups.holds();
             if holds {
@@ -436,26 +483,27 @@ impl Programs {
         };
         // Who has its CPU goes on when it is done, and asks for nothing before.
         let shares = self.lanes.get(lane.index()).is_some_and(|side| side.shares.load(Ordering::Relaxed));
-        let take_all = |known: &mut Known| {
-            let Known { arenas, closings, .. } = known;
-            let (mut was_busy, mut closed) = (false, 0);
-            for arena in &*arenas {
-                let later = |block| closings.put((Arc::clone(arena), block));
-                let taken = arena.take_kicks(lane, now, may_begin, later, &mut give);
-                was_busy |= taken.is_some();
-                let here = taken.unwrap_or(0);
-                self.note_left(arena, here > 0);
-                closed += here;
-            }
-            let due = closings.take_due(was_busy && !shares);
-            let mut close = |(arena, block): &(Arc<ProgramArena>, u32)| {
-                let is_closed = arena.close(lane, now, *block, &mut give);
-                self.note_left(arena, is_closed);
-                is_closed
+        let Known { arenas, closings, is_closing, .. } = known;
+        let (mut was_busy, mut closed) = (false, 0);
+        *is_closing = false;
+        for arena in &*arenas {
+            let later = |block| {
+                *is_closing = true;
+                closings.put((Arc::clone(arena), block));
             };
-            closed + due.filter(|it| close(it)).count()
+            let taken = arena.take_kicks(lane, now, may_begin, later, &mut give);
+            was_busy |= taken.is_some();
+            let here = taken.unwrap_or(0);
+            self.note_left(arena, here > 0);
+            closed += here;
+        }
+        let due = closings.take_due(was_busy && !shares);
+        let mut close = |(arena, block): &(Arc<ProgramArena>, u32)| {
+            let is_closed = arena.close(lane, now, *block, &mut give);
+            self.note_left(arena, is_closed);
+            is_closed
         };
-        let closed = self.with_known(lane, take_all).unwrap_or(0);
+        closed += due.filter(|it| close(it)).count();
         if self.leaving.note(now, closed) {
             self.call_idler();
         }
@@ -471,7 +519,7 @@ impl Programs {
     /// The arenas with streams that lanes have closed, or begun, since this was last asked.
     fn take_leaving(&self) -> Vec<Arc<ProgramArena>> {
         let places = self.leaving.take_arenas();
-        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+        let arenas = self.arenas();
         let known = places.into_iter().filter_map(|place| arenas.get(place as usize)?.clone());
         known.inspect(|arena| arena.left_are_known()).collect()
     }
@@ -494,56 +542,56 @@ impl Programs {
     /// A worker that has nothing to do looks for what comes next: an answer that a program is about to give costs neither
     /// side a wake-up then. Whether something came. How long is for `spin` to say, by what it has been worth. Where a program that it
     /// has told something is on its own CPU, it does not look, for that one needs the CPU.
-    pub(crate) fn await_news(&self, lane: LaneId, spin: &mut Spin, is_deaf: bool) -> bool {
-        self.with_known(lane, |known| {
-            let Known { arenas, closings, .. } = known;
-            if arenas.is_empty() || arenas.len() > ARENAS_LOOKED_AT {
-                return closings.are_there();
-            }
-            let Some(side) = self.lanes.get(lane.index()) else { return false };
-            let has_news = || {
-                side.bell.is_rung()
-                    || arenas.iter().any(|it| it.inbox(lane).is_some_and(|inbox| inbox.news.any()))
-            };
-            if side.shares_cpu(here()) {
-                return closings.are_there() || has_news();
-            }
-            if closings.are_there() {
-                (0..LOOKS_AT_CLOSINGS).any(|_| {
-                    std::hint::spin_loop();
-                    has_news()
-                });
-                return true;
-            }
-            let mut looks = 0u32;
-            spin.until(|| {
-                looks += 1;
-                has_news() || (looks.is_multiple_of(LOOKS_PER_GLANCE) && side.bell.glance(is_deaf))
-            })
+    pub(crate) fn await_news(&self, lane: LaneId, known: &mut Known, spin: &mut Spin, is_deaf: bool) -> bool {
+        if !self.are_known(known) {
+            return false;
+        }
+        let Known { arenas, closings, .. } = known;
+        if arenas.is_empty() || arenas.len() > ARENAS_LOOKED_AT {
+            return closings.are_there();
+        }
+        let Some(side) = self.lanes.get(lane.index()) else { return false };
+        let has_news = || {
+            side.bell.is_rung()
+                || arenas.iter().any(|it| it.inbox(lane).is_some_and(|inbox| inbox.news.any()))
+        };
+        if side.shares_cpu(here()) {
+            return closings.are_there() || has_news();
+        }
+        if closings.are_there() {
+            (0..LOOKS_AT_CLOSINGS).any(|_| {
+                std::hint::spin_loop();
+                has_news()
+            });
+            return true;
+        }
+        let mut looks = 0u32;
+        spin.until(|| {
+            looks += 1;
+            has_news() || (looks.is_multiple_of(LOOKS_PER_GLANCE) && side.bell.glance(is_deaf))
         })
-        .unwrap_or(false)
     }
 
     /// A worker that is about to sleep: programs are to ring from here on. Whether it may.
-    pub(crate) fn fall_asleep(&self, lane: LaneId) -> bool {
+    pub(crate) fn fall_asleep(&self, lane: LaneId, known: &mut Known) -> bool {
         let fall = |arena: &Arc<ProgramArena>| {
             if arena.calls_for_time() {
                 self.call_idler();
             }
             arena.inbox(lane).is_none_or(|inbox| inbox.fall_asleep())
         };
-        self.with_known(lane, |known| known.arenas.iter().all(fall)).unwrap_or(true)
+        !self.are_known(known) || known.arenas.iter().all(fall)
     }
 
     /// A worker that is awake again.
-    pub(crate) fn wake_up(&self, lane: LaneId) {
-        self.with_known(lane, |known| {
+    pub(crate) fn wake_up(&self, lane: LaneId, known: &mut Known) {
+        if self.are_known(known) {
             let cpu = here();
             for inbox in known.arenas.iter().filter_map(|arena| arena.inbox(lane)) {
                 inbox.wake_up();
                 inbox.is_on(cpu);
             }
-        });
+        }
     }
 }
 
@@ -600,19 +648,19 @@ mod tests {
         let (lane, side) = (LaneId(0), &programs.lanes[0]);
         let inbox = arena.inbox(lane).unwrap();
         // What is left of the trials shows whether it has looked in vain.
-        let mut spin = Spin::at_most(2048, 2);
+        let (mut spin, mut known) = (Spin::at_most(2048, 2), Known::default());
         side.bell.clear();
         side.told.store(u64::MAX, Ordering::Relaxed);
         let before = format!("{spin:?}");
-        assert!(!programs.await_news(lane, &mut spin, true));
+        assert!(!programs.await_news(lane, &mut known, &mut spin, true));
         assert_eq!(format!("{spin:?}"), before, "it has not looked");
         inbox.tell(5);
-        assert!(programs.await_news(lane, &mut spin, true), "what is there already is taken");
+        assert!(programs.await_news(lane, &mut known, &mut spin, true), "what is there already is taken");
         while inbox.news.take_word().is_some() {}
         side.shares.store(false, Ordering::Relaxed);
-        assert!(!programs.await_news(lane, &mut spin, true));
+        assert!(!programs.await_news(lane, &mut known, &mut spin, true));
         assert_ne!(format!("{spin:?}"), before, "it has looked");
-        programs.wake_up(lane);
+        programs.wake_up(lane, &mut known);
         assert!((0..=u16::MAX).any(|cpu| inbox.was_on(cpu)), "programs know where it is");
     }
 

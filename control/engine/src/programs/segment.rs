@@ -15,9 +15,10 @@ use firelane_shm::joint::{Lie, SideConfig};
 #[cfg(test)]
 use firelane_shm::joint::{Side, way};
 use firelane_shm::{Arena, Joint, Layout};
-use firelane_socket::{ConnRef, SocketToken};
+use firelane_socket::ConnRef;
 use firelane_units::{Bytes, Instant};
 
+use super::Place;
 use super::arena::ProgramArena;
 use super::session::Kin;
 use super::spares::Spares;
@@ -116,7 +117,7 @@ fn names(ends: [&ProgramArena; 2]) -> (Sides, [u64; 2]) {
 /// Two connections that wait for their segment.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
-    pub(super) ends: [SocketToken; 2],
+    pub(super) places: [Place; 2],
     /// Who they were: their places may be others' by the time that there is a segment.
     pub(super) streams: [Weak<Stream>; 2],
     /// As many writes may be unread; zero is any number.
@@ -350,8 +351,9 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    pub(super) fn new(bond: &Arc<Bond>, at: usize) -> Self {
-        Self { bond: Arc::clone(bond), at }
+    /// Those of both.
+    pub(super) fn ends_of(bond: Arc<Bond>) -> [Self; 2] {
+        [Self { bond: Arc::clone(&bond), at: 0 }, Self { bond, at: 1 }]
     }
 
     /// Its segment's number, and the joint and the end as the stream's words have them.

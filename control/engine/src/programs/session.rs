@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use firelane_filter::FilterConfig;
 use firelane_shm::control::{Answer, Family, SocketId};
 use firelane_units::LaneId;
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
-use super::arrivals::Arrival;
+use super::arrivals::{Arrival, Home};
 use super::offers::Offers;
 use super::options::Options;
 use super::socket::{Role, Socket};
@@ -88,8 +87,8 @@ pub(super) struct Session {
     pub(super) owner: Arc<Owner>,
     pub(super) stack: Stack,
     pub(super) arena: Arc<ProgramArena>,
-    /// Which filter its sockets begin with.
-    pub(super) filter: Option<Arc<FilterConfig>>,
+    /// What its sockets begin with, one of which has it for itself as soon as it sets something.
+    pub(super) usual: Arc<Options>,
     pub(super) sockets_max: usize,
     pub(super) offers: Offers,
     pub(super) sockets: BTreeSet<SocketId>,
@@ -108,7 +107,7 @@ impl Session {
             stack: self.stack.clone(),
             arena: Arc::clone(&self.arena),
             owner: Arc::clone(&self.owner),
-            options: self.options(),
+            options: Arc::clone(&self.usual),
             is_arrival: false,
             is_ahead: false,
             signals: 0,
@@ -123,26 +122,20 @@ impl Session {
             return Vec::new();
         }
         let begun = self.offers.take_begun(fabric, &self.arena, may_begin);
-        let options = self.options();
-        let arrival = |stream| {
-            let words = (Arc::clone(&self.arena), stream);
-            Arrival::new(None, (self.stack.clone(), Arc::clone(&self.owner)), words, Arc::clone(&options))
-        };
-        let begun: Vec<_> = begun.into_iter().map(arrival).collect();
-        if !begun.is_empty() {
-            self.offer();
+        if begun.is_empty() {
+            return Vec::new();
         }
+        let (stack, arena, owner) = (self.stack.clone(), Arc::clone(&self.arena), Arc::clone(&self.owner));
+        let home = Arc::new(Home { stack, arena, owner });
+        let arrival = |stream| Arrival::new(None, Arc::clone(&home), stream, Arc::clone(&self.usual));
+        let begun = begun.into_iter().map(arrival).collect();
+        self.offer();
         begun
     }
 
     /// Offers blocks to its program, as many as there is room for. Who is offered none asks.
     pub(super) fn offer(&mut self) {
-        let _ = self.offers.refill(&self.stack, &self.arena, self.options());
-    }
-
-    /// What a new socket's are.
-    pub(super) fn options(&self) -> Arc<Options> {
-        Arc::new(Options::with_filter(self.filter.clone()))
+        let _ = self.offers.refill(&self.stack, &self.arena, Arc::clone(&self.usual));
     }
 
     /// The numbers of all arenas that it may use.

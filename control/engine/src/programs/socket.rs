@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use super::Owner;
 use super::alike::{Alike, link_of};
 use super::arena::ProgramArena;
-use super::arrivals::Arrival;
+use super::arrivals::{Arrival, Home};
 use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
 use super::handing::Queue;
@@ -91,9 +91,9 @@ pub(super) struct Next {
 }
 
 impl Listening {
-    /// What its next connection begins with.
-    pub(super) fn next(&self) -> Next {
-        self.lock().clone()
+    /// Looks at what its next connection begins with.
+    pub(super) fn next<T>(&self, look: impl FnOnce(&Next) -> T) -> T {
+        look(&self.lock())
     }
 
     /// Where its connections wait.
@@ -327,13 +327,16 @@ impl Socket {
         Ok(Some(Queue {
             listening,
             family: self.family,
-            stack: self.stack.clone(),
-            arena: Arc::clone(&self.arena),
-            owner: Arc::clone(&self.owner),
+            home: Arc::new(Home {
+                stack: self.stack.clone(),
+                arena: Arc::clone(&self.arena),
+                owner: Arc::clone(&self.owner),
+            }),
             ours,
             feeder,
             unsent: VecDeque::new(),
             has_ended: false,
+            is_behind: false,
         }))
     }
 
@@ -382,11 +385,13 @@ impl Socket {
 
     /// It, whose name is given, is the socket of a connection that has arrived.
     pub(super) fn take(&mut self, name: SocketId, arrival: Arrival) {
-        let Arrival { from, stack, arena, owner, options, stream, .. } = arrival;
+        let Arrival { from, home, options, stream, .. } = arrival;
         if let Some((_, family)) = from {
             self.family = family;
         }
-        (self.stack, self.arena, self.owner, self.options) = (stack, arena, owner, options);
+        let Home { stack, arena, owner } = &*home;
+        (self.stack, self.arena, self.owner) = (stack.clone(), Arc::clone(arena), Arc::clone(owner));
+        self.options = options;
         stream.is_of(name);
         (self.is_arrival, self.is_ahead, self.role) = (from.is_some(), false, Role::Stream(stream, None));
     }
@@ -428,7 +433,7 @@ impl Socket {
     pub(super) fn begin_anew(&mut self, session: &Session) -> (Role, Arc<ProgramArena>) {
         self.end_signals();
         (self.stack, self.owner) = (session.stack.clone(), Arc::clone(&session.owner));
-        (self.options, self.is_arrival, self.is_ahead) = (session.options(), false, true);
+        (self.options, self.is_arrival, self.is_ahead) = (Arc::clone(&session.usual), false, true);
         let role = std::mem::replace(&mut self.role, Role::Fresh(None));
         (role, std::mem::replace(&mut self.arena, Arc::clone(&session.arena)))
     }
@@ -608,7 +613,7 @@ impl Socket {
         }
         Arc::make_mut(&mut self.options).filter = kept;
         if let Role::Listening(listening) = &self.role {
-            listening.start_next_with(&self.options, listening.next().rings);
+            listening.start_next_with(&self.options, listening.next(|next| next.rings));
         }
         Ok(Answer::Done)
     }

@@ -6,7 +6,7 @@
 //! request about its own stream.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -16,7 +16,7 @@ use firelane_shm::joint::Lie;
 use firelane_shm::layout::{DEFERRED, SHOWN, margin, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{
-    ArenaEnd, ConnRef, Flags, LeftStream, Names, Ready, SocketError, StreamConfig, StreamSlot, stream_in,
+    ArenaEnd, ConnRef, Flags, LeftStream, Names, Ready, SocketError, StreamConfig, stream_in,
 };
 use firelane_units::{Bytes, Instant, LaneId};
 #[cfg(test)]
@@ -64,6 +64,10 @@ const FULL: u32 = 32;
 const APART: u32 = 64;
 /// The lane lets nothing go past it.
 const PARTED: u32 = 128;
+/// From where and to whom it connects is known: that was deferred until there is text for its SYN.
+const DEFERS: u32 = 256;
+/// Options wait, or have waited, for the connection.
+const HAS_LATER: u32 = 512;
 /// What a program is signalled for, beside what arrives.
 const SIGNALS: u64 = (Flags::CONNECTED.bits() as u64 | Flags::PEER_CLOSED.bits() as u64) << FLAGS_SHIFT;
 
@@ -78,23 +82,15 @@ pub(crate) struct Stream {
     told_room: [AtomicU64; 2],
     /// The name of the socket that it is, which the hub gives; zero if it has none as yet.
     socket: AtomicU64,
-    /// How it connects, as long as its program was only offered it.
-    offered: Mutex<Option<Box<Offered>>>,
+    /// How it connects, as the lane will be told, as long as its program was only offered it: it says where to, unless that is known
+    /// ([`DEFERS`]).
+    offered: Mutex<Option<Box<Connect>>>,
     /// What it shares with its peer, once they could be fused.
     joined: OnceLock<Joined>,
     /// SO_SNDBUF and SO_RCVBUF.
     capacities: [AtomicU32; 2],
     /// Options that the connection takes once it is there.
     later: Mutex<Later>,
-}
-
-/// A stream that is made ready to connect.
-#[derive(Debug)]
-struct Offered {
-    slot: StreamSlot,
-    options: StreamOptions,
-    /// From where and to whom, if its program has said so: it was deferred until there is text for its SYN.
-    ends: Option<(Option<SocketAddr>, SocketAddr)>,
 }
 
 /// What a stream begins with beside its rings.
@@ -133,7 +129,8 @@ impl Stream {
         // Without room for the text it goes behind the handshake.
         if defers && slot.attach() {
             let stream = Self::begin(arena, hold, rings, beginning);
-            *stream.offered() = Some(Box::new(Offered { slot, options, ends: Some(ends) }));
+            stream.state.fetch_or(DEFERS, Ordering::AcqRel);
+            *stream.offered() = Some(Box::new(Connect { remote, local, stream: slot, options }));
             if let Some(block) = arena.mapping().block(stream.number()) {
                 block.file.fetch_or(DEFERRED, Ordering::Release);
             }
@@ -179,11 +176,12 @@ impl Stream {
             arena.remove(&stream);
             return Err(lane_failed());
         }
-        *stream.offered() = Some(Box::new(Offered { slot, options, ends: None }));
+        let nowhere = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+        *stream.offered() = Some(Box::new(Connect { remote: nowhere, local: None, stream: slot, options }));
         Ok(stream)
     }
 
-    fn offered(&self) -> MutexGuard<'_, Option<Box<Offered>>> {
+    fn offered(&self) -> MutexGuard<'_, Option<Box<Connect>>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,17 +190,17 @@ impl Stream {
         if !block.asks_to_connect() {
             return None;
         }
-        let Offered { slot, options, ends } = *self.offered().take()?;
+        let mut connect = self.offered().take()?;
         let (ip, port) = block.take_address();
-        let left = || (None, reachable(SocketAddr::new(ip.to_canonical(), port)));
-        let (local, remote) = ends.unwrap_or_else(left);
-        let connect = Connect { remote, local, stream: slot, options };
-        Some(self.message(SocketCommand::Connect(Box::new(connect))))
+        if !self.has(DEFERS) {
+            connect.remote = reachable(SocketAddr::new(ip.to_canonical(), port));
+        }
+        Some(self.message(SocketCommand::Connect(connect)))
     }
 
-    /// Whether its program was offered it, has taken it, and it is not begun. The hub begins such ones, too.
-    fn is_asked_for(&self, block: &Block) -> bool {
-        block.asks_to_connect() && self.offered().as_ref().is_some_and(|it| it.ends.is_none())
+    /// Whether its program was offered it, and says where to connect to.
+    fn says_where(&self, block: &Block) -> bool {
+        block.asks_to_connect() && !self.has(DEFERS)
     }
 
     /// Whether it is a connection by now. If its program has asked for one and the lane has not looked yet, it is begun.
@@ -216,9 +214,10 @@ impl Stream {
         self.is_begun()
     }
 
-    /// Whether its program asks for a connection that is not begun.
+    /// Whether its program was offered it, has taken it, and it is not begun. The hub begins such ones, too.
     pub(super) fn is_asked(&self, arena: &ProgramArena) -> bool {
-        arena.mapping().block(self.number()).is_some_and(|block| self.is_asked_for(block))
+        let says_where = |block| self.says_where(block);
+        arena.mapping().block(self.number()).is_some_and(says_where) && self.offered().is_some()
     }
 
     /// Whether it is a connection by now, without beginning it.
@@ -248,24 +247,28 @@ impl Stream {
         }
         // What came before there was somebody to tell.
         stream.tell(fabric, arena, Ready::ALL);
-        if let Some(conn) = stream.conn() {
-            // The lane may have waited for somebody who answers for it, to fuse it. If it is full, a later kick does as well.
-            let netstack = stream.hold.shared().netstack();
-            let _ = fabric.enter(stream.lane(), LaneMessage::Kick { netstack, conn });
-        }
         stream
+    }
+
+    /// Lets the lane look at it. If that is full, a later kick does as well.
+    pub(super) fn kick(&self, fabric: &Fabric) {
+        if let Some(conn) = self.conn() {
+            let kick = LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn };
+            let _ = fabric.enter(self.lane(), kick);
+        }
     }
 
     fn begin(arena: &ProgramArena, hold: ArenaEnd, rings: StreamConfig, beginning: Beginning) -> Arc<Self> {
         let number = hold.block();
         let capacities = [rings.send_capacity, rings.recv_capacity];
         let capacities = capacities.map(|capacity| u32::try_from(capacity).unwrap_or(u32::MAX));
+        let has_later = if beginning.later.is_empty() { 0 } else { HAS_LATER };
         let stream = Arc::new(Self {
             hold,
             offered: Mutex::default(),
             joined: OnceLock::new(),
             capacities: capacities.map(AtomicU32::new),
-            state: AtomicU32::new(if beginning.resets { RESETS } else { 0 }),
+            state: AtomicU32::new(has_later | if beginning.resets { RESETS } else { 0 }),
             told: AtomicU64::new(0),
             told_room: Default::default(),
             socket: AtomicU64::new(0),
@@ -337,9 +340,7 @@ impl Stream {
             }
             Err(Lie) => {
                 self.hold.note_lie();
-                let kick = LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn };
-                // If the lane is full, the next kick does as well.
-                let _ = fabric.enter(self.lane(), kick);
+                self.kick(fabric);
             }
         }
     }
@@ -413,7 +414,9 @@ impl Stream {
 
     /// The lane joins it with its peer.
     pub(super) fn end_parting(&self) {
-        self.state.fetch_and(!PARTED, Ordering::SeqCst);
+        if self.is_parted() {
+            self.state.fetch_and(!PARTED, Ordering::SeqCst);
+        }
     }
 
     /// Whether the lane lets nothing go past it.
@@ -456,6 +459,9 @@ impl Stream {
 
     /// From now on its program needs credit for what it carries past the lane, or needs none any more.
     pub(super) fn limit(&self, arena: &ProgramArena, is_limited: bool) {
+        if !is_limited && !self.has(LIMITED) && self.joined().is_none() {
+            return;
+        }
         match is_limited {
             true => self.state.fetch_or(LIMITED, Ordering::AcqRel),
             false => self.state.fetch_and(!LIMITED, Ordering::AcqRel),
@@ -536,7 +542,7 @@ impl Stream {
         if is_new {
             // Before it looks at the segment, in one order with [`Self::join`].
             self.told.fetch_or(flags, Ordering::SeqCst);
-            block.tell(flags | error << status::ERROR_SHIFT);
+            block.note(flags | error << status::ERROR_SHIFT);
         }
         if is_new || self.has_moved(ready) || is_relieved {
             self.wake(block);
@@ -565,8 +571,11 @@ impl Stream {
         let [acknowledged, _] = self.hold.passed();
         let [written, limit] = self.hold.written_behind(acknowledged);
         let [told, told_limit] = &self.told_room;
-        let more = acknowledged.wrapping_sub(told.swap(acknowledged, Ordering::Relaxed));
-        let old_limit = told_limit.swap(limit, Ordering::Relaxed);
+        // If two tell it at once, the next one takes more for new than is: at worst somebody is woken for nothing.
+        let more = acknowledged.wrapping_sub(told.load(Ordering::Relaxed));
+        told.store(acknowledged, Ordering::Relaxed);
+        let old_limit = told_limit.load(Ordering::Relaxed);
+        told_limit.store(limit, Ordering::Relaxed);
         if ready != Ready::WRITABLE {
             return true;
         }
@@ -591,20 +600,34 @@ impl Stream {
         if !self.hold.publish_names() {
             return;
         }
-        let Some(conn) = self.hold.shared().conn() else { return };
-        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(option) = later.first() {
-            // This may run inside the lane, so a full squeue is not waited for: the next news tries again.
-            let message = self.message(SocketCommand::SetOption(conn, option));
-            if fabric.enter(self.lane(), message) == Err(EnterError::Full) {
-                return;
-            }
-            later.drop_first();
+        // Who sets one meanwhile says so and then looks for the connection: he finds it, or is found.
+        self.state.fetch_or(SETTLED, Ordering::SeqCst);
+        if self.has(HAS_LATER) {
+            self.tell_later(fabric);
         }
-        self.state.fetch_or(SETTLED, Ordering::AcqRel);
         if block.requests.load(Ordering::Acquire) & ONCE != 0 {
             self.kick_for(fabric, arena);
         }
+    }
+
+    /// Tells the connection, if it is there, of the options that have waited for it.
+    fn tell_later(&self, fabric: &Fabric) {
+        let Some(conn) = self.conn() else { return };
+        // Who enters the lane here may have news of this stream there, so nothing is locked meanwhile.
+        let next = || self.later().take_first();
+        while let Some(option) = next() {
+            // This may run inside the lane, so a full squeue is not waited for: the next news tries again.
+            let message = self.message(SocketCommand::SetOption(conn, option));
+            if fabric.enter(self.lane(), message) == Err(EnterError::Full) {
+                self.later().put_back(option);
+                self.state.fetch_and(!SETTLED, Ordering::AcqRel);
+                return;
+            }
+        }
+    }
+
+    fn later(&self) -> MutexGuard<'_, Later> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the program has kicked for nothing but that it has closed the socket, which is fused: the joint tells the other end of that,
@@ -625,7 +648,7 @@ impl Stream {
     ) -> bool {
         let begun = match self.hold.shared().conn() {
             Some(_) => None,
-            None if self.is_asked_for(block) && !may_begin() => return false,
+            None if self.says_where(block) && !may_begin() => return false,
             None => self.take_offer(block).map(&mut give),
         };
         // Requests stay where they are until there is a connection.
@@ -709,7 +732,7 @@ impl Stream {
     /// Nobody has the socket any more: if it was deferred and nobody has written, there is no connection to close. Whether that was
     /// so.
     fn drops_deferred(&self) -> bool {
-        let is_deferred = self.offered().take_if(|it| it.ends.is_some()).is_some();
+        let is_deferred = self.has(DEFERS) && self.offered().take().is_some();
         if is_deferred {
             self.state.fetch_or(CLOSED, Ordering::AcqRel);
         }
@@ -727,11 +750,18 @@ impl Stream {
     pub(super) fn set_option(&self, fabric: &Fabric, option: StreamOption) {
         match self.hold.shared().conn() {
             Some(conn) => {
+                if self.has(HAS_LATER) {
+                    self.later().overrule(option);
+                }
                 let message = self.message(SocketCommand::SetOption(conn, option));
                 // A lane that has failed has no connections left.
                 let _ = fabric.change(self.lane(), message);
             }
-            None => self.later.lock().unwrap_or_else(PoisonError::into_inner).put(option),
+            None => {
+                self.later().put(option);
+                self.state.fetch_or(HAS_LATER, Ordering::SeqCst);
+                self.tell_later(fabric);
+            }
         }
     }
 
