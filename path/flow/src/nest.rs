@@ -168,12 +168,14 @@ impl Nodes {
         core::iter::successors(Some(flow), |&at| self.get(at)?.parent)
     }
 
-    /// Where a flow stands among those that wait for the same limit: its parent's priority counts before its
-    /// own, so that lowering a link lowers all of its flows. A parent's own traffic is of medium priority in it.
+    /// Where a flow stands among those that wait for the same limit: the priority of its VNIC counts before its own, so that lowering a
+    /// link lowers all of its flows. What no flow of a VNIC takes is of medium priority in it. A VNIC is what is part of a root, which is
+    /// the link that its neighbours share, or a root itself.
     pub(crate) fn rank(&self, flow: FlowId) -> usize {
         let node = self.at(flow);
-        let (outer, inner) = match node.parent {
-            Some(parent) => (self.at(parent).priority, node.priority),
+        let vnic = node.parent.map(|parent| self.at(parent)).filter(|parent| parent.parent.is_some());
+        let (outer, inner) = match vnic {
+            Some(vnic) => (vnic.priority, node.priority),
             None => (node.priority, Priority::Medium),
         };
         let rank = outer as usize * Priority::ALL.len() + inner as usize;

@@ -211,6 +211,39 @@ fn lowering_a_vnic_lowers_its_flows() {
 }
 
 #[test]
+fn what_no_flow_of_a_vnic_takes_is_of_medium_priority_in_it() {
+    // As they are made where nobody says otherwise.
+    let mut world = World::new();
+    world.add(0, None, None, Priority::High);
+    let vnic = world.add(1, Some(0), Some(BitRate::from_mbps(100)), Priority::High);
+    let [low, medium, high] = [(2, Priority::Low), (3, Priority::Medium), (4, Priority::High)]
+        .map(|(id, priority)| world.add(id, Some(1), None, priority));
+    let mut shares = |flow| {
+        let start = world.now;
+        world.saturate(&[(vnic, 1514), (flow, 1514)], Duration::from_millis(100));
+        [vnic, flow].map(|it| world.bytes_of(it, start))
+    };
+    let [own, its] = shares(medium);
+    assert!(own.abs_diff(its) <= 8 * 1514, "{own} and {its}");
+    let ([own, its], [before, first]) = (shares(low), shares(high));
+    assert!(its <= 8 * 1514 && own > 1_000_000, "{own} and {its}");
+    assert!(before <= 8 * 1514 && first > 1_000_000, "{before} and {first}");
+}
+
+#[test]
+fn a_vnics_priority_counts_before_those_of_anothers_flows() {
+    let mut world = World::new();
+    world.add(0, None, Some(BitRate::from_mbps(100)), Priority::High);
+    let low = world.add(1, Some(0), None, Priority::Low);
+    world.add(2, Some(0), None, Priority::Medium);
+    let flow = world.add(3, Some(2), None, Priority::Low);
+    let start = world.now;
+    world.saturate(&[(low, 1514), (flow, 1514)], Duration::from_millis(100));
+    let [own, its] = [low, flow].map(|it| world.bytes_of(it, start));
+    assert!(own <= 8 * 1514 && its > 1_000_000, "{own} and {its}");
+}
+
+#[test]
 fn both_directions_have_the_limit_each() {
     let mut world = World::new();
     let flow = world.limited(1, None, 8);
