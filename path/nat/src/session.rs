@@ -130,7 +130,7 @@ impl Session {
     /// Whether a segment opens a new connection with the names of one that is over.
     #[inline]
     pub(crate) fn is_over(&self, flags: TcpFlags) -> bool {
-        matches!(self.phase, Phase::Closed | Phase::Reset) && flags.syn() && !flags.ack()
+        flags.syn() && !flags.ack() && self.is_spent()
     }
 
     /// A packet goes on: it lasts longer for that. Packets from outside do so where both ends have shown that they are there:
@@ -156,8 +156,10 @@ impl Session {
         self.has_finished[way] |= flags.fin();
         self.phase = match self.phase {
             _ if flags.rst() => Phase::Reset,
-            // RFC 7857 §2.2: only somebody's word that it was over. Of what never was nobody has to say so.
-            Phase::Reset if self.has_met && self.has_finished != [true; 2] => Phase::Established,
+            // RFC 7857 §2.2: only somebody's word that it was over, and a SYN is no more than that. Of what never was nobody has to say so.
+            Phase::Reset if self.has_met && self.has_finished != [true; 2] && !flags.syn() => {
+                Phase::Established
+            }
             phase @ (Phase::Reset | Phase::Closed) => phase,
             Phase::Asked if way == 1 && flags.syn() => Phase::Answered,
             Phase::Asked if way == 1 => Phase::Established,
@@ -213,6 +215,7 @@ mod tests {
         assert_eq!(with(&[(1, FIN.with(ACK)), (0, FIN.with(ACK))]), Phase::Closed);
         assert_eq!(with(&[(1, RST)]), Phase::Reset);
         assert_eq!(with(&[(1, RST), (0, ACK)]), Phase::Established, "it was not the end");
+        assert_eq!(with(&[(0, RST), (0, SYN)]), Phase::Reset, "nobody has answered");
         assert_eq!(after(&[(0, SYN), (1, RST.with(ACK))]), Phase::Reset);
         assert_eq!(after(&[(0, SYN), (0, RST), (0, ACK)]), Phase::Reset, "one end alone shows nothing");
         assert_eq!(after(&[(0, ACK), (1, ACK)]), Phase::Established, "one that was there before us");
@@ -223,11 +226,12 @@ mod tests {
         let open = [(0, SYN), (1, SYN.with(ACK)), (0, ACK)];
         let spent = |more: &[(usize, TcpFlags)]| {
             let session = after(&[&open, more].concat());
-            assert!(session.is_over(SYN), "{more:?}: its ends may begin anew");
+            assert_eq!(session.is_over(SYN), session.is_spent(), "{more:?}: it begins anew, or goes on");
             session.is_spent()
         };
         assert!(!spent(&[(1, RST)]) && !spent(&[(0, RST)]) && !spent(&[(0, FIN.with(ACK)), (1, RST)]));
         let fins = [(0, FIN.with(ACK)), (1, FIN.with(ACK))];
+        assert!(!spent(&[(1, RST), (1, SYN)]), "both may be anybody's");
         assert!(spent(&fins) && spent(&[&fins[..], &[(1, RST)]].concat()));
         assert!(after(&[(0, SYN), (1, RST.with(ACK))]).is_spent(), "it was refused");
     }

@@ -387,6 +387,27 @@ fn what_somebody_has_reset_does_not_give_way() {
     }
 }
 
+/// Nor with a SYN behind it, which nobody answers, or whose answer shows that the connection is there still (RFC 5961 section 4).
+#[test]
+fn a_reset_and_a_syn_in_a_peers_name_end_no_session() {
+    let (inside, peer, outside) = (("10.0.0.5", 20_001), ("198.51.100.7", 80), (OUTSIDE, 20_001));
+    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
+    net.out(&tcp(inside, peer, SYN, b"")).unwrap();
+    net.back(&tcp(peer, outside, SYN.with(ACK), b"")).unwrap();
+    net.out(&tcp(inside, peer, ACK, b"")).unwrap();
+    for flags in [RST, SYN] {
+        net.back(&tcp(peer, outside, flags, b"")).unwrap();
+    }
+    let got = net.back(&tcp(peer, outside, ACK, b"text")).unwrap();
+    assert_eq!((ends(&got).1, net.nat.counts().added), ((ip(inside.0), inside.1), 1));
+    // Its own end begins anew after a reset, in the same names.
+    for flags in [RST, SYN] {
+        net.out(&tcp(inside, peer, flags, b"")).unwrap();
+    }
+    net.back(&tcp(peer, outside, SYN.with(ACK), b"")).unwrap();
+    assert_eq!(net.nat.counts().added, 1);
+}
+
 /// The session that gives way may be the last one of the mapping that the newcomer needs.
 #[test]
 fn who_is_let_in_by_a_mapping_does_not_push_it_out() {
