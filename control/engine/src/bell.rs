@@ -142,7 +142,10 @@ impl Bell {
 
     /// The worker is about to look for work (R1).
     pub(crate) fn clear(&self) {
-        self.state.store(AWAKE, Ordering::SeqCst);
+        // Whoever rings behind this look is found before it sleeps.
+        if self.is_rung() {
+            self.state.store(AWAKE, Ordering::SeqCst);
+        }
     }
 
     /// The worker sleeps until the bell rings, a device has frames unless it is deaf for these, or the time is over.
@@ -199,6 +202,9 @@ impl Bell {
     /// Which devices have called since it was last asked, whose numbers are put into `numbers`; `None` if nobody has listened.
     pub(crate) fn take_heard<'a>(&self, numbers: &'a mut Vec<u32>) -> Option<Calls<'a>> {
         numbers.clear();
+        if self.heard.load(Ordering::Relaxed) == NOT_LISTENED {
+            return None;
+        }
         let heard = self.heard.swap(NOT_LISTENED, Ordering::Relaxed);
         if heard >= CALLED {
             numbers.append(&mut self.called.lock().unwrap_or_else(PoisonError::into_inner));
