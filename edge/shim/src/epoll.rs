@@ -552,8 +552,16 @@ impl Set {
         let mut watched = Ok(());
         if !self.interests.is_empty() {
             self.waiter()?;
+            // A closed one is found out when it is looked at, and no error of the wait.
+            let is_open = |fd| table::get(fd).is_some_and(|word| self.interests.has(fd, word));
             if let Some(waiter) = &mut self.waiter {
-                self.interests.each(|fd, word| watched = watched.and(waiter.watch(fd, word)));
+                self.interests.each(|fd, word| {
+                    if is_open(fd) {
+                        let told = waiter.watch(fd, word);
+                        // Another thread may have closed it meanwhile.
+                        watched = watched.and(if is_open(fd) { told } else { Ok(()) });
+                    }
+                });
             }
             self.interests.line_up_all();
         }

@@ -329,7 +329,9 @@ impl Session {
         self.requests = self.requests.wrapping_add(1);
         let beside = beside.map(sys::borrow);
         let message = request.encode(self.requests);
-        carry::send(sys::borrow(self.control), &message, beside.as_slice(), true).map_err(|_| gone())?;
+        let control = sys::borrow(self.control);
+        let sent = carry::send(control, &message, beside.as_slice(), true);
+        sent.map_err(|error| not_daemons(&error, control, beside.is_some()).unwrap_or_else(gone))?;
         Ok(self.requests)
     }
 
@@ -391,6 +393,18 @@ impl Session {
 fn gone() -> Errno {
     IS_DEAD.store(true, Ordering::Relaxed);
     Errno::NETDOWN
+}
+
+/// Why a message was not sent, if the daemon may live all the same: what went beside it is closed by now, or the kernel has no room.
+fn not_daemons(error: &std::io::Error, control: BorrowedFd<'_>, is_beside: bool) -> Option<Errno> {
+    let errno = Errno::from_io_error(error)?;
+    let is_its = match errno {
+        Errno::BADF => is_beside && rustix::io::fcntl_getfd(control).is_ok(),
+        // The first: too many descriptors of this user are on their way.
+        Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM => true,
+        _ => false,
+    };
+    is_its.then_some(errno)
 }
 
 /// Whether nothing has come as yet.
@@ -742,4 +756,37 @@ pub(crate) fn is_of_daemon(fd: c_int) -> bool {
 /// The process that has made the other end.
 fn peer(fd: BorrowedFd<'_>) -> Result<c_int, Errno> {
     Ok(rustix::net::sockopt::socket_peercred(fd)?.pid.as_raw_nonzero().get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_descriptor_beside_a_message_is_not_the_daemons_end() {
+        let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (control, daemon) = pair().unwrap();
+        let mut session = Session {
+            control: control.as_raw_fd(),
+            number: 0,
+            requests: 0,
+            spin: Spin::in_bursts(LOOKS, 1),
+            ahead: None,
+        };
+        // No descriptor has this number.
+        assert_eq!(session.send(&Request::Attach, Some(c_int::MAX)), Err(Errno::BADF));
+        assert_eq!(session.send(&Request::Attach, Some(session.control)), Ok(2));
+        let failed = |errno: Errno, control, is_beside| not_daemons(&errno.into(), control, is_beside);
+        for (errno, is_beside, told) in [
+            (Errno::TOOMANYREFS, true, Some(Errno::TOOMANYREFS)),
+            (Errno::NOMEM, false, Some(Errno::NOMEM)),
+            (Errno::BADF, false, None),
+            (Errno::PIPE, true, None),
+        ] {
+            assert_eq!(failed(errno, control.as_fd(), is_beside), told, "{errno}");
+        }
+        assert_eq!(failed(Errno::BADF, sys::borrow(c_int::MAX), true), None);
+        assert!(!is_dead());
+        drop(daemon);
+    }
 }

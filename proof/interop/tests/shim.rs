@@ -224,6 +224,11 @@ fn as_the_kernels_with(fusions: &[&str], name: &str, least: usize) {
 }
 
 #[test]
+fn a_child_waits_at_its_parents_set_in_which_one_is_closed() {
+    as_the_kernels("anew.py", 17);
+}
+
+#[test]
 fn urgent_data_are_the_kernels() {
     as_the_kernels("urgent.py", 50);
 }
