@@ -99,7 +99,10 @@ fn wait_with(
 /// Waits for the only descriptor of the list, if it is a stream; `None` if it is not, or becomes something else.
 fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>, seen: Seen) -> Option<Result<c_int, Errno>> {
     let mut asked = fds.iter_mut().filter(|entry| entry.fd >= 0);
-    let (Some(entry), None) = (asked.next(), asked.next()) else { return None };
+    let (Some(_), None) = (asked.next(), asked.next()) else { return None };
+    // Those that are left out say nothing, as in Linux.
+    fds.iter_mut().filter(|entry| entry.fd < 0).for_each(|entry| entry.revents = 0);
+    let entry = fds.iter_mut().find(|entry| entry.fd >= 0)?;
     let is_same = |word: &Word| socket::kind(*word) == Kind::Stream;
     let awaited = Awaited::Events(ready::wanted(wanted(entry.events)));
     let mut held: Option<(Word, Option<Hold>)> = None;

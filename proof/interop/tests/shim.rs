@@ -229,6 +229,11 @@ fn a_child_waits_at_its_parents_set_in_which_one_is_closed() {
 }
 
 #[test]
+fn entries_that_are_left_out_of_a_poll_say_nothing() {
+    as_the_kernels("left_out.py", 5);
+}
+
+#[test]
 fn urgent_data_are_the_kernels() {
     as_the_kernels("urgent.py", 50);
 }
