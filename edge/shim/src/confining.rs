@@ -27,8 +27,7 @@ pub(crate) fn begin() {
 
 /// Asks for all that this process' streams may need. Whatever cannot be had is missed where it is needed.
 pub(crate) fn prepare() {
-    let is_ours = |fd: &i32| table::get(*fd).is_some_and(|word| socket::kind(word) != Kind::Private);
-    if !session::is_wanted() || process::is_borrowed() || !table::ours().any(|fd| is_ours(&fd)) {
+    if !session::is_wanted() || process::is_borrowed() || table::programs().next().is_none() {
         return;
     }
     session::number();
@@ -36,7 +35,7 @@ pub(crate) fn prepare() {
     thread::spinning_for_lane(|_| ());
     thread::spinning_beside(|_| ());
     let Ok(mut waiter) = Waiter::take() else { return };
-    for fd in table::ours() {
+    for fd in table::programs() {
         let Some(word) = table::get(fd).filter(|&word| socket::kind(word) == Kind::Stream) else { continue };
         // Who looks at a fused one maps its segment.
         let _ = ready::of(fd, word);

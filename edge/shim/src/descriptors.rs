@@ -65,7 +65,8 @@ pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) -> Option
         return None;
     }
     let mut begin = first;
-    for fd in table::ours().filter(|&fd| (first..=last).contains(&(fd as c_uint))) {
+    let begins = c_int::try_from(first).unwrap_or(c_int::MAX);
+    for fd in table::ours_from(begins).take_while(|&fd| fd as c_uint <= last) {
         let Some(word) = table::get(fd) else { continue };
         let is_private = socket::is_private(word);
         let lingering = if is_private || only_marks { None } else { lingering::of(fd, word) };

@@ -109,7 +109,7 @@ pub(crate) fn closed(fd: c_int, word: Word) {
         return;
     }
     let is_its = |&other: &c_int| table::get(other) == Some(word);
-    if let Some(copy) = socket::is_shared(word).then(|| table::ours().find(is_its)).flatten() {
+    if let Some(copy) = socket::is_shared(word).then(|| table::programs().find(is_its)).flatten() {
         let mut set = place(number).and_then(Lock::enter);
         return set.iter_mut().filter_map(|set| set.as_mut()).for_each(|set| set.is_renamed(fd, copy));
     }
@@ -143,7 +143,7 @@ pub(crate) fn changed(fd: c_int, from: Word, to: Word) {
         return each(|set| set.changes(fd, from, to));
     }
     let is_copy = |fd: &c_int| table::get(*fd) == Some(to);
-    each(|set| table::ours().filter(is_copy).for_each(|fd| set.changes(fd, from, to)));
+    each(|set| table::programs().filter(is_copy).for_each(|fd| set.changes(fd, from, to)));
 }
 
 /// There may be news of a stream that no lane and no peer tells of.
@@ -169,7 +169,7 @@ pub(crate) fn listener_closed(fd: c_int, word: Word) {
     each(|set| was_in |= set.listeners.remove(fd));
     if was_in
         && socket::is_shared(word)
-        && let Some(copy) = table::ours().find(|&fd| table::get(fd) == Some(word))
+        && let Some(copy) = table::programs().find(|&fd| table::get(fd) == Some(word))
     {
         accept_queue::give_up(copy, word);
     }

@@ -40,7 +40,7 @@ pub(crate) fn of(fd: c_int, word: Word) -> Option<Lingering> {
     }
     let held = Held { fd, word };
     let has_copy =
-        socket::is_shared(word) && table::ours().any(|it| it != fd && table::get(it) == Some(word));
+        socket::is_shared(word) && table::programs().any(|it| it != fd && table::get(it) == Some(word));
     let limit = options::linger(&held).ok().flatten().filter(|_| !has_copy)?;
     let socket = SocketId(rustix::fs::fstat(sys::borrow(fd)).ok()?.st_ino);
     Some(Lingering { fd, socket, limit })

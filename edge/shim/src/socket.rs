@@ -307,7 +307,7 @@ impl Held {
     pub(crate) fn ends(&self) {
         let kept = self.word.bits() & (V6 | SHARED);
         let to = self.becomes(word(Kind::Ended, kept, arena(self.word), number(self.word))).word;
-        table::ours().filter(|&fd| table::get(fd) == Some(to)).for_each(crate::epoll::silence);
+        table::programs().filter(|&fd| table::get(fd) == Some(to)).for_each(crate::epoll::silence);
     }
 
     /// Whether it listens, or did.

@@ -11,13 +11,17 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::socket;
+
 /// As many as `fs.nr_open` allows a process by default. Higher numbers are refused for our sockets.
 pub(crate) const DESCRIPTORS: usize = 1 << 20;
 
 static WORDS: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
 
-/// One above the highest number that was ever ours, so that looking through all of them ends early.
+/// One above the highest number that was ever ours, so that looking through all of them ends early; and the same without the library's own
+/// descriptors, which lie at the upper end of the program's range.
 static BOUND: AtomicU64 = AtomicU64::new(0);
+static PROGRAMS_BOUND: AtomicU64 = AtomicU64::new(0);
 
 /// What stands behind a descriptor of ours, as one word. Copies of a descriptor have equal words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +59,9 @@ pub(crate) fn has_room_for(fd: c_int) -> bool {
 pub(crate) fn put(fd: c_int, word: Word) {
     if let Some(place) = word_of(fd) {
         BOUND.fetch_max(fd as u64 + 1, Ordering::Relaxed);
+        if !socket::is_private(word) {
+            PROGRAMS_BOUND.fetch_max(fd as u64 + 1, Ordering::Relaxed);
+        }
         place.store(word.bits(), Ordering::Release);
     }
 }
@@ -68,19 +75,20 @@ pub(crate) fn take(fd: c_int) -> Option<Word> {
 
 /// Every copy of the descriptor with the word `from` becomes `to`: the socket behind them has changed its state.
 pub(crate) fn replace(from: Word, to: Word) {
-    for fd in ours() {
+    for fd in programs() {
         let place = &WORDS[fd as usize];
         // Who closed or replaced it meanwhile was faster.
         let _ = place.compare_exchange(from.bits(), to.bits(), Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
-/// The descriptors that are ours, lowest first.
-pub(crate) fn ours() -> impl Iterator<Item = c_int> {
-    ours_from(0)
+/// The program's sockets and sets, lowest first. Looking for them does not go through the whole range of descriptors.
+pub(crate) fn programs() -> impl Iterator<Item = c_int> {
+    let is_programs = |fd: &c_int| get(*fd).is_some_and(|word| !socket::is_private(word));
+    (0..PROGRAMS_BOUND.load(Ordering::Relaxed) as c_int).filter(is_programs)
 }
 
-/// The same from a number on.
+/// The descriptors that are ours, from a number on, the library's own among them.
 pub(crate) fn ours_from(first: c_int) -> impl Iterator<Item = c_int> {
     let bound = BOUND.load(Ordering::Relaxed) as c_int;
     (first..bound).filter(|&fd| get(fd).is_some())
@@ -120,7 +128,19 @@ mod tests {
             [900_010, 900_011, 900_012].map(|fd| get(fd).map(Word::bits)),
             [Some(33), Some(32), Some(33)]
         );
-        let mine = ours().filter(|fd| (900_010..=900_012).contains(fd)).count();
+        let mine = programs().filter(|fd| (900_010..=900_012).contains(fd)).count();
         assert_eq!(mine, 3);
+    }
+
+    #[test]
+    fn nobody_looks_for_the_programs_up_to_the_librarys_own() {
+        let own = DESCRIPTORS as c_int - 1;
+        put(own, socket::private());
+        assert!(PROGRAMS_BOUND.load(Ordering::Relaxed) <= own as u64);
+        assert_eq!(ours_from(own).collect::<Vec<_>>(), [own]);
+        put(900_020, socket::private());
+        put(900_021, socket::epoll(7));
+        let near = |fd: &c_int| (900_020..=900_021).contains(fd);
+        assert_eq!(programs().filter(near).collect::<Vec<_>>(), [900_021]);
     }
 }
