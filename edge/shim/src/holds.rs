@@ -2,8 +2,8 @@
 //! closes that when it returns. Until then the connection stands, and nobody else is given its words.
 //!
 //! A call says here which words it sleeps on, and then looks whether its descriptor still stands for them; who closes takes the
-//! descriptor out of the table first, and then looks here. So one of them sees the other. A forked child finds this wiped (`process.rs`):
-//! its parent's threads are not there. Nothing here locks: `close` may come in a signal handler.
+//! descriptor out of the table first, and then looks here. So one of them sees the other. A forked child finds this wiped (`process.rs`),
+//! and closes the copies: its parent's threads are not there. Nothing here locks: `close` may come in a signal handler.
 //!
 //! Who closes what he sleeps on himself is in a handler that has interrupted his call, or has jumped out of one (siglongjmp(3)): that call is over, and
 //! holds nothing any more.
@@ -104,12 +104,20 @@ fn end(place: &Place) {
     take_left(place);
 }
 
-/// Closes what a call was left.
+/// Closes what a call was left, unless the program has taken its number in this moment: it closes it then.
 fn take_left(place: &Place) {
     let left = place.left.swap(0, Ordering::SeqCst);
-    if left != 0 {
-        session::close_hidden(left - 1);
+    if left != 0 && table::take_as(left - 1, socket::left()) {
+        sys::close(left - 1);
     }
+}
+
+/// What a call was left has another number. Whether there is such a call.
+pub(crate) fn moved(from: c_int, to: c_int) -> bool {
+    let moves = |place: &Place| {
+        place.left.compare_exchange(from + 1, to + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    };
+    process::holds().is_some_and(|all| all.iter().any(moves))
 }
 
 /// The table knows `fd` no more, behind which `word` was, and it is about to be closed: leaves copies to the calls that sleep on it.
@@ -126,7 +134,7 @@ pub(crate) fn leave(fd: c_int, word: Word) -> bool {
         }
         let Ok(copy) = fcntl_dupfd_cloexec(sys::borrow(fd), 0)
             .map_err(drop)
-            .and_then(|copy| session::hide(copy).map_err(drop))
+            .and_then(|copy| session::hide_left(copy).map_err(drop))
         else {
             continue;
         };

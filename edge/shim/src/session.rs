@@ -23,8 +23,9 @@ use rustix::process::{Resource, getrlimit};
 use crate::lock::{Guard, Lock};
 use crate::pool::{Mode, Spare};
 use crate::socket::Held;
+use crate::table::Word;
 use crate::wanted::{Wanted, wanted};
-use crate::{arenas, confining, kept, pool, process, room, socket, sys, table, thread};
+use crate::{arenas, confining, holds, kept, pool, process, room, socket, sys, table, thread};
 
 mod arrivals;
 mod forks;
@@ -156,16 +157,21 @@ fn own_begin() -> c_int {
 
 /// Moves a descriptor of ours to the upper end of the range, where the program does not look for any.
 pub(crate) fn hide(fd: OwnedFd) -> Result<c_int, Errno> {
-    hide_above(fd, own_begin())
+    hide_above(fd, own_begin(), socket::private())
 }
 
-fn hide_above(fd: OwnedFd, begin: c_int) -> Result<c_int, Errno> {
+/// The same for a copy that a call is left, which its children are not to have.
+pub(crate) fn hide_left(fd: OwnedFd) -> Result<c_int, Errno> {
+    hide_above(fd, own_begin(), socket::left())
+}
+
+fn hide_above(fd: OwnedFd, begin: c_int, word: Word) -> Result<c_int, Errno> {
     // A program that uses all of its range leaves us where we are.
     let high = fcntl_dupfd_cloexec(&fd, begin).map_or_else(|_| fd.as_raw_fd(), IntoRawFd::into_raw_fd);
     if high == fd.as_raw_fd() {
         let _ = fd.into_raw_fd();
     }
-    table::put(high, socket::private());
+    table::put(high, word);
     Ok(high)
 }
 
@@ -179,6 +185,7 @@ pub(crate) fn close_hidden(fd: c_int) {
 fn begun() -> Result<Guard<'static, Option<Session>>, Errno> {
     let wanted = wanted().ok_or(Errno::NETDOWN)?;
     process::watch()?;
+    watches_forks();
     let mut session = SESSION.take();
     if !process::has_session() {
         let parents = session.take();
@@ -241,6 +248,7 @@ fn leave_parents(parents: Option<Session>) {
         close_hidden(parents.control);
         pool::forget();
         kept::forget_parents();
+        forks::close_own(socket::left());
         crate::waiter::forget_parents();
         crate::cancelling::forget_parents();
     }
@@ -380,8 +388,7 @@ impl Session {
         let Answer::Sockets { sockets } = answer else { return pool::refused(is_v6) };
         let begin = own_begin();
         for (fd, &name) in fds.into_iter().zip(sockets) {
-            let Ok(hidden) = hide_above(fd, begin) else { continue };
-            table::put(hidden, socket::spare());
+            let Ok(hidden) = hide_above(fd, begin, socket::spare()) else { continue };
             if !pool::put(is_v6, Spare { hidden, name, is_used: false, mode: Mode::Blocks, is_told: false }) {
                 close_hidden(hidden);
             }
@@ -680,7 +687,8 @@ pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
 pub(crate) fn make_way(fd: c_int) {
     let Ok(new) = fcntl_dupfd_cloexec(sys::borrow(fd), fd + 1) else { return };
     let new = new.into_raw_fd();
-    table::put(new, table::get(fd).unwrap_or_else(socket::private));
+    let word = table::get(fd).unwrap_or_else(socket::private);
+    table::put(new, word);
     let mut session = SESSION.take();
     if let Some(session) = session.as_mut().filter(|session| session.control == fd) {
         session.control = new;
@@ -693,6 +701,10 @@ pub(crate) fn make_way(fd: c_int) {
     crate::fused::moved(fd, new);
     pool::moved(fd, new);
     kept::moved(fd, new);
+    if word == socket::left() && !holds::moved(fd, new) {
+        // The call has returned meanwhile.
+        close_hidden(new);
+    }
     table::take(fd);
 }
 

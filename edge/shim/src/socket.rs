@@ -82,6 +82,11 @@ pub(crate) fn spare() -> Word {
     word(Kind::Private, 0, 0, 1)
 }
 
+/// The word of a copy that a sleeping call was left (`holds.rs`), which is private, too.
+pub(crate) fn left() -> Word {
+    word(Kind::Private, 0, 0, 2)
+}
+
 /// The word of an epoll set.
 pub(crate) fn epoll(number: u32) -> Word {
     word(Kind::Epoll, 0, 0, number)

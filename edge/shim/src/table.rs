@@ -73,6 +73,13 @@ pub(crate) fn take(fd: c_int) -> Option<Word> {
     Word::new(place.load(Ordering::Relaxed)).and_then(|_| Word::new(place.swap(0, Ordering::AcqRel)))
 }
 
+/// The same if it is this. Whether it was.
+pub(crate) fn take_as(fd: c_int, word: Word) -> bool {
+    let swap =
+        |place: &AtomicU64| place.compare_exchange(word.bits(), 0, Ordering::AcqRel, Ordering::Relaxed);
+    word_of(fd).map(swap).is_some_and(|taken| taken.is_ok())
+}
+
 /// Every copy of the descriptor with the word `from` becomes `to`: the socket behind them has changed its state.
 pub(crate) fn replace(from: Word, to: Word) {
     for fd in programs() {
@@ -116,6 +123,8 @@ mod tests {
         assert_eq!(get(900_001), Some(Word(5)));
         assert_eq!(take(900_001), Some(Word(5)));
         assert_eq!((take(900_001), get(900_001)), (None, None));
+        put(900_001, Word(6));
+        assert_eq!([5, 6, 6].map(|bits| take_as(900_001, Word(bits))), [false, true, false]);
     }
 
     #[test]

@@ -234,6 +234,11 @@ fn entries_that_are_left_out_of_a_poll_say_nothing() {
 }
 
 #[test]
+fn what_a_call_keeps_of_a_closed_descriptor_is_nobody_elses() {
+    as_the_kernels("left.py", 2);
+}
+
+#[test]
 fn urgent_data_are_the_kernels() {
     as_the_kernels("urgent.py", 50);
 }

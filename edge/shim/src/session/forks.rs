@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::{SESSION, Session, close_hidden, own_begin};
 use crate::kept::{self, Passing};
 use crate::lock::Guard;
+use crate::table::Word;
 use crate::{pool, socket, sys, table};
 
 thread_local! {
@@ -42,7 +43,13 @@ extern "C" fn begin_child() {
     pool::forget();
     kept::forget_parents();
     // Another thread of the parent was about to give one to the program, and no place had it.
-    let begin = own_begin();
-    table::ours_from(begin).filter(|&fd| table::get(fd) == Some(socket::spare())).for_each(close_hidden);
+    close_own(socket::spare());
+    // Calls of the parent's threads sleep on, and are not here.
+    close_own(socket::left());
     after_fork();
+}
+
+/// Closes the library's own descriptors that have this word.
+pub(super) fn close_own(word: Word) {
+    table::ours_from(own_begin()).filter(|&fd| table::get(fd) == Some(word)).for_each(close_hidden);
 }
