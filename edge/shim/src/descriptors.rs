@@ -58,10 +58,11 @@ fn gone(fd: c_int, word: Word) {
 }
 
 /// Before the descriptors `first..=last` are closed, or marked to be closed on exec. Answers itself if some of them
-/// are this library's own, which stay open.
+/// are this library's own, which stay open. What the kernel refuses changes nothing.
 pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) -> Option<Result<c_int, Errno>> {
+    const KNOWN: u32 = libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC;
     let only_marks = flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0;
-    if first > last || process::is_borrowed() {
+    if first > last || flags.cast_unsigned() & !KNOWN != 0 || process::is_borrowed() {
         return None;
     }
     let mut begin = first;

@@ -239,6 +239,11 @@ fn what_a_call_keeps_of_a_closed_descriptor_is_nobody_elses() {
 }
 
 #[test]
+fn a_range_that_the_kernel_does_not_close_stays_open() {
+    as_the_kernels("ranges.py", 9);
+}
+
+#[test]
 fn urgent_data_are_the_kernels() {
     as_the_kernels("urgent.py", 50);
 }
