@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::handlers::{self, Seen};
 
 /// The kernel's signal sets have 64 bits, wherever libc's have more.
-const SIGSET_BYTES: usize = 8;
+pub(crate) const SIGSET_BYTES: usize = 8;
 
 /// # Safety
 /// As the system call's.

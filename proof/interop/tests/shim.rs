@@ -244,6 +244,11 @@ fn a_range_that_the_kernel_does_not_close_stays_open() {
 }
 
 #[test]
+fn calls_that_few_programs_make_are_the_kernels() {
+    as_the_kernels("vectors.py", 100);
+}
+
+#[test]
 fn urgent_data_are_the_kernels() {
     as_the_kernels("urgent.py", 50);
 }

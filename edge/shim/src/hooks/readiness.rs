@@ -7,7 +7,7 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, time
 use rustix::io::Errno;
 
 use crate::real::hooks;
-use crate::sys::Limit;
+use crate::sys::{Limit, SIGSET_BYTES};
 use crate::{buffers, epoll, poll, select};
 
 hooks! {
@@ -74,6 +74,60 @@ hooks! {
     @point fn epoll_pwait2(
         epoll: c_int, events: *mut epoll_event, n: c_int, limit: *const timespec, mask: *const sigset_t,
     ) -> c_int = epoll_for(epoll, events, n, time_of(limit), mask);
+}
+
+/// What pselect6(2) has in the place of signals: where they are, and how long.
+#[repr(C)]
+pub(super) struct Masked {
+    mask: *const u8,
+    bytes: size_t,
+}
+
+/// The system call behind `pselect`, which as `select` leaves in `limit` what was not waited.
+///
+/// # Safety
+/// As the system call's.
+pub(super) unsafe fn pselect6(
+    n: c_int,
+    all: [*mut fd_set; 3],
+    limit: *mut timespec,
+    masked: *const Masked,
+) -> Option<c_long> {
+    // SAFETY: the caller's promise about the sets.
+    let sets = unsafe { sets(n, all) }?;
+    let wait = || -> Result<c_int, Errno> {
+        let wanted = time_of(limit)?;
+        // SAFETY: the caller's promise about the signals.
+        let mask = unsafe { mask_of(masked) }?;
+        let (count, left) = select::wait(sets?, wanted, mask.as_ref())?;
+        // SAFETY: the caller's promise about the time.
+        if let (Some(limit), Some(left)) = (unsafe { limit.as_mut() }, left) {
+            limit.tv_sec = left.as_secs().min(i64::MAX as u64) as i64;
+            limit.tv_nsec = left.subsec_nanos().into();
+        }
+        Ok(count)
+    };
+    Some(crate::answer::answer(wait()).into())
+}
+
+/// The kernel's signals as libc's, which have room for more.
+///
+/// # Safety
+/// `masked` is null, or names null or as many bytes as it says.
+unsafe fn mask_of(masked: *const Masked) -> Result<Option<sigset_t>, Errno> {
+    // SAFETY: the caller's promise.
+    let Some(masked) = (unsafe { masked.as_ref() }).filter(|masked| !masked.mask.is_null()) else {
+        return Ok(None);
+    };
+    if masked.bytes != SIGSET_BYTES {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: zeros are an empty set; the caller's promise about the bytes, of which the set has more.
+    unsafe {
+        let mut mask: sigset_t = core::mem::zeroed();
+        core::ptr::copy_nonoverlapping(masked.mask, (&raw mut mask).cast(), SIGSET_BYTES);
+        Ok(Some(mask))
+    }
 }
 
 /// Libc's own fortified function ends the program when the array is smaller than said: it gets the call.

@@ -40,24 +40,21 @@ hooks! {
         fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, name: *const sockaddr, name_len: socklen_t,
     ) -> ssize_t = send_to(fd, buffer, len, flags, name, name_len);
 
-    @point fn readv(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
-        // SAFETY: the caller's promise about the pieces.
-        let mut sink = unsafe { Sink::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
-        if sink.len() == 0 {
-            return Ok(0);
-        }
-        s.receive(&mut sink, 0).map(|received| count(received.bytes))
-    });
+    @point fn readv(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = read_pieces(fd, pieces, n, 0);
 
-    @point fn writev(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
-        // SAFETY: the caller's promise about the pieces.
-        let source = unsafe { Source::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
-        // Unlike write(2) of nothing, which may be a datagram.
-        if source.len() == 0 {
-            return Ok(0);
-        }
-        s.send(source, 0, None).map(count)
-    });
+    @point fn writev(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = write_pieces(fd, pieces, n, 0);
+
+    @point fn preadv2(fd: c_int, pieces: *const iovec, n: c_int, offset: off64_t, flags: c_int) -> ssize_t =
+        at_no_offset(offset).and_then(|()| read_pieces(fd, pieces, n, flags));
+
+    @point fn preadv64v2(fd: c_int, pieces: *const iovec, n: c_int, offset: off64_t, flags: c_int) -> ssize_t =
+        at_no_offset(offset).and_then(|()| read_pieces(fd, pieces, n, flags));
+
+    @point fn pwritev2(fd: c_int, pieces: *const iovec, n: c_int, offset: off64_t, flags: c_int) -> ssize_t =
+        at_no_offset(offset).and_then(|()| write_pieces(fd, pieces, n, flags));
+
+    @point fn pwritev64v2(fd: c_int, pieces: *const iovec, n: c_int, offset: off64_t, flags: c_int) -> ssize_t =
+        at_no_offset(offset).and_then(|()| write_pieces(fd, pieces, n, flags));
 
     /// Copies from a file to a socket: the pages pass through the program's memory once.
     fn sendfile(to: c_int, from: c_int, offset: *mut off64_t, len: size_t) -> ssize_t =
@@ -78,6 +75,49 @@ hooks! {
 /// The kernel takes a count of pieces as unsigned.
 fn size(n: c_int) -> Result<usize, Errno> {
     usize::try_from(n).map_err(|_| Errno::INVAL)
+}
+
+/// preadv2(2) and its kin are `readv` and `writev` at offset -1 alone: at another the descriptor behind a socket is refused as any socket.
+fn at_no_offset(offset: off64_t) -> Option<()> {
+    (offset == -1).then_some(())
+}
+
+/// The flags of a socket's call for those of preadv2(2). What is about files changes nothing, as in Linux.
+fn message_flags(flags: c_int) -> Result<c_int, Errno> {
+    /// Of Linux 6.18.
+    const RWF_NOSIGNAL: c_int = 0x100;
+    const OF_FILES: c_int =
+        libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND | libc::RWF_NOAPPEND;
+    if flags & !(OF_FILES | libc::RWF_NOWAIT | RWF_NOSIGNAL) != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let meaning = |flag, message| if flags & flag != 0 { message } else { 0 };
+    Ok(meaning(libc::RWF_NOWAIT, libc::MSG_DONTWAIT) | meaning(RWF_NOSIGNAL, libc::MSG_NOSIGNAL))
+}
+
+/// `flags` are those of preadv2(2).
+fn read_pieces(fd: c_int, pieces: *const iovec, n: c_int, flags: c_int) -> Option<Result<ssize_t, Errno>> {
+    socket::at(fd).map(|s| {
+        // SAFETY: the caller's promise about the pieces.
+        let mut sink = unsafe { Sink::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
+        if sink.len() == 0 {
+            return Ok(0);
+        }
+        s.receive(&mut sink, message_flags(flags)?).map(|received| count(received.bytes))
+    })
+}
+
+/// `flags` are those of pwritev2(2).
+fn write_pieces(fd: c_int, pieces: *const iovec, n: c_int, flags: c_int) -> Option<Result<ssize_t, Errno>> {
+    socket::at(fd).map(|s| {
+        // SAFETY: the caller's promise about the pieces.
+        let source = unsafe { Source::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
+        // Unlike write(2) of nothing, which may be a datagram.
+        if source.len() == 0 {
+            return Ok(0);
+        }
+        s.send(source, message_flags(flags)?, None).map(count)
+    })
 }
 
 /// read(2): nothing is read at once, of whatever socket, as in System V; recv(2) waits until there is something.
