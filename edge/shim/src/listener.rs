@@ -114,6 +114,7 @@ fn next(listener: &Held, seen: Seen) -> Result<(Place, SocketAddr), Errno> {
     }
     let arrived = receive(listener, seen)?;
     queue.note_read();
+    to_itself::accepts(queue.port());
     Ok((arrived.place, arrived.remote))
 }
 

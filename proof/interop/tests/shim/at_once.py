@@ -1,6 +1,7 @@
 """What a program sends to itself by the loopback addresses is there when the call returns, for who looks and does not wait."""
 import select
 import socket
+import threading
 import time
 
 TRIES = 100
@@ -84,3 +85,36 @@ for what, act in (("datagrams", send_to_nobody), ("connections", begin_at_full))
     act()
     took = time.monotonic() - began
     print(what, "that do not come are not waited for" if took < 1 else f"took {took:.2f} s")
+
+
+def takes(listener):
+    """A thread that is blocked in accept."""
+    while True:
+        one, _ = listener.accept()
+        if one.recv(1):
+            break
+
+
+IP_MINTTL = 21
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    # Who has sent this one is not answered.
+    listener.setsockopt(socket.IPPROTO_IP, IP_MINTTL, 255)
+    with socket.socket() as vain:
+        vain.setblocking(False)
+        vain.connect_ex(listener.getsockname())
+    listener.setsockopt(socket.IPPROTO_IP, IP_MINTTL, 0)
+    thread = threading.Thread(target=takes, args=[listener])
+    thread.start()
+    found = 0
+    for nth in range(TRIES):
+        # It sleeps by then.
+        time.sleep(0.003)
+        with socket.socket() as client:
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+            # The first is the one by which it is known that the program takes connections again.
+            found += nth == 0 or len(select.select([], [client], [], 0)[1])
+    with socket.create_connection(listener.getsockname()) as client:
+        client.send(b"x")
+        thread.join()
+    tell("connections after one in vain", found)
