@@ -39,7 +39,11 @@ fn all() -> Guard<'static, All> {
     let mut all = BEGUN.take();
     let own = crate::process::number() as usize;
     if PROCESS.swap(own, Ordering::Relaxed) != own {
-        all.clear();
+        let parents = core::mem::take(&mut *all);
+        if all.is_inherited {
+            // Another thread of the parent's was in the middle of changing it, so nobody can look through it.
+            core::mem::forget(parents);
+        }
     }
     all
 }
