@@ -232,6 +232,12 @@ impl TcpListener {
         (self.end.waiting(), self.end.backlog())
     }
 
+    /// Another backlog than it was made with, which the netstack bounds as it did that. One caller at a time.
+    pub(crate) fn set_backlog(&self, wanted: usize) -> io::Result<()> {
+        self.end.set_backlog(self.reserved.stack.config()?.sockets.backlog(wanted));
+        Ok(())
+    }
+
     /// Whether [`TcpListener::accept`] returns `WouldBlock` instead of waiting.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::support::{Program, World, is_over, until, wait_for_one};
 use firelane::TcpStream;
-use firelane_shm::control::{Answer, Arrived, Place, Request, SocketId};
+use firelane_shm::control::{Answer, Arrived, Place, Request, SAME_BACKLOG, SocketId};
 use firelane_shm::{AcceptQueue, SLICE, Woken, carry};
 
 /// A listener with its name, where connections wait, and its address.
@@ -111,7 +111,7 @@ fn who_is_told_of_nothing_asks_again_and_what_waits_comes() {
     let mut peer = connect(&world, address);
     until(|| !words(&program, place).is_empty());
     words(&program, place).watch();
-    assert_eq!(program.ask(Request::Listen { socket, backlog: 0 }), Answer::Stream { place });
+    assert_eq!(program.ask(Request::Listen { socket, backlog: SAME_BACKLOG }), Answer::Stream { place });
     greet(&program, program.accept(&listener).1, &mut peer, 3);
 }
 

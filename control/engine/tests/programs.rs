@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use firelane::{Limits, TcpListener, TcpStream};
 use firelane_frame::ring_state::size_in;
-use firelane_shm::control::{Answer, Family, Kind, Request, SocketId};
+use firelane_shm::control::{Answer, Family, Kind, Request, SAME_BACKLOG, SocketId};
 use firelane_shm::layout::status;
 use firelane_shm::{Mapping, Readiness, Spin, StreamEnd, WriteError, carry, doorbell};
 use proptest::prelude::*;
@@ -176,7 +176,16 @@ fn a_failure_is_told_with_its_number() {
     }
     let waiting = ask(Request::Listen { socket, backlog: 0 });
     assert!(matches!(waiting, Answer::Stream { .. }), "{waiting:?}");
-    assert_eq!(ask(Request::Listen { socket, backlog: 1 }), waiting, "it listens already");
+    // The second number of a listener's that TCP_INFO tells.
+    let backlog = || match ask(Request::GetOption { socket, level: 6, name: 11, len: 32 }) {
+        Answer::Option { value } => u32::from_ne_bytes(value[28..32].try_into().unwrap()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(backlog(), 1);
+    for (wanted, got) in [(7, 7), (SAME_BACKLOG, 7), (300, 300), (2, 2), (i32::MAX as u32, 4096)] {
+        assert_eq!(ask(Request::Listen { socket, backlog: wanted }), waiting, "it listens already");
+        assert_eq!(backlog(), got);
+    }
     let address = "10.0.0.2:1".parse().unwrap();
     assert_eq!(ask(Request::Connect { socket, address, fast: false }), failed(106));
     let stranger = Program::new(&world);

@@ -33,6 +33,8 @@ pub const OWN_SIGNALS: i32 = 2;
 pub const SIGNAL_IO: u8 = 1;
 /// SIGURG, of urgent text.
 pub const SIGNAL_URGENT: u8 = 2;
+/// The backlog of a [`Request::Listen`] that leaves a listener's as it is; a program cannot ask for so many.
+pub const SAME_BACKLOG: u32 = u32::MAX;
 /// The most bytes of a program's filter.
 pub const FILTER_MAX: usize = 4096;
 const NAME_MAX: usize = 64;
@@ -113,7 +115,7 @@ pub enum Request {
     Listen {
         /// Which socket.
         socket: SocketId,
-        /// How many may wait.
+        /// How many may wait; [`SAME_BACKLOG`] of a listener is as many as before.
         backlog: u32,
     },
     /// connect(2): begins it. [`Answer::Stream`]; the outcome is told by the stream's words.

@@ -47,7 +47,7 @@ pub(crate) fn give_up(fd: c_int, word: Word) {
 fn take_back(fd: c_int, word: Word, queue: &AcceptQueue) {
     if !queue.is_empty() {
         // The daemon looks, and takes back what waits there. If it is gone, so is the listener.
-        let _ = session::listen(&Held { fd, word }, 0);
+        let _ = session::is_watched(&Held { fd, word });
     }
 }
 

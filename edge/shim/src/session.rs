@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use firelane_shm::control::{
-    Answer, FILTER_MAX, Family, Interface, Kind, MESSAGE_MAX, OPTION_MAX, Place, Request, SocketId, closed,
+    Answer, FILTER_MAX, Family, Interface, Kind, MESSAGE_MAX, OPTION_MAX, Place, Request, SAME_BACKLOG,
+    SocketId, closed,
 };
 use firelane_shm::layout::{LANES_MAX, VERSION};
 use firelane_shm::{Fault, Spin, StreamEnd, carry};
@@ -567,10 +568,16 @@ pub(crate) fn bind(socket: &Held, address: SocketAddr) -> Result<(), Errno> {
 /// Makes a socket a listener: where its accept queue is, if it has one here.
 pub(crate) fn listen(socket: &Held, backlog: c_int) -> Result<Option<(u16, u32)>, Errno> {
     // Linux takes a negative number as a large one.
-    match ask_about(socket, |socket| Request::Listen { socket, backlog: backlog.cast_unsigned() })? {
+    let backlog = backlog.cast_unsigned().min(c_int::MAX.cast_unsigned());
+    match ask_about(socket, |socket| Request::Listen { socket, backlog })? {
         Answer::Stream { place } => Ok(arenas::find(place.arena).map(|arena| (arena, place.block))),
         other => done(&other).map(|()| None),
     }
+}
+
+/// Somebody watches a listener's descriptor: what waits elsewhere goes there.
+pub(crate) fn is_watched(socket: &Held) -> Result<(), Errno> {
+    ask_about(socket, |socket| Request::Listen { socket, backlog: SAME_BACKLOG }).map(drop)
 }
 
 /// Begins to connect, with text in the SYN if there is some to be `fast` with: where the stream's words are, as a place of this

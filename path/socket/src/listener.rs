@@ -4,8 +4,9 @@
 //! lanes share is this queue and a count. With the backlog full, SYNs and the last ACKs of handshakes are dropped,
 //! and their senders try again; lanes that finish handshakes at the same moment find [`HALF_OPEN_MAX`] places more.
 
+use core::iter::once;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use firelane_frame::{MpscRing, RingArena};
 
@@ -16,6 +17,9 @@ use crate::{AnyEnd, Flags, Names, Ready, Shared, SocketToken, StreamConfig, Stre
 
 /// Places beside the backlog, for handshakes that end in several lanes at once.
 pub const HALF_OPEN_MAX: usize = 1024;
+
+/// How often a listener's queue may grow: from the places of the least backlog to those of 65,536, each time to twice as many or more.
+const GROWTHS: usize = 6;
 
 /// A connection that an application may take.
 #[derive(Debug)]
@@ -31,11 +35,35 @@ struct Queue {
     words: Shared,
     /// Where its connections have their rings, if not in this process' own memory.
     arena: Option<Arc<RingArena>>,
-    finished: MpscRing<Accepted<AnyEnd>>,
+    finished: Ring,
+    /// Larger ones, of which each took the place of the one before it when the backlog grew.
+    larger: [OnceLock<Box<Ring>>; GROWTHS],
     /// Finished connections that nobody has accepted.
     waiting: AtomicUsize,
-    backlog: usize,
+    backlog: AtomicUsize,
     closed: AtomicBool,
+}
+
+type Ring = MpscRing<Accepted<AnyEnd>>;
+
+impl Queue {
+    /// Its rings, by the order in which what they hold came.
+    fn rings(&self) -> impl Iterator<Item = &Ring> {
+        once(&self.finished).chain(self.larger.iter().map_while(|ring| ring.get().map(|ring| &**ring)))
+    }
+
+    /// The one that is filled.
+    fn last(&self) -> &Ring {
+        self.rings().last().unwrap_or(&self.finished)
+    }
+
+    fn pop(&self) -> Option<Accepted<AnyEnd>> {
+        self.rings().find_map(MpscRing::pop)
+    }
+
+    fn backlog(&self) -> usize {
+        self.backlog.load(Ordering::Acquire)
+    }
 }
 
 /// Makes a listener's two sides, for at most `backlog` finished connections.
@@ -54,8 +82,9 @@ fn make(backlog: usize, arena: Option<Arc<RingArena>>) -> (ListenerEnd, Listener
         words: Shared::default(),
         arena,
         finished: MpscRing::new(backlog + HALF_OPEN_MAX),
+        larger: [const { OnceLock::new() }; GROWTHS],
         waiting: AtomicUsize::new(0),
-        backlog,
+        backlog: AtomicUsize::new(backlog),
         closed: AtomicBool::new(false),
     });
     (ListenerEnd { queue: Arc::clone(&queue) }, ListenerSlot { queue })
@@ -82,7 +111,7 @@ impl ListenerEnd {
 
     /// The connection that has waited longest.
     pub fn accept_any(&self) -> Option<Accepted<AnyEnd>> {
-        let accepted = self.queue.finished.pop()?;
+        let accepted = self.queue.pop()?;
         self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
         accepted.stream.shared().words().set_flags(Flags::ACCEPTED);
         Some(accepted)
@@ -95,7 +124,19 @@ impl ListenerEnd {
 
     /// How many may wait.
     pub fn backlog(&self) -> usize {
-        self.queue.backlog
+        self.queue.backlog()
+    }
+
+    /// From now on so many may wait; those that wait already stay. One caller at a time.
+    pub fn set_backlog(&self, backlog: usize) {
+        let (queue, backlog) = (&*self.queue, backlog.max(1));
+        if queue.last().capacity() < backlog.saturating_add(HALF_OPEN_MAX)
+            && let Some(larger) = queue.larger.iter().find(|ring| ring.get().is_none())
+        {
+            larger.get_or_init(|| Box::new(MpscRing::new(backlog + HALF_OPEN_MAX)));
+        }
+        let places = queue.last().capacity() - HALF_OPEN_MAX;
+        queue.backlog.store(backlog.min(places), Ordering::Release);
     }
 
     /// Whether its netstack is gone, so that no connection comes any more.
@@ -118,7 +159,7 @@ impl Drop for ListenerEnd {
 
 impl ListenerEnd {
     fn accept_dropped(&self) -> bool {
-        let dropped = self.queue.finished.pop().is_some();
+        let dropped = self.queue.pop().is_some();
         if dropped {
             self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
         }
@@ -140,7 +181,7 @@ impl ListenerSlot {
     /// Whether a handshake may begin or end.
     pub fn has_room(&self) -> bool {
         let queue = &*self.queue;
-        !queue.closed.load(Ordering::Acquire) && queue.waiting.load(Ordering::Acquire) < queue.backlog
+        !queue.closed.load(Ordering::Acquire) && queue.waiting.load(Ordering::Acquire) < queue.backlog()
     }
 
     /// A connection is established. Answers the application to tell, if one waits.
@@ -151,7 +192,7 @@ impl ListenerSlot {
             return Err(ListenerClosed);
         }
         queue.waiting.fetch_add(1, Ordering::AcqRel);
-        if queue.finished.push(accepted).is_err() {
+        if queue.last().push(accepted).is_err() {
             queue.waiting.fetch_sub(1, Ordering::AcqRel);
             return Err(ListenerClosed);
         }
@@ -191,7 +232,7 @@ impl ListenerSlot {
 
     /// How many may wait.
     pub fn backlog(&self) -> usize {
-        self.queue.backlog
+        self.queue.backlog()
     }
 
     /// Whether the application closed it.
@@ -250,6 +291,40 @@ mod tests {
         }
         assert!(places > HALF_OPEN_MAX, "{places}");
         assert_eq!(app.waiting(), places);
+    }
+
+    #[test]
+    fn a_backlog_that_changes_holds_for_what_comes_then() {
+        let (app, lane) = listener(2);
+        for port in 0..2 {
+            assert!(lane.finish(finished(port)).is_ok());
+        }
+        assert!(!lane.has_room());
+        for (backlog, has_room) in [(3, true), (1, false), (0, false), (4000, true), (9000, true)] {
+            app.set_backlog(backlog);
+            assert_eq!((lane.backlog(), lane.has_room()), (backlog.max(1), has_room));
+        }
+        // Wherever they wait.
+        let mut count = 2;
+        while lane.has_room() {
+            assert!(lane.finish(finished(count)).is_ok());
+            count += 1;
+        }
+        assert_eq!((count, app.waiting()), (9000, 9000));
+        app.set_backlog(7);
+        assert!((0..count).all(|port| app.accept().unwrap().names.remote.port() == port));
+        assert!(app.accept().is_none() && lane.has_room());
+    }
+
+    #[test]
+    fn a_listener_that_closes_drops_what_waits_wherever_it_does() {
+        let (app, lane) = listener(1);
+        for (backlog, port) in [(1, 1), (4000, 2), (9000, 3)] {
+            app.set_backlog(backlog);
+            assert!(lane.finish(finished(port)).is_ok());
+        }
+        drop(app);
+        assert_eq!(lane.waiting(), 0);
     }
 
     #[test]

@@ -14,7 +14,9 @@ use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_ip::{Egress, HopLimits};
 use firelane_lane::{DatagramKind, DatagramOption, Relisten, StreamOption};
 use firelane_shm::AcceptQueue;
-use firelane_shm::control::{Answer, Family, Kind, OWN_LEVEL, OWN_SIGNALS, Place, SocketId, State};
+use firelane_shm::control::{
+    Answer, Family, Kind, OWN_LEVEL, OWN_SIGNALS, Place, SAME_BACKLOG, SocketId, State,
+};
 use firelane_shm::layout::TAKEN;
 use firelane_socket::StreamConfig;
 use firelane_tcp::{FastOpenPolicy, Unconnected};
@@ -282,10 +284,14 @@ impl Socket {
         }
     }
 
-    /// listen(2), also to change the backlog, which then stays what it was. One that is new is to be handed on.
+    /// listen(2), also to change the backlog, or with [`SAME_BACKLOG`] to change nothing. One that is new is to be handed on.
     pub(super) fn listen(&mut self, backlog: u32) -> Result<Option<Queue>, Errno> {
+        let wanted = usize::try_from(backlog).unwrap_or(usize::MAX);
         match &mut self.role {
-            Role::Listening(..) => return Ok(None),
+            Role::Listening(_) if backlog == SAME_BACKLOG => return Ok(None),
+            Role::Listening(listening) => {
+                return listening.listener.set_backlog(wanted).map(|()| None).map_err(errno);
+            }
             Role::Stream(..) => return Err(Errno::INVAL),
             Role::Datagrams(..) => return Err(Errno::OPNOTSUPP),
             Role::Fresh(_) => {}
@@ -311,7 +317,7 @@ impl Socket {
         Options::follow(&mut self.options, &own);
         let usual = &own.sockets;
         let config = ListenConfig {
-            backlog: usize::try_from(backlog).unwrap_or(usize::MAX),
+            backlog: wanted,
             rings: self.options.rings(usual.stream),
             v6_only: self.options.v6_only,
             keepalive: false,

@@ -39,6 +39,12 @@ for family, host in (socket.AF_INET, HOST), (socket.AF_INET6, "::ffff:" + HOST):
     print("three wait", listener_says(door))
     taken, _ = door.accept()
     print("two wait", listener_says(door))
+    for backlog in (1, 70, 3):
+        door.listen(backlog)
+        # Somebody waits for the descriptor, and nothing but that changes.
+        with select.epoll() as given:
+            given.register(door)
+        print("listens again", listener_says(door), len(select.select([door], [], [], 0)[0]))
     # Nothing has come, for as long as there is a connection.
     print("quiet", info(taken)[0], word(taken, 52) < 5000, word(callers[0], 52) < 5000, word(callers[0], 44) < 5000)
     callers[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
