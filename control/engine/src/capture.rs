@@ -84,12 +84,12 @@ impl Engine {
         };
         registry.captures.insert(free);
         drop(registry);
-        for lane in self.0.fabric.lane_ids() {
+        self.0.tell_all(|_| {
             let (writer, reader) = byte_ring(RING_BYTES);
             capture.readers.push(reader);
             let (flows, lost) = (flows.clone(), Arc::clone(&lost));
-            self.0.tell(lane, Control::AddTap(CaptureTap { id: free, link, flows, snap, writer, lost }))?;
-        }
+            Control::AddTap(CaptureTap { id: free, link, flows, snap, writer, lost })
+        })?;
         Ok(capture)
     }
 }

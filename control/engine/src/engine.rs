@@ -617,14 +617,20 @@ impl Inner {
         lives.copied().unwrap_or(lanes[turn % lanes.len()])
     }
 
-    /// Sends a change to every lane; it is in force everywhere when this has returned. One that has failed keeps no other from it, and is
-    /// told of behind that.
-    pub(crate) fn tell_all(&self, control: impl Fn(LaneId) -> Control<Queue>) -> Result<(), ChangeError> {
+    /// Sends a change to every lane; it is in force everywhere when this has returned. One that has failed keeps no other from it, and
+    /// nothing is in force there.
+    ///
+    /// # Errors
+    /// All have failed.
+    pub(crate) fn tell_all(
+        &self,
+        mut control: impl FnMut(LaneId) -> Control<Queue>,
+    ) -> Result<(), ChangeError> {
         // All are told before the first is waited for.
-        let tell = |told: Result<_, _>, lane| told.and(self.send(lane, control(lane)));
-        let told = self.fabric.lane_ids().fold(Ok(()), tell);
-        self.fabric.lane_ids().for_each(|lane| self.fabric.catch_up(lane));
-        told
+        let tell = |&lane: &LaneId| self.send(lane, control(lane)).is_ok();
+        let told: Vec<_> = self.fabric.lane_ids().filter(tell).collect();
+        told.iter().for_each(|&lane| self.fabric.catch_up(lane));
+        if told.is_empty() { Err(ChangeError::LaneFailed) } else { Ok(()) }
     }
 
     /// Removes the flows of a VNIC or uplink, its own limit not among them.
@@ -663,8 +669,8 @@ impl Inner {
         self.tell_all(|_| Control::AddPort(config, None))
     }
 
-    /// Adds a port with its queues dealt to the lanes, round and round. Different devices begin at different lanes, so
-    /// that they do not crowd in the first.
+    /// Adds a port with its queues dealt to the lanes that are left, round and round. Different devices begin at different lanes,
+    /// so that they do not crowd in the first.
     /// The answer is in which lane each queue is.
     pub(crate) fn add_port(
         &self,
@@ -673,28 +679,41 @@ impl Inner {
         kind: PortKind,
         user: VnicUser,
     ) -> Result<Vec<LaneId>, ChangeError> {
-        let lanes = self.fabric.lane_count();
-        let first = id.index() % lanes;
+        let through = self.lane_of_device(id, 0)?;
         let (user, queues) = match user {
             VnicUser::Nobody => (PortUser::Nobody, Vec::new()),
             VnicUser::Netstack(netstack) => (PortUser::Netstack(netstack), Vec::new()),
-            VnicUser::Device(queues) => (PortUser::Driver { through: LaneId(first as u16) }, queues),
+            VnicUser::Device(queues) => (PortUser::Driver { through }, queues),
         };
-        let mut dealt: Vec<Vec<Queue>> = self.fabric.lane_ids().map(|_| Vec::new()).collect();
+        let mut dealt: Vec<_> = self.fabric.lane_ids().map(|_| VecDeque::new()).collect();
         let mut places = Vec::new();
         for (nth, mut queue) in queues.into_iter().enumerate() {
-            let lane = LaneId(((first + nth) % lanes) as u16);
+            let lane = self.lane_of_device(id, nth)?;
             self.fabric.watch(lane, &mut queue)?;
-            dealt[lane.index()].push(queue);
+            dealt[lane.index()].push_back(queue);
             places.push(lane);
         }
         let config = PortConfig { id, over, kind, user };
+        self.tell_all(|lane| Control::AddPort(config, dealt[lane.index()].pop_front()))?;
         for (lane, queues) in self.fabric.lane_ids().zip(dealt) {
-            let mut queues = queues.into_iter();
-            self.tell(lane, Control::AddPort(config, queues.next()))?;
-            queues.try_for_each(|queue| self.tell(lane, Control::AddQueue(id, queue)))?;
+            queues.into_iter().try_for_each(|queue| self.tell(lane, Control::AddQueue(id, queue)))?;
         }
         Ok(places)
+    }
+
+    /// The lane that is to read the `nth` queue of a port's device.
+    ///
+    /// # Errors
+    /// All have failed.
+    pub(crate) fn lane_of_device(&self, port: LinkId, nth: usize) -> Result<LaneId, ChangeError> {
+        let lives = |lane: &LaneId| !self.fabric.has_failed(*lane);
+        let lanes: Vec<_> = self.fabric.common_lanes().filter(lives).collect();
+        lanes
+            .iter()
+            .copied()
+            .cycle()
+            .nth((port.index() + nth) % lanes.len().max(1))
+            .ok_or(ChangeError::LaneFailed)
     }
 }
 
@@ -711,3 +730,6 @@ impl Drop for Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

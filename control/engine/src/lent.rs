@@ -19,8 +19,8 @@ impl Inner {
     /// Lends queues to the lanes that are to have some, and takes back those of others.
     pub(crate) fn lend(&self, registry: &mut Registry) -> Result<(), ChangeError> {
         let common = self.fabric.lane_count();
-        let used: BTreeSet<_> =
-            registry.lanes_in_use().into_iter().filter(|lane| lane.index() >= common).collect();
+        let sends = |lane: &LaneId| lane.index() >= common && !self.fabric.has_failed(*lane);
+        let used: BTreeSet<_> = registry.lanes_in_use().into_iter().filter(sends).collect();
         for port in registry.queues.keys().copied().collect::<Vec<_>>() {
             let Some(queues) = registry.queues.get(&port) else { continue };
             let is_fixed = queues.rings.sent.is_some() || queues.lanes.is_empty();
@@ -61,7 +61,9 @@ impl Inner {
         }
         queues.lent = lent;
         self.direct(port, queues)?;
-        let ended = before.iter().filter(|lane| !queues.lent.contains(lane));
+        // One that has failed sends nothing by it, and gives nothing back.
+        let ends = |lane: &&LaneId| !queues.lent.contains(lane) && !self.fabric.has_failed(**lane);
+        let ended = before.iter().filter(ends);
         ended.copied().try_for_each(|lane| self.tell(lane, Control::GiveBack(port)))
     }
 }

@@ -190,8 +190,19 @@ impl Inner {
 
     /// Waits until no lane keeps frames of the port back.
     pub(crate) fn settle(&self, port: LinkId) -> Result<(), ChangeError> {
-        let deadline = Instant::now() + STEP_MAX;
-        self.fabric.lane_ids().try_for_each(|lane| self.await_lane(lane, deadline, |it| it.is_settled(port)))
+        self.await_all(Instant::now() + STEP_MAX, |it| it.is_settled(port))
+    }
+
+    /// Waits until something holds in every lane that is left.
+    pub(crate) fn await_all(
+        &self,
+        deadline: Instant,
+        holds: impl Fn(&mut Lane<Queue>) -> bool,
+    ) -> Result<(), ChangeError> {
+        self.fabric.lane_ids().try_for_each(|lane| match self.await_lane(lane, deadline, &holds) {
+            Err(_) if self.fabric.has_failed(lane) => Ok(()),
+            awaited => awaited,
+        })
     }
 
     /// Waits until something holds in a lane.

@@ -5,6 +5,7 @@
 //! it is, and is found there (`path/lane/src/stacks/steered.rs`) until [`Inner::settle_flows`] finds that nothing is left of it.
 
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -175,9 +176,12 @@ impl Inner {
         let next = prepared.followed_by(flows.map(Arc::new));
         // From here on the home lane tells those that join what it learns.
         self.tell_steering(registry, id, prepared)?;
-        let known = self.fabric.visit(next.home(), |_, it| it.known(id));
+        // The listeners are in all of them, also if their home has failed.
+        let mut tell = iter::once(next.home()).chain(before.iter().copied());
+        let known = tell.find_map(|lane| self.fabric.visit(lane, |_, it| it.known(id)));
         let (learned, heard) = known.ok_or(ChangeError::LaneFailed)?;
-        for lane in next.lanes().into_iter().filter(|lane| !before.contains(lane)) {
+        let joins = |lane: &LaneId| !before.contains(lane) && !self.fabric.has_failed(*lane);
+        for lane in next.lanes().into_iter().filter(joins) {
             let learned = learned.iter().map(|it| LaneMessage::Learned(id, Box::new(it.clone())));
             let heard = heard.iter().flat_map(|(listen, filter)| {
                 let filter = filter.iter().map(|it| SocketCommand::Filter(listen.socket, Arc::clone(it)));
@@ -200,9 +204,8 @@ impl Inner {
         let version = steering.version();
         registry.netstack_mut(id)?.steering = steering.clone();
         self.tell_all(|_| Control::Steer(id, steering.clone()))?;
-        let deadline = Instant::now() + HEARS_WITHIN;
         let hears = |lane: &mut Lane<Queue>| lane.steering_version(id) == Some(version);
-        self.fabric.lane_ids().try_for_each(|lane| self.await_lane(lane, deadline, hears))
+        self.await_all(Instant::now() + HEARS_WITHIN, hears)
     }
 
     fn has_strangers(&self, lane: LaneId, id: NetstackId) -> bool {

@@ -123,9 +123,7 @@ impl Inner {
             true => lane,
             false => senders[lane.index() % senders.len()],
         };
-        for lane in self.fabric.lane_ids() {
-            self.tell(lane, Control::SendThrough(port, through(lane)))?;
-        }
+        self.tell_all(|lane| Control::SendThrough(port, through(lane)))?;
         self.settle(port)
     }
 }

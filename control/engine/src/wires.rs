@@ -8,7 +8,7 @@ use firelane_driver_memory::{Conditions, Control as Direction, WireConfig, WireC
 use firelane_flow::FlowConfig;
 use firelane_frame::Capabilities;
 use firelane_lane::{Control, FlowSetup, PortKind, PortUser};
-use firelane_units::{FlowId, LaneId, LinkId, Mtu, Priority};
+use firelane_units::{FlowId, LinkId, Mtu, Priority};
 
 use crate::engine::{Engine, Inner, VnicUser};
 use crate::error::ChangeError;
@@ -139,13 +139,13 @@ impl Inner {
         if is_used {
             return Err(ChangeError::VnicBusy(vnic));
         }
-        let through = LaneId((vnic.index() % self.fabric.lane_count()) as u16);
+        let through = self.lane_of_device(vnic, 0)?;
         self.fabric.watch(through, &mut queue)?;
         let mut queue = Some(queue);
-        for lane in self.fabric.lane_ids() {
+        self.tell_all(|lane| {
             let here = if lane == through { queue.take() } else { None };
-            self.tell(lane, Control::Plug(vnic, PortUser::Driver { through }, here))?;
-        }
+            Control::Plug(vnic, PortUser::Driver { through }, here)
+        })?;
         registry.queues.insert(vnic, Queues::dealt(vec![through]));
         self.lend(registry)
     }

@@ -1,0 +1,83 @@
+//! What becomes of changes while a lane is out of service.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use firelane_lane::RouteChange;
+
+use super::*;
+use crate::capture::CaptureOf;
+use crate::{WireConfig, wire};
+
+const LEFT: LaneId = LaneId(0);
+const LOST: LaneId = LaneId(1);
+
+/// An engine that has lost one of its lanes.
+fn engine() -> Engine {
+    let engine =
+        Engine::start(&EngineConfig { lanes: 2, threads: false, ..EngineConfig::default() }).unwrap();
+    engine.0.fabric.fail(LOST, || ());
+    engine
+}
+
+fn vnic(n: u8) -> VnicConfig {
+    VnicConfig::new(MacAddr([2, 8, 32, 0, 0, n]))
+}
+
+/// A netstack with a VNIC.
+fn attach(engine: &Engine) -> (NetstackId, LinkId) {
+    let id = engine.add_netstack(Default::default()).unwrap();
+    let link = engine.add_link(Mtu::ETHERNET).unwrap();
+    (id, engine.add_vnic(link, &vnic(1), VnicUser::Netstack(id)).unwrap())
+}
+
+/// Whether the lane that is left knows a way from the address to a station.
+fn has_way(engine: &Engine, id: NetstackId, to: [u8; 4]) -> bool {
+    let ends = [[10, 0, 0, 1], to].map(|it| IpAddr::V4(Ipv4Addr::from(it)));
+    engine.0.fabric.visit(LEFT, |now, lane| lane.way(now, id, (ends[0], ends[1])).is_some()).unwrap()
+}
+
+#[test]
+fn what_the_lanes_that_are_left_have_taken_is_changed() {
+    let engine = engine();
+    let (id, vnic) = attach(&engine);
+    let address = "10.0.0.1/24".parse().unwrap();
+    engine.add_address(vnic, address).unwrap();
+    assert!(has_way(&engine, id, [10, 0, 0, 2]));
+    let twice = engine.add_address(vnic, address);
+    assert!(matches!(twice, Err(ChangeError::AddressTaken(_))), "the books have it: {twice:?}");
+    engine.remove_address(vnic, address).unwrap();
+    assert!(!has_way(&engine, id, [10, 0, 0, 2]));
+    engine.add_address(vnic, address).unwrap();
+    engine.remove_vnic(vnic).unwrap();
+    engine.remove_netstack(id).unwrap();
+    let is_there = engine.0.fabric.visit(LEFT, |_, lane| lane.netstack_counters(id).is_some());
+    assert_eq!(is_there, Some(false));
+}
+
+#[test]
+fn every_change_of_many_reaches_the_lanes_that_are_left() {
+    let engine = engine();
+    let (id, vnic) = attach(&engine);
+    engine.add_address(vnic, "10.0.0.1/24".parse().unwrap()).unwrap();
+    let route = |n: u8| RouteConfig::on_link(IpPrefix::new([10, 1, n, 0].into(), 24).unwrap(), vnic);
+    let added: Vec<_> = (0..200).map(|n| RouteChange::Add(route(n))).collect();
+    engine.change_routes(id, &added).unwrap();
+    assert!((0..200).all(|n| has_way(&engine, id, [10, 1, n, 1])));
+    let removed: Vec<_> = (0..200).map(|n| RouteChange::Remove(route(n))).collect();
+    engine.change_routes(id, &removed).unwrap();
+    assert!((0..200).all(|n| !has_way(&engine, id, [10, 1, n, 1])));
+}
+
+#[test]
+fn devices_are_read_and_captures_run_in_the_lanes_that_are_left() {
+    let engine = engine();
+    let link = engine.add_link(Mtu::ETHERNET).unwrap();
+    for n in 0..2 {
+        let queues = [(); 2].map(|()| Queue::from(wire(WireConfig::default()).0)).into();
+        let vnic = engine.add_vnic(link, &vnic(n), VnicUser::Device(queues)).unwrap();
+        assert_eq!(engine.0.fabric.visit(LEFT, |_, lane| lane.queues_of(vnic).0), Some(2));
+        engine.capture(CaptureOf::Link(vnic), 64).unwrap();
+    }
+    engine.0.fabric.fail(LEFT, || ());
+    assert!(matches!(engine.add_link(Mtu::ETHERNET), Err(ChangeError::LaneFailed)), "none is left");
+}
