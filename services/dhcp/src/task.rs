@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use firelane::{Engine, Primacy, RouteConfig, Stack, UdpSocket};
+use firelane::{ChangeError, Engine, Primacy, RouteConfig, Stack, UdpSocket};
 use firelane_units::{Instant, IpPrefix, LinkId};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -203,17 +203,17 @@ impl Interface {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the interface may have it. What is somebody else's is not noted as given, for it would be taken back.
-    fn give_address(&self, prefix: IpPrefix) -> bool {
+    /// What is somebody else's is not noted as given, for it would be taken back.
+    fn give_address(&self, prefix: IpPrefix) -> Result<(), ChangeError> {
         self.take_back();
-        let is_given = self.adds("leased", prefix);
-        self.given().address = is_given.then_some(prefix);
-        is_given
+        let given = self.add("leased", prefix);
+        self.given().address = given.is_ok().then_some(prefix);
+        given
     }
 
-    fn adds(&self, what: &str, prefix: IpPrefix) -> bool {
+    fn add(&self, what: &str, prefix: IpPrefix) -> Result<(), ChangeError> {
         let added = self.engine().add_address(self.link, prefix);
-        added.inspect_err(|error| tracing::error!("{what} address {prefix}: {error}")).is_ok()
+        added.inspect_err(|error| tracing::error!("{what} address {prefix}: {error}"))
     }
 
     /// Gives the routes of a lease, and takes those away that it has no more.
@@ -259,7 +259,7 @@ impl Interface {
 
     fn give_link_local(&self, prefix: IpPrefix) -> bool {
         self.take_link_local();
-        let is_given = self.adds("link-local", prefix);
+        let is_given = self.add("link-local", prefix).is_ok();
         self.given().link_local = is_given.then_some(prefix);
         is_given
     }
@@ -360,8 +360,12 @@ impl AtWork {
             Action::Broadcast(bytes) => self.send(Ipv4Addr::BROADCAST, &bytes).await,
             Action::Unicast(server, bytes) => self.send(server, &bytes).await,
             Action::Test(lease) => {
-                if lease.prefix().is_some_and(|prefix| !self.interface.give_address(prefix)) {
-                    self.client.on_tested(self.clock.now(), lease.addr, false);
+                let now = self.clock.now();
+                match lease.prefix().map_or(Ok(()), |prefix| self.interface.give_address(prefix)) {
+                    Ok(()) => {}
+                    Err(ChangeError::AddressTaken(_)) => self.client.on_tested(now, lease.addr, false),
+                    // A server that hears of it gives out another one, which cannot be used either.
+                    Err(_) => self.client.put_off(now),
                 }
             }
             Action::Bound(held) => {

@@ -31,7 +31,7 @@ const REQUESTS: u32 = 4;
 const REBOOT_REQUESTS: u32 = 2;
 /// §4.4.5: the least time between two requests of a client that has its address.
 const EXTEND_LEAST: Duration = Duration::from_secs(60);
-/// §3.1 step 5: the least wait after an address was declined.
+/// §3.1 step 5: the least wait after an address was declined; and how long one waits that could not be used.
 const DECLINE_WAIT: Duration = Duration::from_secs(10);
 /// Servers that refuse again and again are asked ever more rarely.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
@@ -264,6 +264,15 @@ impl Client {
             self.bind(held);
         } else {
             self.decline(now, held.lease);
+        }
+    }
+
+    /// The interface could not be given the address for a reason of our own, of which its server need not hear: it keeps
+    /// the lease, and is asked for it again after a while.
+    pub fn put_off(&mut self, now: Instant) {
+        if let State::Testing(held) = &self.state {
+            self.last = Some(held.lease.addr);
+            self.state = State::Init { at: now + DECLINE_WAIT };
         }
     }
 

@@ -29,6 +29,8 @@ const PREFERENCE_MOST: u8 = 255;
 /// RFC 8415 §7.6, §21.23: how long network parameters hold at the least, and if their server does not say.
 const REFRESH_LEAST: Duration = Duration::from_secs(600);
 const REFRESH_USUAL: Duration = Duration::from_secs(86_400);
+/// How long an address waits that could not be used.
+const UNUSED_WAIT: Duration = Duration::from_secs(10);
 /// Servers that refuse again and again are asked ever more rarely.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
 const REFUSED_WAIT_LONGEST: Duration = Duration::from_secs(120);
@@ -283,6 +285,15 @@ impl Client {
         self.last = None;
         let it = Exchange::new(now, &mut self.random);
         self.decline(now, it, held.lease);
+    }
+
+    /// The interface could not be given the address for a reason of our own, of which its server need not hear: it keeps
+    /// the lease, and is asked for it again after a while.
+    pub fn put_off(&mut self, now: Instant) {
+        if let State::Testing(held) = &self.state {
+            self.last = Some(held.lease.addr);
+            self.state = State::Waiting { at: now + UNUSED_WAIT, wanted: Wanted::Addresses };
+        }
     }
 
     /// The operator wants to know at once whether what he has still holds, or something again that he has given back.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use firelane::{Engine, Stack, UdpSocket};
+use firelane::{ChangeError, Engine, Stack, UdpSocket};
 use firelane_units::{IpPrefix, LinkId};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -185,15 +185,15 @@ impl Interface {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the interface may have it. What is somebody else's is not noted as given, for it would be taken back.
-    fn give(&self, prefix: IpPrefix) -> bool {
+    /// What is somebody else's is not noted as given, for it would be taken back.
+    fn give(&self, prefix: IpPrefix) -> Result<(), ChangeError> {
         self.take_back();
         let given = self.engine().add_address(self.link, prefix);
         match &given {
             Ok(()) => *self.given() = Some(prefix),
             Err(error) => tracing::error!("leased address {prefix}: {error}"),
         }
-        given.is_ok()
+        given
     }
 
     /// Says whether something new may begin with the address.
@@ -279,8 +279,12 @@ impl AtWork {
         match action {
             Action::Send(bytes) => self.send(&bytes).await,
             Action::Test(lease) => {
-                if !self.interface.give(lease.prefix()) {
-                    self.client.on_tested(self.clock.now(), lease.addr, false);
+                let now = self.clock.now();
+                match self.interface.give(lease.prefix()) {
+                    Ok(()) => {}
+                    Err(ChangeError::AddressTaken(_)) => self.client.on_tested(now, lease.addr, false),
+                    // A server that hears of it gives out another one, which cannot be used either.
+                    Err(_) => self.client.put_off(now),
                 }
             }
             Action::Bound(held) => {

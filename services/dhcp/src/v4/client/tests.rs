@@ -250,6 +250,28 @@ fn an_address_that_another_station_has_is_declined() {
 }
 
 #[test]
+fn an_address_that_cannot_be_used_here_is_not_declined_and_asked_for_again() {
+    let mut lab = Lab::new(None);
+    let (discover, _) = lab.sent();
+    lab.answer(MessageType::Offer, &discover, SERVER);
+    let (request, _) = lab.sent();
+    lab.answer(MessageType::Ack, &request, SERVER);
+    assert_eq!(lab.next(), Some(Action::Test(lease())));
+    lab.client.put_off(lab.now);
+    assert_eq!((lab.next(), lab.phase(), lab.client.counters().declined), (None, Phase::Init, 0));
+    assert_eq!(lab.wait(), DECLINE_WAIT);
+    let (discover, _) = lab.sent();
+    assert_eq!(
+        (discover.kind, discover.address(option::REQUESTED_ADDRESS)),
+        (MessageType::Discover, Some(ADDR))
+    );
+    let mut lab = Lab::new(None);
+    lab.bind();
+    lab.client.put_off(lab.now);
+    assert_eq!(lab.phase(), Phase::Bound, "it is used");
+}
+
+#[test]
 fn a_conflict_while_the_address_is_in_use_ends_the_lease() {
     let mut lab = Lab::new(None);
     lab.bind();

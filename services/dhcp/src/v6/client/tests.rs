@@ -378,6 +378,21 @@ fn an_address_that_another_station_has_is_declined() {
 }
 
 #[test]
+fn an_address_that_cannot_be_used_here_is_not_declined_and_asked_for_again() {
+    let mut lab = Lab::new(None);
+    let solicit = lab.sent(MessageType::Solicit);
+    lab.answer(MessageType::Advertise, &solicit, SERVER, HOUR);
+    lab.wait();
+    let request = lab.sent(MessageType::Request);
+    lab.answer(MessageType::Reply, &request, SERVER, HOUR);
+    assert!(matches!(lab.next(), Some(Action::Test(_))));
+    lab.client.put_off(lab.now);
+    assert_eq!((lab.next(), lab.phase(), lab.client.counters().declined), (None, Phase::Waiting, 0));
+    assert_eq!(lab.wait(), UNUSED_WAIT);
+    assert_eq!(asked_for(&lab.sent(MessageType::Solicit)), Some(addr(ADDR)));
+}
+
+#[test]
 fn the_lease_of_before_is_confirmed_or_used_if_nobody_answers() {
     let mut lab = Lab::new(None);
     let lease = lab.bind().lease;
