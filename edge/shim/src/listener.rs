@@ -47,6 +47,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
         match next(listener, seen) {
             Err(Errno::INTR) => wait::interrupted(&mut seen, !options::limits_reads(listener)?)?,
             Err(Errno::NETDOWN) => {
+                connecting::listener_closes(listener.word);
                 listener.ends();
                 return Err(Errno::NETDOWN);
             }
@@ -71,7 +72,7 @@ fn accept_waiting(listener: &Held, flags: c_int) -> Result<Option<Accepted>, Err
     Ok(Some(Accepted { fd, peer: Shown::new(remote, listener.is_v6()) }))
 }
 
-/// What `accept` says of a dead daemon's listener from the second time on. Programs take it for an error of one
+/// What `accept` says of a listener that the daemon has ended, or died with, from the second time on. Programs take it for an error of one
 /// connection and call again at once (`accept(2)` asks them to), so a call that blocks takes its time; of those that
 /// do not, every second one finds nothing, which is where a loop over all that waits ends (libuv's).
 fn ended(listener: &Held, seen: Seen) -> Errno {
@@ -133,6 +134,8 @@ fn receive(listener: &Held, seen: Seen) -> Result<Arrived, Errno> {
     let receive = || sys::receive(listener.fd, &mut bytes, seen);
     match cancelling::sleeping(Err(Errno::INTR), receive) {
         Ok(Arrived::BYTES) => Arrived::decode(&bytes).map_err(|_| Errno::PROTO),
+        // The daemon writes no more: the netstack is gone, or all its lanes are.
+        Ok(_) if !has_hung_up(listener)? => Err(Errno::NETDOWN),
         // The program has shut the listener down, or the daemon is gone, whose descriptors close one after another:
         // only an answer shows that it lives.
         Ok(_) => Err(session::names(listener)
@@ -141,4 +144,11 @@ fn receive(listener: &Held, seen: Seen) -> Result<Arrived, Errno> {
             .unwrap_or(Errno::INVAL)),
         Err(errno) => Err(errno),
     }
+}
+
+/// Whether both directions of a listener's descriptor have ended.
+fn has_hung_up(listener: &Held) -> Result<bool, Errno> {
+    let mut entry = [libc::pollfd { fd: listener.fd, events: 0, revents: 0 }];
+    sys::ppoll(&mut entry, Some(Duration::ZERO), None, None)?;
+    Ok(entry[0].revents & libc::POLLHUP != 0)
 }

@@ -29,8 +29,8 @@ pub(crate) enum Kind {
     Fresh,
     /// A TCP socket that listens.
     Listener,
-    /// A listener whose daemon is gone, which `accept` has said once. The descriptor behind it has hung up for good; who
-    /// waits for it is told no more, or he would go round without end.
+    /// A listener whose daemon, netstack or last lane is gone, which `accept` has said once. The descriptor behind it is at its end
+    /// for good; who waits for it is told no more, or he would go round without end.
     Ended,
     /// A TCP socket with a block.
     Stream,
@@ -308,7 +308,7 @@ impl Held {
         is_told
     }
 
-    /// The listener's daemon is gone, and its program knows now.
+    /// No more connections come to the listener, and its program knows now.
     pub(crate) fn ends(&self) {
         let kept = self.word.bits() & (V6 | SHARED);
         let to = self.becomes(word(Kind::Ended, kept, arena(self.word), number(self.word))).word;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Stage, binary, skipped};
+use firelane_interop::{On, Sandbox, Stage, binary, cpu_ends, skipped};
 
 /// The answers of `firelane-calls`: state and call, and what was told.
 fn answers(text: &str) -> BTreeMap<String, String> {
@@ -431,6 +431,23 @@ fn a_dead_daemon_keeps_nobody() {
         std::thread::sleep(Duration::from_millis(5));
     }
     stage.kill_daemon();
+    server.expect_success();
+}
+
+#[test]
+fn who_has_sockets_of_a_netstack_that_is_removed_is_told_and_does_not_go_round() {
+    let sandbox = Sandbox::new();
+    let (_, last) = cpu_ends();
+    let stage = Stage::new(&sandbox, 2);
+    let ready = stage.folder().join("ready");
+    let words = ["/usr/bin/python3", &script("removed.py"), Stage::FIRELANE, &ready.to_string_lossy()];
+    let server = stage.serve(On::Firelane, &words);
+    wait_for_file(&ready, &server);
+    let config = std::fs::read_to_string(stage.folder().join("host.toml")).unwrap();
+    let path = stage.folder().join("changed.toml");
+    // With other lanes it is another netstack.
+    std::fs::write(&path, format!("{config}\n[netstack.web]\ncpus = \"{last}\"\n")).unwrap();
+    stage.daemon().firelane(&["apply", &path.to_string_lossy()]).expect_success();
     server.expect_success();
 }
 

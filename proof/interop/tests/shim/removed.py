@@ -1,0 +1,61 @@
+"""The netstack goes away under a server's sockets: each is told, and nobody goes round."""
+import errno, select, socket, sys, time
+
+HOST = sys.argv[1]
+
+
+def listens():
+    return socket.create_server((HOST, 0))
+
+
+def hears():
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.bind((HOST, 0))
+    return one
+
+
+def rounds(call):
+    """How often a call is made within a second by who goes on after each error; what he is told."""
+    told, count, end = set(), 0, time.monotonic() + 1
+    while time.monotonic() < end:
+        for told_of in call():
+            count += 1
+            try:
+                told_of()
+            except OSError as error:
+                told.add(error.errno)
+    return count, told
+
+
+def looks(sock, call):
+    """The same call when the socket is ready, as a server does that has many."""
+    events = select.epoll()
+    events.register(sock, select.EPOLLIN)
+    assert not events.poll(0)
+    sock.setblocking(False)
+    return lambda: [call for _ in events.poll(0.1)]
+
+
+def polls(sock, call):
+    sock.setblocking(False)
+    return lambda: [call for _ in select.select([sock], [], [], 0.1)[0]]
+
+
+servers = {}
+for name, how in ("epoll", looks), ("select", polls):
+    listener = listens()
+    servers["accept by " + name] = how(listener, listener.accept)
+listener = listens()
+servers["accept"] = lambda: [listener.accept]
+last = listens()
+open(sys.argv[2], "w").close()
+last.settimeout(20)
+try:
+    last.accept()
+except OSError as error:
+    assert error.errno == errno.ENETDOWN, error
+for name, call in servers.items():
+    used = time.process_time()
+    count, told = rounds(call)
+    assert 1 <= count <= 3 and told == {errno.ENETDOWN}, (name, count, told)
+    assert time.process_time() - used < 0.3, name
