@@ -7,7 +7,7 @@ use std::task::{Context, Wake, Waker};
 
 use firelane::{StreamConfig, TcpListener, TcpStream};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Request};
-use firelane_shm::layout::{margin, status};
+use firelane_shm::layout::{OFFERS, margin, status};
 use firelane_shm::{Readiness, carry};
 
 use crate::support::*;
@@ -26,11 +26,18 @@ impl Wake for Panics {
 impl World {
     /// Has a handler panic in the lane of the programs.
     fn fail(&self) {
+        self.fail_one();
+        until(|| TcpListener::bind(&self.stack, "10.0.0.1:0").is_err());
+    }
+
+    /// The same in one of several.
+    fn fail_one(&self) {
         let listener = TcpListener::bind(&self.stack, "10.0.0.1:9").unwrap();
         assert!(listener.poll_accept(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
         let address = listener.local_addr().unwrap();
         let _begun = TcpStream::begin(&self.peer, address, StreamConfig::default());
-        until(|| TcpListener::bind(&self.stack, "10.0.0.1:0").is_err());
+        let lanes = self.stack.engine().lanes();
+        until(|| self.stack.engine().snapshot().lanes.len() < lanes);
     }
 }
 
@@ -93,4 +100,28 @@ fn who_connects_by_an_offer_of_a_lane_that_has_failed_is_told() {
     let (_fd, socket) = program.socket();
     let asked = program.ask(Request::Connect { socket, address, fast: false });
     assert_eq!(asked, Answer::Failed { errno: NETDOWN as i32 });
+}
+
+#[test]
+fn who_connects_by_an_offer_does_so_in_the_lanes_that_are_left() {
+    let world = World::of(2, firelane::WireConfig::default());
+    let program = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for _ in 0..4 {
+        let connected = program.connect(address);
+        drop((listener.accept().unwrap(), connected));
+    }
+    let mut hub = world.hub.lock().unwrap();
+    hub.look();
+    world.fail_one();
+    // Whoever clears up behind the lane calls.
+    until(|| hub.is_called());
+    hub.look();
+    drop(hub);
+    // The lost one may have had the device, so not all of them can be made use of.
+    for nth in 0..OFFERS {
+        let block = program.mapping.offers().take().expect("as many are offered as before");
+        assert_eq!(program.end(block).readiness(), Readiness(0), "{nth}");
+    }
 }

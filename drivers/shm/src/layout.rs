@@ -55,7 +55,8 @@ pub struct Header {
 pub const OFFERS: usize = 64;
 
 /// Blocks that are made ready for the sockets of the arena's session, so that connect(2) asks nobody: who takes one says in its
-/// words as which socket it connects, and where to. In the first page, behind the [`Header`]. The daemon offers, the program takes.
+/// words as which socket it connects, and where to. In the first page, behind the [`Header`]. The daemon offers, and takes back what a lane
+/// has that has failed; the program takes.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Offers {
@@ -78,6 +79,15 @@ impl Offers {
             let block = if is_there { place.swap(0, Ordering::Acquire) } else { 0 };
             block.checked_sub(1)
         })
+    }
+
+    /// Takes back what was offered in a place, unless the program has it already; for the daemon.
+    pub fn take_back(&self, place: usize, block: u32) -> bool {
+        let there = block.wrapping_add(1);
+        let takes = |place: &AtomicU32| {
+            place.compare_exchange(there, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        self.blocks.get(place).is_some_and(takes)
     }
 
     /// Offers a block in a place.
@@ -565,6 +575,11 @@ mod tests {
         offers.put(OFFERS - 1, BLOCKS_MAX - 1);
         offers.put(OFFERS, 9);
         assert_eq!([(); 3].map(|()| offers.take()), [Some(0), Some(BLOCKS_MAX - 1), None]);
+        offers.put(5, 7);
+        assert!(
+            ![(4, 7), (5, 8), (OFFERS, 7)].into_iter().any(|(place, block)| offers.take_back(place, block))
+        );
+        assert!(offers.take_back(5, 7) && !offers.take_back(5, 7) && offers.take().is_none());
     }
 
     #[test]

@@ -422,6 +422,7 @@ impl Hub {
             programs.make_segments(self.engine.0.fabric.now());
             if programs.take_lost_lanes() {
                 self.handing.end_without_lanes();
+                self.sessions.values_mut().for_each(|it| it.offer_anew(&self.engine.0.fabric));
             }
             self.handing.take_full().into_iter().for_each(|it| self.watch(it, epoll::EventFlags::OUT));
             self.end_left();

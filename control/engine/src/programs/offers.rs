@@ -70,6 +70,16 @@ impl Offers {
         Ok(())
     }
 
+    /// Takes back what lanes have that have failed; what its program has taken already is told so.
+    pub(super) fn withdraw_lost(&mut self, fabric: &Fabric, arena: &ProgramArena) {
+        for (nth, place) in self.streams.iter_mut().enumerate() {
+            let is_lost = |it: &mut Arc<Stream>| {
+                fabric.has_failed(it.lane()) && arena.mapping().offers().take_back(nth, it.number())
+            };
+            place.take_if(is_lost).into_iter().for_each(|stream| stream.withdraw(arena));
+        }
+    }
+
     /// Whether anything is offered.
     pub(super) fn are_there(&self) -> bool {
         !self.streams.is_empty()

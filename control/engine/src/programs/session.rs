@@ -138,6 +138,14 @@ impl Session {
         let _ = self.offers.refill(&self.stack, &self.arena, Arc::clone(&self.usual));
     }
 
+    /// Lanes have failed: its program is offered blocks of those that are left.
+    pub(super) fn offer_anew(&mut self, fabric: &Fabric) {
+        if self.offers.are_there() {
+            self.offers.withdraw_lost(fabric, &self.arena);
+            self.offer();
+        }
+    }
+
     /// The numbers of all arenas that it may use.
     pub(super) fn arenas(&self) -> impl Iterator<Item = u64> {
         [self.arena.arena().number()].into_iter().chain(self.attached.keys().copied())

@@ -32,9 +32,14 @@ impl World {
     }
 
     pub(crate) fn over(wire: firelane::WireConfig) -> Self {
+        Self::of(1, wire)
+    }
+
+    /// With so many lanes.
+    pub(crate) fn of(lanes: usize, wire: firelane::WireConfig) -> Self {
         let (left, right) = firelane::wire(wire);
         let build = |end: firelane::Queue, addr: &str| {
-            Stack::builder().interface(end).address(addr).unwrap().build().unwrap()
+            Stack::builder().lanes(lanes).interface(end).address(addr).unwrap().build().unwrap()
         };
         let (stack, peer) = (build(left.into(), "10.0.0.1/24"), build(right.into(), "10.0.0.2/24"));
         let hub = Arc::new(Mutex::new(Hub::new(stack.engine()).unwrap()));
@@ -111,7 +116,9 @@ impl<'a> Program<'a> {
             world.hub.lock().unwrap().begin(owner, (world.stack.id(), "test"), limits, Vec::new()).unwrap();
         let mut fds = reply.fds.into_iter();
         let (mapping, number) = Mapping::attach(fds.next().unwrap()).unwrap();
-        assert!(matches!(reply.answer, Answer::Welcome { arena, lanes: 1, .. } if arena == number));
+        let all = world.stack.engine().lanes();
+        let is_its = |arena, lanes: u32| arena == number && lanes as usize == all;
+        assert!(matches!(reply.answer, Answer::Welcome { arena, lanes, .. } if is_its(arena, lanes)));
         Self { world, session, mapping, arena: number, bells: fds.collect() }
     }
 
