@@ -3,8 +3,9 @@
 //! The socket lives in the lane that its local port steers to; datagrams wait in bounded rings on both sides. What goes
 //! beside their payload, and many at once, is `udp_messages.rs`'s; options are `udp_options.rs`'s.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -19,6 +20,7 @@ use firelane_socket::{
 use firelane_units::{LaneId, LinkId, Port, SocketId};
 use rustix::io::Errno;
 
+use crate::chance::Chance;
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
@@ -102,14 +104,9 @@ impl UdpSocket {
         if addr.port() != 0 {
             return Self::open_on(stack, addr, remote, (DatagramKind::Udp, link));
         }
-        for _ in 0..PORT_TRIES {
-            let port = random_port(&stack.inner.fabric.chance, &ports)?;
-            match Self::open_on(stack, SocketAddr::new(addr.ip(), port), remote, (DatagramKind::Udp, link)) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                done => return done,
-            }
-        }
-        Err(Errno::ADDRINUSE.into())
+        at_drawn_port(&stack.inner.fabric.chance, &ports, |port| {
+            Self::open_on(stack, SocketAddr::new(addr.ip(), port), remote, (DatagramKind::Udp, link))
+        })
     }
 
     pub(crate) fn open_on(
@@ -424,6 +421,24 @@ pub(crate) fn sent(result: Result<(), SendDatagramError>, len: usize) -> Option<
         Err(SendDatagramError::TooMany) => Err(Errno::INVAL.into()),
         Err(SendDatagramError::Failed(error)) => Err(io_error(error)),
     })
+}
+
+/// Binds to a port that is drawn, again as long as it is another socket's or in a lane that has failed.
+pub(crate) fn at_drawn_port<T>(
+    chance: &Chance,
+    ports: &RangeInclusive<u16>,
+    mut bind: impl FnMut(u16) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut failed = Errno::ADDRINUSE.into();
+    for _ in 0..PORT_TRIES {
+        match bind(random_port(chance, ports)?) {
+            Err(error) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::NetworkDown) => {
+                failed = error
+            }
+            done => return done,
+        }
+    }
+    Err(failed)
 }
 
 impl Drop for UdpSocket {

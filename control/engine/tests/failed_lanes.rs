@@ -125,3 +125,17 @@ fn who_connects_by_an_offer_does_so_in_the_lanes_that_are_left() {
         assert_eq!(program.end(block).readiness(), Readiness(0), "{nth}");
     }
 }
+
+#[test]
+fn datagram_sockets_without_a_port_get_one_of_a_lane_that_is_left() {
+    let world = World::of(2, firelane::WireConfig::default());
+    let program = Program::new(&world);
+    world.fail_one();
+    for _ in 0..32 {
+        let request = Request::Socket { family: Family::V4, kind: Kind::Datagram, count: 1 };
+        let reply = world.hub.lock().unwrap().request(program.session, request, Vec::new());
+        let Answer::Sockets { sockets } = reply.answer else { panic!("{:?}", reply.answer) };
+        let bound = program.ask(Request::Bind { socket: sockets[0], address: "10.0.0.1:0".parse().unwrap() });
+        assert!(matches!(bound, Answer::Stream { .. }), "{bound:?}");
+    }
+}

@@ -81,3 +81,16 @@ fn devices_are_read_and_captures_run_in_the_lanes_that_are_left() {
     engine.0.fabric.fail(LEFT, || ());
     assert!(matches!(engine.add_link(Mtu::ETHERNET), Err(ChangeError::LaneFailed)), "none is left");
 }
+
+#[test]
+fn datagram_sockets_without_a_port_get_one_of_a_lane_that_is_left() {
+    let builder = crate::Stack::builder().lanes(2).interface(wire(WireConfig::default()).0);
+    let stack = builder.address("10.0.0.1/24").unwrap().build().unwrap();
+    let fabric = Arc::clone(&stack.engine().0.fabric);
+    fabric.fail(LOST, || ());
+    let sockets: Vec<_> = (0..32).map(|_| crate::UdpSocket::bind(&stack, "10.0.0.1:0").unwrap()).collect();
+    assert_eq!(sockets.len(), 32);
+    fabric.fail(LEFT, || ());
+    let late = crate::UdpSocket::bind(&stack, "10.0.0.1:0");
+    assert_eq!(late.unwrap_err().kind(), std::io::ErrorKind::NetworkDown, "none is left");
+}

@@ -30,10 +30,8 @@ use crate::error::{io_error, lane_failed, number_of};
 use crate::fabric::{Fabric, Message};
 use crate::socket_filter;
 use crate::stack::Stack;
-use crate::tcp_listener::random_port;
+use crate::udp_socket::at_drawn_port;
 
-/// How many random ports are tried before a socket on port zero is refused.
-const PORT_TRIES: usize = 64;
 /// Where the flags of the lane's words lie in [`status`].
 const FLAGS_SHIFT: u32 = 16;
 /// In the margin's word that says whether names are there: they are, and the peer's is one of them.
@@ -90,15 +88,10 @@ impl Datagrams {
         if wanted.local.port() != 0 || wanted.kind == DatagramKind::Echo {
             return Self::bind_at(stack, arena, wanted);
         }
-        for _ in 0..PORT_TRIES {
-            let port = random_port(&stack.inner.fabric.chance, &ports)?;
+        at_drawn_port(&stack.inner.fabric.chance, &ports, |port| {
             let at = Wanted { local: SocketAddr::new(wanted.local.ip(), port), ..wanted };
-            match Self::bind_at(stack, arena, at) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                done => return done,
-            }
-        }
-        Err(Errno::ADDRINUSE.into())
+            Self::bind_at(stack, arena, at)
+        })
     }
 
     fn bind_at(stack: &Stack, arena: &ProgramArena, wanted: Wanted<'_>) -> io::Result<Arc<Self>> {
