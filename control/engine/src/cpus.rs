@@ -9,6 +9,7 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use firelane_units::LaneId;
+use rustix::io::Errno;
 use rustix::process::getpid;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
@@ -24,24 +25,42 @@ pub(crate) struct Thread {
     pub(crate) cpu: Option<usize>,
     /// Whether it was told that it does not run there.
     is_away: bool,
+    /// Its lane has failed: it ends, and its number may be another thread's by now.
+    is_lost: bool,
 }
 
 impl Thread {
     fn bound(pid: Pid, cpu: Option<usize>) -> Self {
-        Self { pid, cpu, is_away: false }
+        Self { pid, cpu, is_away: false, is_lost: false }
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_left(&self) -> bool {
+        !self.is_lost
     }
 
     /// Lets it run there from now on.
     pub(crate) fn bind(&mut self, cpu: Option<usize>, whole: &CpuSet) -> Result<(), ChangeError> {
-        bind(self.pid, cpu, whole)?;
-        *self = Self::bound(self.pid, cpu);
+        match cpu {
+            _ if self.is_left() => bind(self.pid, cpu, whole)?,
+            Some(cpu) if cpu >= CpuSet::MAX_CPU || !whole.is_set(cpu) => {
+                return Err(ChangeError::NoCpu { cpu, usable: listed(whole) });
+            }
+            _ => {}
+        }
+        (self.cpu, self.is_away) = (cpu, false);
         Ok(())
+    }
+
+    /// On which CPUs it may run, as the scheduler says.
+    pub(crate) fn affinity(&self) -> rustix::io::Result<CpuSet> {
+        if self.is_lost { Err(Errno::SRCH) } else { sched_getaffinity(Some(self.pid)) }
     }
 
     /// Puts it back on its CPU if it is elsewhere and may be there; says what is new.
     fn look(&mut self, lane: LaneId, whole: &CpuSet) -> Option<CpuNews> {
         let cpu = self.cpu?;
-        let is = listed(&sched_getaffinity(Some(self.pid)).ok()?);
+        let is = listed(&self.affinity().ok()?);
         let is_there = is == [cpu];
         if is_there || bind(self.pid, Some(cpu), whole).is_ok() {
             let was_away = std::mem::take(&mut self.is_away);
@@ -96,14 +115,18 @@ impl Threads {
         Self { lanes: lanes.collect(), own: own.collect(), whole, follows }
     }
 
-    /// CPUs come and go while lanes run: who may run anywhere gets those that came.
-    pub(crate) fn renew(&mut self) {
+    /// CPUs come and go while lanes run: who may run anywhere gets those that came. Threads of lanes that have failed are left alone from
+    /// here on.
+    pub(crate) fn renew(&mut self, has_failed: impl Fn(LaneId) -> bool) {
+        for (lane, thread) in (0u16..).map(LaneId).zip(self.lanes.iter_mut().chain(&mut self.own)) {
+            thread.is_lost = has_failed(lane);
+        }
         let now = sched_getaffinity(Some(getpid())).ok().filter(|now| self.follows && now.count() > 0);
         let Some(now) = now.filter(|now| *now != self.whole) else { return };
         let before = std::mem::replace(&mut self.whole, now);
         for thread in self.lanes.iter().chain(&self.own).filter(|it| it.cpu.is_none()) {
             // Somebody may have put it elsewhere, where it stays.
-            if sched_getaffinity(Some(thread.pid)).is_ok_and(|is| is == before) {
+            if thread.affinity().is_ok_and(|is| is == before) {
                 // One that cannot follow has what it had.
                 let _ = sched_setaffinity(Some(thread.pid), &now);
             }
@@ -138,12 +161,12 @@ impl Engine {
         for nth in 0..threads.lanes.len() {
             let wanted = (!cpus.is_empty()).then(|| cpus[nth % cpus.len()]);
             let lane = &mut threads.lanes[nth];
-            let before = (lane.cpu, sched_getaffinity(Some(lane.pid)));
+            let before = (lane.cpu, lane.affinity());
             if let Err(error) = lane.bind(wanted, &whole) {
                 for (lane, (cpu, set)) in threads.lanes.iter_mut().zip(moved) {
                     // Where it was a moment ago it may be again.
                     let _ = set.map(|set| sched_setaffinity(Some(lane.pid), &set));
-                    *lane = Thread::bound(lane.pid, cpu);
+                    (lane.cpu, lane.is_away) = (cpu, false);
                 }
                 return Err(error);
             }
@@ -173,8 +196,7 @@ impl Engine {
     /// The CPUs on which each lane may run now, as the scheduler says: what was asked for, unless such a CPU has gone off line
     /// since or somebody else has moved the lane.
     pub fn lane_cpus(&self) -> Vec<Vec<usize>> {
-        let cpus =
-            |lane: &Thread| sched_getaffinity(Some(lane.pid)).map_or_else(|_| Vec::new(), |set| listed(&set));
+        let cpus = |lane: &Thread| lane.affinity().map_or_else(|_| Vec::new(), |set| listed(&set));
         self.lane_threads().lanes.iter().map(cpus).collect()
     }
 
@@ -186,7 +208,7 @@ impl Engine {
     /// The kernel lets this process change nothing about its threads.
     pub fn set_slice(&self, slice: Option<Duration>) -> Result<(), ChangeError> {
         let threads = self.lane_threads();
-        for thread in threads.lanes.iter().chain(&threads.own) {
+        for thread in threads.lanes.iter().chain(&threads.own).filter(|it| it.is_left()) {
             sys::set_slice(thread.pid, slice.unwrap_or_default())
                 .map_err(|error| ChangeError::Device(error.into()))?;
         }
@@ -195,7 +217,10 @@ impl Engine {
 
     /// How long each lane may run at a time, as the scheduler says; zero where it has one slice for all.
     pub fn lane_slices(&self) -> Vec<Duration> {
-        let slice = |lane: &Thread| sys::slice(lane.pid).unwrap_or_default();
+        let slice = |lane: &Thread| match lane.is_left() {
+            true => sys::slice(lane.pid).unwrap_or_default(),
+            false => Duration::ZERO,
+        };
         self.lane_threads().lanes.iter().map(slice).collect()
     }
 
@@ -291,5 +316,43 @@ mod tests {
         drop(threads);
         engine.check_cpus(&cpus).unwrap();
         assert_eq!(engine.lane_cpus(), [usable(), usable()]);
+    }
+
+    /// The number of a thread that has ended may be anybody's.
+    #[test]
+    fn the_thread_of_a_lane_that_has_failed_is_left_alone() {
+        let (engine, cpus) = bound();
+        engine.0.fabric.fail(LaneId(1), || ());
+        let stranger = rustix::thread::gettid();
+        engine.lane_threads().lanes[1].pid = stranger;
+        let before = (usable(), sys::slice(stranger).ok());
+        let is_alone = || (usable(), sys::slice(stranger).ok()) == before;
+        assert!(engine.return_lanes().is_empty() && is_alone());
+        engine.set_cpus(&[cpus[1], cpus[0]]).unwrap();
+        assert!(is_alone());
+        assert_eq!(engine.lane_cpus(), [vec![cpus[1]], Vec::new()]);
+        assert!(engine.set_cpus(&[cpus[0], CpuSet::MAX_CPU]).is_err() && is_alone());
+        engine.set_cpus(&[]).unwrap();
+        // Where threads may not be told how long they run, that is said of others.
+        let _ = engine.set_slice(Some(Duration::from_millis(3)));
+        assert!(is_alone());
+    }
+
+    #[test]
+    fn a_lane_that_has_failed_is_nobodys_own() {
+        let cpu = usable()[0];
+        let engine = Engine::start(&EngineConfig { reserve: 2, ..EngineConfig::default() }).unwrap();
+        let lanes = |engine: &Engine| {
+            let id = engine.add_netstack_on(&Default::default(), &[cpu]).unwrap();
+            engine.0.registry().netstacks[&id].lanes.clone()
+        };
+        let lost = lanes(&engine)[0];
+        engine.0.fabric.fail(lost, || ());
+        let left = lanes(&engine)[0];
+        assert_ne!(left, lost, "it was on that CPU");
+        assert!(!engine.0.fabric.has_failed(left));
+        engine.0.fabric.fail(left, || ());
+        let none = engine.add_netstack_on(&Default::default(), &[cpu]);
+        assert!(matches!(none, Err(ChangeError::NoLane(_))), "{none:?}");
     }
 }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use firelane_lane::{Control, Lane};
 use firelane_units::{LaneId, LinkId};
-use rustix::thread::sched_getaffinity;
 
 use crate::cpus::{Thread, Threads, listed};
 use crate::engine::{Engine, Inner};
@@ -90,8 +89,10 @@ impl Inner {
         let lane_at = |nth: usize| LaneId((first + nth) as u16);
         let mut own = Vec::new();
         for &cpu in cpus {
-            let there = threads.own.iter().position(|it| it.cpu == Some(cpu));
-            let rests = |(nth, it): (usize, &Thread)| it.cpu.is_none() && !used.contains(&lane_at(nth));
+            let there = threads.own.iter().position(|it| it.cpu == Some(cpu) && it.is_left());
+            let rests = |(nth, it): (usize, &Thread)| {
+                it.cpu.is_none() && it.is_left() && !used.contains(&lane_at(nth))
+            };
             let nth = there.or_else(|| threads.own.iter().enumerate().position(rests));
             let nth = nth.ok_or(ChangeError::NoLane(cpu))?;
             let thread = &mut threads.own[nth];
@@ -112,7 +113,7 @@ impl Inner {
             if thread.cpu.is_none() {
                 return Vec::new();
             }
-            cpus.extend(sched_getaffinity(Some(thread.pid)).iter().flat_map(listed));
+            cpus.extend(thread.affinity().iter().flat_map(listed));
         }
         cpus.into_iter().collect()
     }
@@ -120,7 +121,7 @@ impl Inner {
     /// The lanes' threads, which know what CPUs there are now.
     pub(crate) fn lane_threads(&self) -> MutexGuard<'_, Threads> {
         let mut threads = self.lane_threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.renew();
+        threads.renew(|lane| self.fabric.has_failed(lane));
         threads
     }
 
