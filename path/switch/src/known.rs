@@ -4,13 +4,13 @@
 //! RFC 8415). Another IPv6 address is known once the port has tested it (RFC 4862 §5.4) under a prefix that a router announces for it,
 //! or link-local; whoever has it already answers the test, which ends the claim: first come, first served, as RFC 6620 has it. A server
 //! may answer in one lane before that has heard of the question, which another has sent: such an answer waits a moment for its question.
-//! Each list has an end, and what is oldest gives way.
+//! Each list has an end, and what is oldest gives way; but prefixes do not, which anybody announces.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use firelane_units::{Instant, IpPrefix, MacAddr};
-use firelane_wire::{NdpMessage, NdpOption, NdpView};
+use firelane_wire::{NdpMessage, NdpOption, NdpView, PrefixInformation};
 
 use crate::dhcp::Dhcp;
 use crate::dhcp6::Dhcp6;
@@ -21,6 +21,9 @@ const QUESTIONS_MAX: usize = 16;
 const ADDRESSES_MAX: usize = 32;
 /// Prefixes that routers announce on one link.
 pub(crate) const PREFIXES_MAX: usize = 16;
+/// RFC 4862 §5.5.3: an address is the network's half and the host's, and is not taken back before two hours are over.
+const HALF: u8 = 64;
+const TWO_HOURS: u32 = 7200;
 /// How long after a test somebody else may say that the address is his: its probes and their time (RFC 4862), doubled.
 const DEFENCE: Duration = Duration::from_secs(2);
 
@@ -176,25 +179,44 @@ impl Known {
                 self.claimed.iter().any(in_test).then_some(Lesson::Gone(target.into()))
             }
             NdpMessage::RouterAdvert { .. } => view.options().find_map(|option| match option {
-                NdpOption::Prefix(it) if it.autonomous => {
-                    let seconds = u32::try_from(it.valid.as_secs()).unwrap_or(u32::MAX);
-                    let prefix = IpPrefix::new(it.prefix.into(), it.prefix_len)?.network();
-                    let lesson = Lesson::Announced(prefix, after(now, seconds));
-                    // Half of a lifetime that is left need not be told again.
-                    let least = it.valid / 2;
-                    let is_known = |&(known, until): &(IpPrefix, Instant)| {
-                        known == prefix && now < until && until.saturating_since(now) >= least
-                    };
-                    (self.prefixes.iter().any(is_known) == (seconds == 0)).then_some(lesson)
-                }
+                NdpOption::Prefix(said) if said.autonomous => self.announced(now, &said),
                 _ => None,
             }),
             _ => None,
         }
     }
 
+    /// What a prefix teaches that hosts may make addresses from: what they believe of it (RFC 4862 §5.5.3), whoever says so. Else
+    /// anybody could end the addresses that they go on to use. It is known for half as long again, so that not each repetition need be
+    /// told: a host never has an address for longer.
+    fn announced(&self, now: Instant, said: &PrefixInformation) -> Option<Lesson> {
+        let is_local = said.prefix.is_unicast_link_local() || said.prefix.is_loopback();
+        let is_sane = said.prefix_len == HALF && said.preferred <= said.valid;
+        if is_local || said.prefix.is_multicast() || !is_sane {
+            return None;
+        }
+        let prefix = IpPrefix::new(said.prefix.into(), said.prefix_len)?.network();
+        let least = u32::try_from(said.valid.as_secs()).unwrap_or(u32::MAX);
+        let longer = least.saturating_add(least / 2);
+        let most = longer.max(TWO_HOURS);
+        let known = self.prefixes.iter().find(|(it, until)| *it == prefix && now < *until);
+        let seconds = match known {
+            Some(&(_, until)) if until < after(now, least) => longer,
+            Some(&(_, until)) if until > after(now, most) => most,
+            // A07: who announces many pushes none out.
+            None if least > 0 && self.has_room(now) => longer,
+            _ => return None,
+        };
+        Some(Lesson::Announced(prefix, after(now, seconds)))
+    }
+
+    /// Whether there is room for one more prefix.
+    fn has_room(&self, now: Instant) -> bool {
+        self.prefixes.iter().filter(|(_, until)| now < *until).count() < PREFIXES_MAX
+    }
+
     /// Puts a lesson among what is known.
-    pub(crate) fn learn(&mut self, lesson: Lesson) {
+    pub(crate) fn learn(&mut self, now: Instant, lesson: Lesson) {
         match lesson {
             Lesson::Asked(question) => keep(&mut self.questions, question, QUESTIONS_MAX, |_| false),
             Lesson::Given(address, until) => {
@@ -204,7 +226,10 @@ impl Known {
                 keep(&mut self.claimed, (address, at), ADDRESSES_MAX, |(it, _)| *it == address);
             }
             Lesson::Announced(prefix, until) => {
-                keep(&mut self.prefixes, (prefix, until), PREFIXES_MAX, |(it, _)| *it == prefix);
+                self.prefixes.retain(|&(it, ends)| it != prefix && now < ends);
+                if self.prefixes.len() < PREFIXES_MAX {
+                    self.prefixes.push((prefix, until));
+                }
             }
             Lesson::Gone(address) => {
                 self.given.retain(|(it, _)| *it != address);
