@@ -37,7 +37,7 @@ impl<M: Storage> StreamEnd<'_, M> {
     /// Whether a datagram may be sent as far as the socket's state goes. An error that it has is told once.
     ///
     /// # Errors
-    /// The error, or that nothing more is sent.
+    /// The error, or that nothing more is sent: its program has said so, or the daemon has ended it (ENETDOWN).
     pub fn may_send(&self) -> Result<(), WriteError> {
         let now = self.status();
         if now >> status::ERROR_SHIFT != 0 {
@@ -46,7 +46,11 @@ impl<M: Storage> StreamEnd<'_, M> {
                 error => return Err(WriteError::Failed(error)),
             }
         }
-        if now & (status::WRITE_CLOSED | status::CLOSED) != 0 { Err(WriteError::Closed) } else { Ok(()) }
+        match now & (status::WRITE_CLOSED | status::CLOSED) {
+            0 => Ok(()),
+            status::CLOSED => Err(WriteError::Failed(Errno::NETDOWN.raw_os_error())),
+            _ => Err(WriteError::Closed),
+        }
     }
 
     /// Queues a datagram, whose pieces are `len` bytes together, whole or not at all. The caller kicks the lane.
@@ -108,8 +112,12 @@ impl<M: Storage> StreamEnd<'_, M> {
         }
         let _inside = Inside::enter(&self.block.recv_owner, self.me).map_err(ReadError::Busy)?;
         let Some((envelope, len)) = self.first_record() else {
-            let has_ended = now & (status::READ_CLOSED | status::CLOSED) != 0;
-            return if has_ended { Ok(None) } else { Err(ReadError::WouldBlock) };
+            return match now & (status::READ_CLOSED | status::CLOSED) {
+                0 => Err(ReadError::WouldBlock),
+                // Nobody whom it speaks with can end it, so programs know no end of it that is none of their own.
+                status::CLOSED => Err(ReadError::Failed(Errno::NETDOWN.raw_os_error())),
+                _ => Ok(None),
+            };
         };
         let (ours, theirs) = (&self.rings().one, &self.rings().two);
         let (storage, size) = place(theirs);

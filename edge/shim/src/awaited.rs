@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use firelane_shm::layout::status;
 use firelane_shm::{Readiness, StreamEnd};
 
 /// Nothing more comes, or an error is told.
@@ -35,6 +36,7 @@ impl Awaited {
     /// Whether it is there, where a look found `ready`.
     #[inline]
     pub(crate) fn is_there(self, end: &StreamEnd<'_>, ready: Readiness) -> bool {
+        let ready = if matches!(self, Self::Events(_)) { told(end, ready) } else { ready };
         let has_one = ready.has(self.events() | Readiness::ERROR | Readiness::HANGUP);
         has_one
             && match self {
@@ -46,6 +48,18 @@ impl Awaited {
                 }
             }
     }
+}
+
+/// What poll(2) tells of what is ready. A datagram socket that the daemon has ended is told of by its error, once, for in Linux none hangs
+/// up and servers know no end of theirs; each call says what is the matter.
+pub(crate) fn told(end: &StreamEnd<'_>, ready: Readiness) -> Readiness {
+    const ALL: u64 = status::DATAGRAMS | status::CLOSED | status::READ_CLOSED;
+    if end.status() & ALL != status::DATAGRAMS | status::CLOSED {
+        return ready;
+    }
+    let quiet = Readiness::HANGUP | Readiness::PEER_CLOSED;
+    let empty = if end.first_record().is_none() { Readiness::READABLE } else { 0 };
+    Readiness(ready.0 & !(quiet | empty))
 }
 
 /// Whether fewer bytes are there than one read is to give at least, and more may come.

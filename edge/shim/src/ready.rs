@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use firelane_shm::Readiness;
 
-use crate::awaited::lacks_some;
+use crate::awaited::{lacks_some, told};
 use crate::socket::{self, Kind};
 use crate::stream::Stream;
 use crate::table::Word;
@@ -47,7 +47,7 @@ fn bare(fd: c_int, word: Word) -> u32 {
     match socket::kind(word) {
         Kind::Stream if session::is_dead() => DEAD,
         Kind::Stream => Stream::new(fd, socket::arena(word), socket::number(word)).map_or(DEAD, |stream| {
-            let ready = stream.poll();
+            let ready = told(&stream.end(), stream.poll());
             let lacks_some = !socket::is_datagram(word) && lacks_some(&stream.end(), ready);
             if lacks_some { ready.0 & !Readiness::READABLE } else { ready.0 }
         }),

@@ -241,6 +241,20 @@ fn the_end_and_errors_come_after_the_bytes() {
     assert_eq!(write(&end, b"x"), Err(WriteError::Closed));
 }
 
+#[test]
+fn a_datagram_socket_that_the_daemon_has_ended_says_so_each_time() {
+    let world = World::new();
+    let end = world.end();
+    let receive = || end.receive_record(std::iter::empty(), false);
+    let down = rustix::io::Errno::NETDOWN.raw_os_error();
+    world.block().tell(status::DATAGRAMS | status::CONNECTED | status::CLOSED | 103 << status::ERROR_SHIFT);
+    assert_eq!(receive(), Err(ReadError::Failed(103)), "why, first of all");
+    assert_eq!([receive(), receive()], [Err(ReadError::Failed(down)); 2]);
+    assert_eq!(end.may_send(), Err(WriteError::Failed(down)));
+    end.shut_read();
+    assert_eq!(receive(), Ok(None), "that is the program's doing");
+}
+
 /// As in Linux: who reads finds the end that the peer has said, and who writes is told.
 #[test]
 fn an_error_after_the_peers_end_is_for_who_writes() {
