@@ -1,10 +1,13 @@
 //! BBR on a path with one bottleneck: a rate, a queue, a round trip, and losses.
+#![allow(clippy::single_range_in_vec_init)] // a list of blocks may have one block
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::time::Duration;
 
 use firelane_tcp::congestion::Algorithm;
+use firelane_tcp::congestion::bbr::State;
 use firelane_tcp::flight::{AckIn, Flight, FlightConfig, TimerFired};
 use firelane_tcp::reassembly::{Accepted, Reassembly};
 use firelane_units::{Bytes, Instant, Mss};
@@ -278,4 +281,67 @@ fn a_pace_from_before_a_time_out_is_not_kept_for_ever() {
     lone_segment(&mut flight, &mut now, Duration::from_nanos(12_640));
     let took = now.saturating_since(before);
     assert!(took < Duration::from_millis(1), "{took:?} for one segment");
+}
+
+/// Sends what the window lets go, lost segments first, twenty at most.
+fn fill(flight: &mut Flight, now: Instant) {
+    for _ in 0..20 {
+        let nxt = flight.nxt();
+        let range = flight.next_retransmit(Bytes(MSS), true).unwrap_or(nxt..nxt + MSS);
+        if range.end - range.start > flight.budget().0 {
+            return flight.on_window_exhausted();
+        }
+        flight.on_sent(now, range);
+    }
+}
+
+/// The model makes the window smaller than what is under way (ProbeRTT) just when the first segment is found lost again, and then the
+/// path is silent for a while. What the window alone holds waits for nothing that comes with time.
+#[test]
+fn a_time_out_lets_go_what_the_window_alone_holds() {
+    let mut flight = Flight::new(&FlightConfig { algorithm: Algorithm::Bbr, ..FlightConfig::default() });
+    let start = Instant::from_secs(1_000);
+    flight.on_established(start, Mss::clamped(MSS as u16), true, Some(RTT), 0);
+    let ack = |flight: &mut Flight, now, ack: u64, sack: &[Range<u64>]| {
+        let duplicate = ack == flight.una();
+        flight.on_ack(now, &AckIn { ack, sack, echoed: None, duplicate, congested: false });
+    };
+    // Round trips that are longer than the first one, which is too old after five seconds.
+    let (mut now, rtt) = (start, RTT * 5 / 4);
+    for _ in 0..90 {
+        fill(&mut flight, now);
+        now += rtt;
+        let all = flight.nxt();
+        ack(&mut flight, now, all, &[]);
+    }
+    // A lone segment is lost, and its probe; what the program writes then is under way at the time-out, and arrives.
+    let front = flight.nxt();
+    flight.on_sent(now, front..front + MSS);
+    now = flight.deadline().unwrap();
+    assert_eq!(flight.on_timer(now), TimerFired::Probe);
+    let probe = flight.poll_probe(None).unwrap();
+    flight.on_sent(now, probe);
+    now = flight.deadline().unwrap();
+    fill(&mut flight, now - Duration::from_millis(10));
+    let arrived = flight.nxt();
+    assert_eq!(flight.on_timer(now), TimerFired::Retransmission { count: 1 });
+    fill(&mut flight, now);
+    now += rtt - Duration::from_millis(10);
+    for end in (front + 2 * MSS..=arrived).step_by(MSS as usize) {
+        ack(&mut flight, now, front, &[front + MSS..end]);
+    }
+    fill(&mut flight, now);
+    // The first of what left behind the second copy arrives: that one is lost.
+    now += rtt;
+    ack(&mut flight, now, front, &[arrived..arrived + MSS, front + MSS..arrived]);
+    assert_eq!((flight.bbr().unwrap().state(), flight.lost()), (State::ProbeRtt, Bytes(MSS)));
+    assert!(flight.window() < flight.in_flight() && flight.timeouts() == 1);
+
+    now = flight.deadline().unwrap();
+    assert_eq!(flight.on_timer(now), TimerFired::Retransmission { count: 2 });
+    assert_eq!(flight.next_retransmit(Bytes(MSS), true), Some(front..front + MSS));
+    assert!(flight.budget() >= Bytes(MSS));
+    // That a pace or a device holds it then counts for nothing.
+    now = flight.deadline().unwrap();
+    assert_eq!(flight.on_timer(now), TimerFired::Held);
 }

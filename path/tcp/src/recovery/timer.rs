@@ -34,7 +34,7 @@ impl Recovery {
             self.rto_at = path.rtt.rto().after(now);
             return TimerFired::Probe;
         }
-        if self.rto_at <= now && *timeouts > 0 && self.is_repair_held() {
+        if self.rto_at <= now && *timeouts > 0 && self.is_repair_held(path) {
             // RFC 6298 §5.5 backs off for what was sent again, and nobody has left that unanswered.
             self.rto_at = path.rtt.rto().after(now);
             return TimerFired::Held;
@@ -47,9 +47,14 @@ impl Recovery {
         TimerFired::Nothing
     }
 
-    /// Whether the first segment has waited to leave again since the last time-out.
-    fn is_repair_held(&self) -> bool {
-        self.phase == Phase::Loss && self.sent.front().is_some_and(|front| front.mark == Mark::Lost)
+    /// Whether the first segment has waited to leave again since the last time-out, for its pace, a limit or the device. A window that a
+    /// model has made smaller meanwhile is opened by nothing but acknowledgements, or by the next time-out.
+    fn is_repair_held(&self, path: &Path<'_>) -> bool {
+        let Some(front) = self.sent.front().filter(|front| front.mark == Mark::Lost) else { return false };
+        let in_flight = self.in_flight(path.mss);
+        let least = front.len().min(Bytes(path.mss.bytes().into()));
+        let may_leave = in_flight == Bytes::ZERO || in_flight + least <= path.control.window();
+        self.phase == Phase::Loss && may_leave
     }
 
     /// RFC 6298 §5.4 to §5.6, RFC 8985 §6.3, RFC 5681 §3.1.
