@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -95,8 +96,12 @@ impl Wakers {
     }
 
     fn wake(self) {
+        self.into_all().for_each(Waker::wake);
+    }
+
+    fn into_all(self) -> impl Iterator<Item = Waker> {
         let crowd = self.crowd.into_iter().flat_map(|crowd| crowd.others).map(|(_, waker)| waker);
-        self.readable.into_iter().chain(self.writable).chain(crowd).for_each(Waker::wake);
+        self.readable.into_iter().chain(self.writable).chain(crowd)
     }
 }
 
@@ -235,7 +240,8 @@ impl Sleepers {
 }
 
 impl Sleepers {
-    /// Lets everybody look at what he waits for, and pollers report all that they watch.
+    /// Lets everybody look at what he waits for, and pollers report all that they watch. A lane has failed, perhaps by a waker of somebody's,
+    /// and its worker may unwind: those with such a fault keep no other from it, and end no process.
     #[cold]
     pub(crate) fn wake_everybody(&self) {
         let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
@@ -243,10 +249,15 @@ impl Sleepers {
         let rung: Vec<_> = sockets.map(|it| it.seat().ring(Ready::READABLE | Ready::WRITABLE)).collect();
         drop(seats);
         for (woken, list) in rung {
-            woken.wake();
-            list.iter().for_each(|list| list.call());
+            woken.into_all().for_each(|waker| until_it_panics(|| waker.wake()));
+            list.iter().for_each(|list| until_it_panics(|| list.call()));
         }
     }
+}
+
+/// Calls what is another's. What it has to say of its fault it has said by then.
+fn until_it_panics(call: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
 impl Seats {

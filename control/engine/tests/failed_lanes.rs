@@ -1,8 +1,9 @@
 //! What programs hear when the lane of their sockets is out of service.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
 use firelane::{StreamConfig, TcpListener, TcpStream};
@@ -23,6 +24,15 @@ impl Wake for Panics {
     }
 }
 
+/// Notes that it was called.
+struct Notes(AtomicBool);
+
+impl Wake for Notes {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 impl World {
     /// Has a handler panic in the lane of the programs.
     fn fail(&self) {
@@ -37,7 +47,9 @@ impl World {
         let address = listener.local_addr().unwrap();
         let _begun = TcpStream::begin(&self.peer, address, StreamConfig::default());
         let lanes = self.stack.engine().lanes();
-        until(|| self.stack.engine().snapshot().lanes.len() < lanes);
+        let has_lost = || self.stack.engine().snapshot().lanes.len() < lanes;
+        // Who looks may come to work there himself.
+        until(|| catch_unwind(AssertUnwindSafe(has_lost)).unwrap_or(false));
     }
 }
 
@@ -138,4 +150,19 @@ fn datagram_sockets_without_a_port_get_one_of_a_lane_that_is_left() {
         let bound = program.ask(Request::Bind { socket: sockets[0], address: "10.0.0.1:0".parse().unwrap() });
         assert!(matches!(bound, Answer::Stream { .. }), "{bound:?}");
     }
+}
+
+#[test]
+fn wakers_that_fail_again_keep_no_other_from_being_woken() {
+    let world = World::new();
+    let notes = Arc::new(Notes(AtomicBool::new(false)));
+    let listen = |waker: Waker| {
+        let listener = TcpListener::bind(&world.stack, "10.0.0.1:0").unwrap();
+        assert!(listener.poll_accept(&mut Context::from_waker(&waker)).is_pending());
+        listener
+    };
+    let faults = || Waker::from(Arc::new(Panics));
+    let _listeners = [listen(faults()), listen(faults()), listen(Waker::from(Arc::clone(&notes)))];
+    world.fail();
+    until(|| notes.0.load(Ordering::Acquire));
 }

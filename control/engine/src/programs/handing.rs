@@ -291,10 +291,9 @@ impl<T> Shared<T> {
 
     /// Who has come meanwhile and gone away has said so behind this.
     fn be_at_it(&self, mut inner: MutexGuard<'_, T>, work: &mut impl FnMut(&mut T)) {
-        IS_AT_IT.set(true);
+        let at_it = AtIt::begin();
         work(&mut inner);
-        IS_AT_IT.set(false);
-        drop(inner);
+        drop((at_it, inner));
         fence(Ordering::SeqCst);
     }
 
@@ -342,6 +341,22 @@ impl<T> Shared<T> {
     }
 }
 
+/// This thread is handing on until this is dropped, also by a fault.
+struct AtIt;
+
+impl AtIt {
+    fn begin() -> Self {
+        IS_AT_IT.set(true);
+        Self
+    }
+}
+
+impl Drop for AtIt {
+    fn drop(&mut self) {
+        IS_AT_IT.set(false);
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -350,6 +365,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn a_fault_at_it_is_no_reason_to_wait_for_nobody_afterwards() {
+        let shared = Shared::<()>::default();
+        let fault =
+            std::panic::AssertUnwindSafe(|| shared.call(|()| panic!("whoever is called has a fault")));
+        assert!(std::panic::catch_unwind(fault).is_err());
+        assert!(!IS_AT_IT.get() && shared.call(|()| ()));
+    }
 
     /// Each of four threads puts things there and calls; a fifth one changes what is worked on. All are taken by the time that all
     /// have come back, and nobody is at it twice.
