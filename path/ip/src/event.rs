@@ -21,8 +21,8 @@ pub enum IpEvent {
         ip: IpAddr,
         /// What it is; none if it answers from where it is known to be, and does not say where (RFC 4861 §7.2.4).
         mac: Option<MacAddr>,
-        /// Whether it has answered, which confirms the way there.
-        is_answer: bool,
+        /// How it was said.
+        how: Hearsay,
     },
     /// An address passed the test; the home lane says so. The other shards hear it by
     /// [`on_address_ready`](crate::Ip::on_address_ready).
@@ -48,6 +48,18 @@ pub enum IpEvent {
     },
     /// An error about a packet that this netstack is said to have sent.
     TransportError(TransportError),
+}
+
+/// How a neighbour has said its address, to another shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hearsay {
+    /// In answer, which confirms the way there. Without `replace` another address that is known stays (RFC 4861 §7.2.5).
+    Answer {
+        /// Whether it takes the place of another one.
+        replace: bool,
+    },
+    /// Unasked; it takes the place of another one.
+    Claim,
 }
 
 /// What a link's routers say of DHCPv6 (RFC 4861 §4.2).

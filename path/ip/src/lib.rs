@@ -84,7 +84,7 @@ pub use config::{
 pub use counts::{FamilyCounts, IcmpCounts, IpCounts};
 pub use egress::{Egress, RouteError};
 pub use event::{
-    Configured, ErrorKind, IpEvent, LinkParameters, QuotedText, RouterFlags, Said, TransportError,
+    Configured, ErrorKind, Hearsay, IpEvent, LinkParameters, QuotedText, RouterFlags, Said, TransportError,
 };
 pub use foresight::{FORESEEN_MAX, GoingOnward, NewFlow};
 pub use groups::{FilterMode, GROUPS_MAX, JoinError, MEMBERS_MAX, Member, Membership, SourceFilter};

@@ -14,6 +14,7 @@ use firelane_frame::{Chain, Frame};
 use firelane_units::{Instant, LinkId, MacAddr};
 use hashbrown::HashMap;
 
+use crate::event::Hearsay;
 use crate::random::{Keyed, Random};
 
 /// What is known about a neighbour (RFC 4861 §7.3.2).
@@ -73,8 +74,8 @@ pub(crate) enum Evidence {
     Announcement,
     /// Somebody asks us something, so we shall answer: this alone makes a new entry.
     Question,
-    /// Another lane of the netstack heard it, as an answer or not.
-    Hearsay { is_answer: bool },
+    /// Another lane of the netstack heard it.
+    Hearsay(Hearsay),
 }
 
 /// What came of a piece of evidence.
@@ -84,6 +85,8 @@ pub(crate) struct Learnt {
     pub(crate) changed: bool,
     /// The other lanes should hear of it.
     pub(crate) is_news: bool,
+    /// What they know stays: here nobody is known, and whoever has answered replaces nobody.
+    pub(crate) only_confirms: bool,
     /// Frames whose wait is over.
     pub(crate) released: Chain,
 }
@@ -334,7 +337,7 @@ impl Neighbours {
             (None, Some(mac)) if evidence == Evidence::Question => {
                 let Some(slot) = self.create(now, link, ip) else { return Learnt::default() };
                 self.entry(slot).mac = mac;
-                Learnt { changed: true, is_news: true, released: Chain::default() }
+                Learnt { changed: true, is_news: true, ..Learnt::default() }
             }
             // Another lane may have asked: all, or one whose address it knows, and who need not say it then. Or it goes by what
             // is not so any more.
@@ -344,7 +347,8 @@ impl Neighbours {
                     Evidence::Announcement => mac.is_some(),
                     _ => false,
                 };
-                Learnt { is_news: is_told, ..Learnt::default() }
+                let only_confirms = evidence == Evidence::Answer { replace: false };
+                Learnt { is_news: is_told, only_confirms, ..Learnt::default() }
             }
         }
     }
@@ -364,7 +368,7 @@ impl Neighbours {
             }
             _ => self.set(slot, NeighbourState::Stale, None),
         }
-        Learnt { changed: true, is_news: true, released }
+        Learnt { changed: true, is_news: true, released, ..Learnt::default() }
     }
 
     fn update(&mut self, now: Instant, slot: u32, mac: Option<MacAddr>, evidence: Evidence) -> Learnt {
@@ -372,7 +376,8 @@ impl Neighbours {
         let (state, differs) = (entry.state, mac.is_some_and(|mac| mac != entry.mac));
         let may_replace = match evidence {
             Evidence::Answer { replace } | Evidence::Claim { replace } => replace,
-            Evidence::Announcement | Evidence::Question | Evidence::Hearsay { .. } => true,
+            Evidence::Hearsay(Hearsay::Answer { replace }) => replace,
+            Evidence::Announcement | Evidence::Question | Evidence::Hearsay(Hearsay::Claim) => true,
         };
         let is_answer = matches!(evidence, Evidence::Answer { .. });
         if differs && !may_replace {
@@ -388,8 +393,11 @@ impl Neighbours {
             matches!(state, NeighbourState::Delay | NeighbourState::Probe | NeighbourState::Unreachable);
         let is_confirmed = match evidence {
             Evidence::Answer { .. } => was_asked || !differs,
-            Evidence::Hearsay { is_answer } => is_answer && was_asked && !differs,
-            Evidence::Claim { .. } | Evidence::Announcement | Evidence::Question => false,
+            Evidence::Hearsay(Hearsay::Answer { .. }) => was_asked && !differs,
+            Evidence::Claim { .. }
+            | Evidence::Announcement
+            | Evidence::Question
+            | Evidence::Hearsay(Hearsay::Claim) => false,
         };
         if is_confirmed {
             self.set_reachable(now, slot);
@@ -398,7 +406,7 @@ impl Neighbours {
         }
         // Who went another way meanwhile looks again.
         let is_back = is_confirmed && state == NeighbourState::Unreachable;
-        Learnt { changed: differs || is_back, is_news: is_answer || differs, released: Chain::default() }
+        Learnt { changed: differs || is_back, is_news: is_answer || differs, ..Learnt::default() }
     }
 
     /// A transport made progress over this neighbour (RFC 4861 §7.3.1).

@@ -8,7 +8,7 @@ use firelane_frame::{Frame, Pools};
 use firelane_units::{Instant, LinkId, MacAddr};
 use firelane_wire::{EthernetView, Ipv6View, Quoted};
 
-use crate::event::{ErrorKind, IpEvent, Said, TransportError};
+use crate::event::{ErrorKind, Hearsay, IpEvent, Said, TransportError};
 use crate::icmp_error::IcmpError;
 use crate::icmpv4::ports_of;
 use crate::neighbour::Evidence;
@@ -34,7 +34,7 @@ impl Ip {
             self.begin_generation();
         }
         let is_needed = match evidence {
-            Evidence::Hearsay { .. } => false,
+            Evidence::Hearsay(_) => false,
             // What is believed of these is news; the rest is nobody's.
             Evidence::Answer { .. } | Evidence::Claim { replace: false } => learnt.is_news,
             // Another lane may have found a gateway silent that is as it ever was here.
@@ -42,8 +42,11 @@ impl Ip {
         };
         // What is not told is asked for by the lane that needs it.
         if is_needed && self.news.allow(now, link, ip) {
-            let is_answer = matches!(evidence, Evidence::Answer { .. });
-            self.tell(IpEvent::NeighbourLearned { link, ip, mac, is_answer });
+            let how = match evidence {
+                Evidence::Answer { .. } => Hearsay::Answer { replace: !learnt.only_confirms },
+                _ => Hearsay::Claim,
+            };
+            self.tell(IpEvent::NeighbourLearned { link, ip, mac, how });
         }
         let Some(mac) = mac else { return };
         while let Some(mut frame) = learnt.released.pop() {

@@ -14,7 +14,7 @@ use crate::address::{Address, AddressError, AddressOrigin, Addresses, DadStep};
 use crate::autoconf::Autoconf;
 use crate::config::{Forwarding, HopLimits, IfConfig, IfRouting, IpConfig};
 use crate::counts::{IpCounts, packets};
-use crate::event::{Configured, IpEvent, LinkParameters};
+use crate::event::{Configured, Hearsay, IpEvent, LinkParameters};
 use crate::flow_label::FlowLabels;
 use crate::foresight::KnownGateways;
 use crate::group_io::LinkReports;
@@ -282,9 +282,9 @@ impl Ip {
         now: Instant,
         (link, ip): (LinkId, IpAddr),
         mac: Option<MacAddr>,
-        is_answer: bool,
+        how: Hearsay,
     ) {
-        self.learn(now, link, ip, mac, Evidence::Hearsay { is_answer });
+        self.learn(now, link, ip, mac, Evidence::Hearsay(how));
     }
 
     /// The home lane has tested an address of ours, and nobody else has it.

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use common::{LINK, Station, ip, mac};
 use craft::*;
-use firelane_ip::{IfRouting, IpEvent, Neighbour, NeighbourState, Sent, Upper};
+use firelane_ip::{Hearsay, IfRouting, IpEvent, Neighbour, NeighbourState, Sent, Upper};
 use firelane_units::{DropReason, MacAddr};
 use firelane_wire::{
     ArpOperation, ArpRepr, ArpView, IpProtocol, Ipv6Repr, Ipv6View, NdpEnvelope, NdpMessage, NdpOption,
@@ -207,7 +207,7 @@ fn solicitations_are_answered_to_the_asker_or_if_he_has_no_address_to_all() {
 fn other_lanes_hear_of_a_neighbour_when_there_is_news() {
     let learned = |addr: &str, mac| {
         let (link, ip, mac) = (LINK, ip(addr), Some(mac));
-        IpEvent::NeighbourLearned { link, ip, mac, is_answer: false }
+        IpEvent::NeighbourLearned { link, ip, mac, how: Hearsay::Claim }
     };
     let ask = |from: MacAddr| arp(&ArpRepr::request(from, Ipv4Addr::new(10, 0, 0, 40), VICTIM_V4));
     let mut station = victim();

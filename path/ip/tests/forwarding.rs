@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Station, ip, mac};
+use common::{ANSWER, Station, ip, mac};
 use firelane_frame::Frame;
 use firelane_ip::{
     Adjacency, DadConfig, FORESEEN_MAX, IfConfig, IfRouting, Input, Ip, IpConfig, NewFlow, Origin,
@@ -34,7 +34,7 @@ fn router() -> Station {
     router.ip.set_forwarding(true);
     for (peer, link) in [("10.0.0.9", A), ("10.0.0.8", A), ("10.2.0.9", B), ("fd00::9", A), ("fd02::9", B)] {
         let _ = router.send(NOW, peer, &[0; 8], Upper::udp());
-        router.ip.on_neighbour_learned(NOW, (link, ip(peer)), Some(mac(9)), true);
+        router.ip.on_neighbour_learned(NOW, (link, ip(peer)), Some(mac(9)), ANSWER);
     }
     router.ip.on_timer(NOW, &mut router.pools);
     while router.ip.poll_output().is_some() {}
@@ -266,7 +266,7 @@ fn flows_share_equal_routes() {
     for hop in ["10.0.0.8", "10.0.0.9"] {
         router.ip.add_route(prefix("192.0.2.0/24"), Some(ip(hop)), None).unwrap();
     }
-    router.ip.on_neighbour_learned(NOW, (A, ip("10.0.0.8")), Some(mac(8)), true);
+    router.ip.on_neighbour_learned(NOW, (A, ip("10.0.0.8")), Some(mac(8)), ANSWER);
     let mut by = [0; 2];
     for n in 0..250 {
         let packet = datagram("10.2.0.9", &format!("192.0.2.{n}"), 64, 10);
@@ -501,7 +501,7 @@ fn the_next_hop_of_ipv4_may_be_known_by_an_ipv6_address() {
     assert!(matches!(give(&mut router, A, &waiting), Fate::Other));
     let asked = router.ip.poll_output().unwrap();
     assert_eq!((&asked.as_slice()[12..14], asked.as_slice()[L3 + 40]), (&[0x86, 0xdd][..], 135));
-    router.ip.on_neighbour_learned(NOW, (B, ip("fe80::77")), Some(mac(7)), true);
+    router.ip.on_neighbour_learned(NOW, (B, ip("fe80::77")), Some(mac(7)), ANSWER);
     let passed = router.ip.poll_output().unwrap();
     assert_eq!((&passed.as_slice()[..6], &passed.as_slice()[12..14]), (&mac(7).0[..], &[8, 0][..]));
     assert_eq!(passed.as_slice()[L3 + 20..], waiting[L3 + 20..]);

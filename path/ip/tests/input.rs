@@ -5,7 +5,7 @@ use crate::common;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use common::{LINK, Station, ip, mac};
+use common::{ANSWER, LINK, Station, ip, mac};
 use firelane_ip::{ErrorKind, IpEvent, LOOPBACK};
 use firelane_units::{DropReason, Instant, LinkId, MacAddr};
 use firelane_wire::{
@@ -25,7 +25,7 @@ fn station() -> Station {
     let mut a = Station::new(1, &["10.0.0.1/24", "fd00::1/64"]);
     for peer in ["10.0.0.2", "fd00::2"] {
         let _ = a.send(NOW, peer, &[0; 20], firelane_ip::Upper::udp());
-        a.ip.on_neighbour_learned(NOW, (LINK, ip(peer)), Some(mac(2)), true);
+        a.ip.on_neighbour_learned(NOW, (LINK, ip(peer)), Some(mac(2)), ANSWER);
     }
     a.outputs(NOW);
     a.events.clear();

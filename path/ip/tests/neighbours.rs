@@ -6,8 +6,8 @@ use crate::common;
 use core::net::IpAddr;
 use std::time::Duration;
 
-use common::{LINK, Station, exchange, ip, mac};
-use firelane_ip::{DadConfig, ErrorKind, IpEvent, NeighbourState, Sent, Upper};
+use common::{ANSWER, LINK, Station, exchange, ip, mac};
+use firelane_ip::{DadConfig, ErrorKind, Hearsay, IpEvent, NeighbourState, Sent, Upper};
 use firelane_units::{DropReason, Instant, MacAddr};
 use firelane_wire::ndp::solicited_node;
 use firelane_wire::{
@@ -57,7 +57,8 @@ pub(crate) fn state(station: &Station, of: &str) -> Option<(NeighbourState, Opti
 
 /// What other lanes are told.
 fn learned(of: &str, last: u8, is_answer: bool) -> IpEvent {
-    IpEvent::NeighbourLearned { link: LINK, ip: ip(of), mac: Some(mac(last)), is_answer }
+    let how = if is_answer { ANSWER } else { Hearsay::Claim };
+    IpEvent::NeighbourLearned { link: LINK, ip: ip(of), mac: Some(mac(last)), how }
 }
 
 /// A station's lane that is not its home, and whose address is usable.
@@ -277,7 +278,7 @@ fn next_hop(lane: &mut Station) -> IpAddr {
 fn a_gateway_is_suspected_until_it_is_heard_of_or_is_none_any_more() {
     let at = Instant::from_secs(200);
     let (mut lane, gateways) = suspicious();
-    lane.ip.on_neighbour_learned(at, (LINK, gateways[0]), Some(mac(2)), false);
+    lane.ip.on_neighbour_learned(at, (LINK, gateways[0]), Some(mac(2)), Hearsay::Claim);
     assert_eq!(next_hop(&mut lane), gateways[0], "another lane has heard it");
 
     let default = "0.0.0.0/0".parse().unwrap();
@@ -385,12 +386,12 @@ fn a_statement_to_all_makes_no_entry_and_is_news_for_other_lanes() {
     // There it replaces what is known, and confirms nothing.
     let mut lane = lane_elsewhere("10.0.0.1/24");
     let _ = lane.send(LATER, "10.0.0.2", &[0; 20], Upper::udp());
-    lane.ip.on_neighbour_learned(LATER, (LINK, ip("10.0.0.2")), Some(mac(3)), true);
+    lane.ip.on_neighbour_learned(LATER, (LINK, ip("10.0.0.2")), Some(mac(3)), ANSWER);
     run(&mut lane, 105);
     assert_eq!(state(&lane, "10.0.0.2"), Some((NeighbourState::Probe, Some(mac(3)))));
     let at = Instant::from_secs(105);
     for (last, expected) in [(3, NeighbourState::Probe), (2, NeighbourState::Stale)] {
-        lane.ip.on_neighbour_learned(at, (LINK, ip("10.0.0.2")), Some(mac(last)), false);
+        lane.ip.on_neighbour_learned(at, (LINK, ip("10.0.0.2")), Some(mac(last)), Hearsay::Claim);
         assert_eq!(state(&lane, "10.0.0.2"), Some((expected, Some(mac(last)))));
     }
 }
@@ -401,20 +402,61 @@ fn an_answer_that_names_no_address_confirms_in_the_lane_that_asked() {
     let (mut home, mut lane) = (settled(&["fd00::1/64"]), lane_elsewhere("fd00::1/64"));
     let other = (LINK, ip("fd00::2"));
     let _ = lane.send(LATER, "fd00::2", &[0; 20], Upper::udp());
-    lane.ip.on_neighbour_learned(LATER, other, Some(mac(2)), true);
+    lane.ip.on_neighbour_learned(LATER, other, Some(mac(2)), ANSWER);
     lane.outputs(LATER);
     assert_eq!(run(&mut lane, 105), [(105, 2)], "it is used and asked again");
     let (at, target) = (Instant::from_secs(105), "fd00::2".parse().unwrap());
     let message = NdpMessage::NeighbourAdvert { target, router: true, solicited: true, replace: false };
     home.input_bytes(at, &ndp(2, "fd00::2", "fd00::1", message, &[]));
     home.outputs(at);
-    let told = IpEvent::NeighbourLearned { link: LINK, ip: other.1, mac: None, is_answer: true };
+    let told = IpEvent::NeighbourLearned {
+        link: LINK,
+        ip: other.1,
+        mac: None,
+        how: Hearsay::Answer { replace: false },
+    };
     assert_eq!((state(&home, "fd00::2"), home.events), (None, vec![told]));
-    lane.ip.on_neighbour_learned(at, other, None, true);
+    lane.ip.on_neighbour_learned(at, other, None, ANSWER);
     assert_eq!(state(&lane, "fd00::2"), Some((NeighbourState::Reachable, Some(mac(2)))));
     // Nobody is known where nobody was asked for.
-    lane.ip.on_neighbour_learned(at, (LINK, ip("fd00::3")), None, true);
+    lane.ip.on_neighbour_learned(at, (LINK, ip("fd00::3")), None, ANSWER);
     assert_eq!(state(&lane, "fd00::3"), None);
+}
+
+/// RFC 4861 §7.2.5, §7.2.7: whoever answers as well, and says that he replaces nobody, does so in no lane.
+#[test]
+fn an_answer_that_replaces_nothing_does_so_nowhere() {
+    let advert = |last, replace| {
+        let target = "fd00::2".parse().unwrap();
+        let message = NdpMessage::NeighbourAdvert { target, router: false, solicited: true, replace };
+        ndp(last, "fd00::2", "fd00::1", message, &[NdpOption::TargetLinkLayer(mac(last))])
+    };
+    // Who answers last, and what the lane believes then: home does not know the neighbour, or does.
+    for (last, replace, is_known, expected) in [
+        (3, false, false, (NeighbourState::Stale, Some(mac(2)))),
+        (3, true, false, (NeighbourState::Stale, Some(mac(3)))),
+        (2, false, false, (NeighbourState::Reachable, Some(mac(2)))),
+        (3, false, true, (NeighbourState::Stale, Some(mac(3)))),
+    ] {
+        let (mut home, mut lane) = (settled(&["fd00::1/64"]), lane_elsewhere("fd00::1/64"));
+        let _ = lane.send(LATER, "fd00::2", &[0; 20], Upper::udp());
+        for _ in 0..2 {
+            lane.ip.on_neighbour_learned(LATER, (LINK, ip("fd00::2")), Some(mac(2)), ANSWER);
+        }
+        // The lane goes by another answer than home, which it was not told of.
+        if is_known {
+            let _ = home.send(LATER, "fd00::2", &[0; 20], Upper::udp());
+            home.input_bytes(LATER, &advert(last, true));
+        }
+        home.events.clear();
+        home.input_bytes(LATER, &advert(last, replace));
+        home.outputs(LATER);
+        for event in home.events.drain(..) {
+            let IpEvent::NeighbourLearned { link, ip, mac, how } = event else { continue };
+            lane.ip.on_neighbour_learned(LATER, (link, ip), mac, how);
+        }
+        assert_eq!(state(&lane, "fd00::2"), Some(expected), "{last} {replace} {is_known}");
+    }
 }
 
 #[test]
@@ -506,11 +548,11 @@ fn another_lane_that_asked_hears_the_answer_and_sends_what_waited() {
     assert!(matches!(lane.send(LATER, "10.0.0.2", &[0; 20], Upper::udp()), Sent::Held));
     let question = lane.outputs(LATER);
     assert_eq!((question.len(), question[0][0]), (1, 0xff));
-    lane.ip.on_neighbour_learned(LATER, (LINK, ip("10.0.0.2")), Some(mac(2)), true);
+    lane.ip.on_neighbour_learned(LATER, (LINK, ip("10.0.0.2")), Some(mac(2)), ANSWER);
     let out = lane.outputs(LATER);
     assert_eq!((out.len(), &out[0][..6], lane.events.len()), (1, &mac(2).0[..], 0));
     // What another lane heard of strangers is of no interest.
-    lane.ip.on_neighbour_learned(LATER, (LINK, ip("10.0.0.3")), Some(mac(3)), true);
+    lane.ip.on_neighbour_learned(LATER, (LINK, ip("10.0.0.3")), Some(mac(3)), ANSWER);
     assert_eq!(state(&lane, "10.0.0.3"), None);
 }
 
@@ -660,7 +702,7 @@ proptest! {
                 }
                 2 => { a.input_bytes(now, &reply(2 + who, &other, "10.0.0.1")); }
                 3 => { a.input_bytes(now, &reply(9, &other, "10.0.0.1")); }
-                4 => a.ip.on_neighbour_learned(now, (LINK, ip(&other)), Some(mac(7)), true),
+                4 => a.ip.on_neighbour_learned(now, (LINK, ip(&other)), Some(mac(7)), ANSWER),
                 _ => {
                     let egress = a.ip.egress(now, None, ip(&other)).unwrap();
                     a.ip.confirm_reachable(now, &egress);

@@ -5,7 +5,7 @@
 use crate::common;
 use crate::craft;
 
-use common::{Station, ip, mac};
+use common::{ANSWER, Station, ip, mac};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use craft::*;
 use firelane_ip::{IfConfig, Upper};
@@ -24,7 +24,7 @@ fn router() -> Station {
     router.ip.set_forwarding(true);
     for peer in ["10.2.0.9", "fd02::9"] {
         let _ = router.send(NOW, peer, &[0; 8], Upper::udp());
-        router.ip.on_neighbour_learned(NOW, (INSIDE, ip(peer)), Some(mac(8)), true);
+        router.ip.on_neighbour_learned(NOW, (INSIDE, ip(peer)), Some(mac(8)), ANSWER);
     }
     router.ip.on_timer(NOW, &mut router.pools);
     router.outputs(NOW);
@@ -155,14 +155,14 @@ fn a_loop_ends_each_packet_by_its_hops_and_few_are_told() {
     let mut routers = [router(), Station::new(4, &["10.0.0.4/24", "fd00::4/64"])];
     for attacker in ["10.0.0.9", "fd00::9"] {
         let _ = routers[1].send(NOW, attacker, &[0; 8], Upper::udp());
-        routers[1].ip.on_neighbour_learned(NOW, (common::LINK, ip(attacker)), Some(ATTACKER_MAC), true);
+        routers[1].ip.on_neighbour_learned(NOW, (common::LINK, ip(attacker)), Some(ATTACKER_MAC), ANSWER);
     }
     routers[1].ip.set_forwarding(true);
     for (nth, last, gateways) in [(0, 4, ["10.0.0.4", "fd00::4"]), (1, 2, ["10.0.0.2", "fd00::2"])] {
         let router = &mut routers[nth];
         for (gateway, to) in gateways.into_iter().zip(["192.0.2.0/24", "2001:db8::/32"]) {
             let _ = router.send(NOW, gateway, &[0; 8], Upper::udp());
-            router.ip.on_neighbour_learned(NOW, (common::LINK, ip(gateway)), Some(mac(last)), true);
+            router.ip.on_neighbour_learned(NOW, (common::LINK, ip(gateway)), Some(mac(last)), ANSWER);
             let _ = router.ip.add_route(to.parse().unwrap(), Some(ip(gateway)), None);
         }
         router.outputs(NOW);

@@ -4,7 +4,7 @@ use crate::common;
 
 use core::time::Duration;
 
-use common::{Station, exchange, ip, mac};
+use common::{ANSWER, Station, exchange, ip, mac};
 use firelane_frame::{Checksum, Pools, PoolsConfig, SegmentKind, Segmentation};
 use firelane_ip::{
     AddressError, DadConfig, Forwarding, IfConfig, Ip, IpConfig, IpEvent, LOOPBACK, Route, RouteError,
@@ -198,7 +198,7 @@ fn a_large_segment_passes_whole_and_can_be_cut_into_right_ones() {
     for (src, dst, header) in [("10.0.0.1", "10.0.0.2", 34), ("fd00::1", "fd00::2", 54)] {
         let mut a = Station::new(1, &[&format!("{src}/24")]);
         let _ = a.send(NOW, dst, &[0; 8], Upper::udp());
-        a.ip.on_neighbour_learned(NOW, (common::LINK, ip(dst)), Some(mac(2)), true);
+        a.ip.on_neighbour_learned(NOW, (common::LINK, ip(dst)), Some(mac(2)), ANSWER);
         a.outputs(NOW);
         let mut egress = a.ip.egress(NOW, None, ip(dst)).unwrap();
         let frame = large(&mut a, src, dst, 64_000);
@@ -286,7 +286,7 @@ fn router(mtu_a: u16) -> Station {
     router.ip.add_interface(IfConfig { link: A, mac: mac(0xa), mtu, is_home: true });
     for (peer, link) in [("10.0.0.9", A), ("10.2.0.9", B), ("fd00::9", A), ("fd02::9", B)] {
         let _ = router.send(NOW, peer, &[0; 8], Upper::udp());
-        router.ip.on_neighbour_learned(NOW, (link, ip(peer)), Some(mac(9)), true);
+        router.ip.on_neighbour_learned(NOW, (link, ip(peer)), Some(mac(9)), ANSWER);
     }
     router.ip.on_timer(NOW, &mut router.pools);
     while router.ip.poll_output().is_some() {}
@@ -376,7 +376,7 @@ fn who_sends_what_goes_back_to_his_link_is_told_of_the_shorter_way_if_the_operat
         }
         let peer = if ip(hop) == ip(dst) { dst } else { hop };
         let _ = router.send(NOW, peer, &[0; 8], Upper::udp());
-        router.ip.on_neighbour_learned(NOW, (B, ip(hop)), Some(mac(7)), true);
+        router.ip.on_neighbour_learned(NOW, (B, ip(hop)), Some(mac(7)), ANSWER);
         router.ip.on_timer(NOW, &mut router.pools);
         while router.ip.poll_output().is_some() {}
         router.ip.set_forwarding(if is_on { with_redirects } else { Forwarding::ON });
@@ -426,7 +426,7 @@ fn redirects_are_limited() {
         router.ip.add_address(NOW, B, prefix("fe80::1/64")).unwrap();
         router.ip.add_route(prefix("192.0.2.0/24"), Some(ip("10.2.0.77")), Some(B)).unwrap();
         let _ = router.send(NOW, gateway, &[0; 8], Upper::udp());
-        router.ip.on_neighbour_learned(NOW, (B, ip(gateway)), Some(mac(7)), true);
+        router.ip.on_neighbour_learned(NOW, (B, ip(gateway)), Some(mac(7)), ANSWER);
         router.ip.on_timer(NOW, &mut router.pools);
         while router.ip.poll_output().is_some() {}
         router.ip.set_forwarding(Forwarding { redirects_v4: true, redirects_v6: true, ..Forwarding::ON });
@@ -652,7 +652,7 @@ fn happen(stack: &mut Ip, pools: &mut Pools, now: &mut Instant, change: Change) 
             let _ = if is_added { stack.insert_route(route) } else { stack.delete_route(route) };
         }
         Change::Neighbour(which, last) => {
-            stack.on_neighbour_learned(*now, (A, ip(PEERS[which])), Some(mac(last)), true)
+            stack.on_neighbour_learned(*now, (A, ip(PEERS[which])), Some(mac(last)), ANSWER)
         }
         Change::PathMtu(which, mtu) => stack.on_path_mtu(*now, ip(PEERS[which]), Mtu::new(mtu).unwrap()),
     }

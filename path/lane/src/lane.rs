@@ -597,7 +597,7 @@ impl<D: Driver> Lane<D> {
 mod tests {
     use super::*;
     use firelane_driver_memory::End;
-    use firelane_ip::Configured;
+    use firelane_ip::{Configured, Hearsay};
     use firelane_units::{IpPrefix, LinkId};
     use std::sync::Arc;
 
@@ -658,7 +658,7 @@ mod tests {
         let mut lane = Lane::<End>::new(LaneConfig::new(LaneId(0), secrets, backlogs, Instant::ZERO));
         let (link, netstack) = (LinkId(1), NetstackId(0));
         let addr: IpAddr = "fd00::1".parse().unwrap();
-        let heard = Learned::Neighbour { link, ip: addr, mac: None, is_answer: true };
+        let heard = Learned::Neighbour { link, ip: addr, mac: None, how: Hearsay::Answer { replace: true } };
         let changed = Learned::Configured(Configured::NoAddress { link, addr });
         let mut log = Log { is_full: true, ..Log::default() };
         for _ in 0..3 {

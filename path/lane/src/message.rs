@@ -15,8 +15,8 @@ use firelane_filter::{FilterConfig, PoolChange};
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
 use firelane_ip::{
-    AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IfRouting, IidKind, Primacy, RouteKind,
-    SourceFilter, TransportError,
+    AutoconfConfig, Configured, DadConfig, Forwarding, Hearsay, HopLimits, IfRouting, IidKind, Primacy,
+    RouteKind, SourceFilter, TransportError,
 };
 use firelane_nat::NatConfig;
 use firelane_socket::{
@@ -859,8 +859,8 @@ pub enum Learned {
         ip: IpAddr,
         /// What it is, if it was said.
         mac: Option<MacAddr>,
-        /// Whether it has answered.
-        is_answer: bool,
+        /// How it was said.
+        how: Hearsay,
     },
     /// A path's largest packet.
     PathMtu {

@@ -7,11 +7,15 @@
 use core::net::IpAddr;
 
 use firelane_frame::{Frame, Pools, PoolsConfig};
-use firelane_ip::{DadConfig, Delivered, IfConfig, Input, Ip, IpConfig, IpEvent, LOOPBACK, Sent, Upper};
+use firelane_ip::{
+    DadConfig, Delivered, Hearsay, IfConfig, Input, Ip, IpConfig, IpEvent, LOOPBACK, Sent, Upper,
+};
 use firelane_units::{DropReason, Instant, LinkId, MacAddr, Mtu};
 
 pub const LINK: LinkId = LinkId(7);
 pub const ETHERNET: usize = 14;
+/// A neighbour has answered another lane.
+pub const ANSWER: Hearsay = Hearsay::Answer { replace: true };
 
 pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()

@@ -25,8 +25,8 @@ impl<D> Inside<'_, D> {
         while let Some(event) = self.shard.ip.core.poll_event() {
             let netstack = self.shard.config.id;
             match event {
-                IpEvent::NeighbourLearned { link, ip, mac, is_answer } => {
-                    self.tell_lanes(&Learned::Neighbour { link, ip, mac, is_answer });
+                IpEvent::NeighbourLearned { link, ip, mac, how } => {
+                    self.tell_lanes(&Learned::Neighbour { link, ip, mac, how });
                 }
                 IpEvent::Configured(change) => {
                     self.tell_lanes(&Learned::Configured(change));
@@ -75,8 +75,8 @@ impl<D> Inside<'_, D> {
         let ip = &mut self.shard.ip;
         ip.touch();
         match learned {
-            Learned::Neighbour { link, ip: whose, mac, is_answer } => {
-                ip.core.on_neighbour_learned(now, (link, whose), mac, is_answer)
+            Learned::Neighbour { link, ip: whose, mac, how } => {
+                ip.core.on_neighbour_learned(now, (link, whose), mac, how)
             }
             Learned::Anew => ip.core.forget_configured(),
             Learned::PathMtu { dst, mtu } => ip.core.on_path_mtu(now, dst, mtu),

@@ -9,7 +9,7 @@ mod judge;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use firelane_frame::{Capabilities, Chain, PoolsConfig};
-use firelane_ip::DadConfig;
+use firelane_ip::{DadConfig, Hearsay};
 use firelane_lane::*;
 use firelane_socket::{DatagramEnd, StreamConfig, StreamEnd, stream};
 use firelane_units::{FlowId, LaneId, LinkId, NetstackId, SocketId};
@@ -81,7 +81,12 @@ impl Host {
         self.sent(n);
         for gateway in ["10.1.0.7", "fd00::7"] {
             let ip = gateway.parse().unwrap();
-            let learned = Box::new(Learned::Neighbour { link: own, ip, mac: Some(mac(7)), is_answer: true });
+            let learned = Box::new(Learned::Neighbour {
+                link: own,
+                ip,
+                mac: Some(mac(7)),
+                how: Hearsay::Answer { replace: true },
+            });
             for lane in &mut self.world.lanes {
                 lane.on_message(self.world.now, LaneMessage::Learned(id, learned.clone()));
             }
