@@ -399,7 +399,7 @@ impl Connection {
             return ending;
         }
         if self.timers.take_idle(now, self.heard_at) {
-            self.shrink(rings);
+            self.shrink(now, rings);
         }
         if self.timers.quiet.at() <= now { self.on_quiet_timer(now) } else { Disposition::default() }
     }
@@ -674,10 +674,13 @@ impl Connection {
 
     /// Gives back memory that an idle connection does not need: the books of what was sent and of what came
     /// ahead, and the storage of rings that hold nothing. A second of silence does this by itself.
-    pub fn shrink(&mut self, rings: &mut Rings<'_>) {
+    pub fn shrink(&mut self, now: Instant, rings: &mut Rings<'_>) {
         self.receive.shrink();
         self.keep_cwr();
-        self.flight.shrink(self.state == State::Established);
+        self.flight.shrink(now, self.state == State::Established);
+        if let Some(at) = self.flight.pace_holds_until(now).filter(|at| *at > now) {
+            self.timers.look_again(at);
+        }
         rings.send.detach_if_empty();
         rings.recv.detach_if_empty();
     }

@@ -669,10 +669,15 @@ impl Flight {
         self.kept = kept;
     }
 
+    /// Until when what leaves next waits for its pace, whether it is there by now or not.
+    pub(crate) fn pace_holds_until(&self, now: Instant) -> Option<Instant> {
+        self.recovery.as_ref()?.pace_holds_until(now)
+    }
+
     /// Gives memory back; call it when the connection has been idle for a while. One that `rests` next keeps it until then.
-    pub fn shrink(&mut self, rests: bool) {
-        // A model counts rounds by what the sampler has counted: both stay. So does a pace that something waits for.
-        if self.is_empty() && self.model_mut().is_none() && self.paced_until().is_none() {
+    pub fn shrink(&mut self, now: Instant, rests: bool) {
+        // A model counts rounds by what the sampler has counted: both stay. So does a pace until it is over.
+        if self.is_empty() && self.model_mut().is_none() && self.pace_holds_until(now).is_none() {
             self.cursor = self.nxt();
             self.kept = Kept(self.recovery.take().filter(|_| rests));
         } else if let Some(recovery) = &mut self.recovery {

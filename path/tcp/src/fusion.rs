@@ -101,7 +101,7 @@ impl Connection {
             self.timers.note_traffic(now);
         }
         if self.timers.take_idle(now, self.heard_at) {
-            self.shrink(rings);
+            self.shrink(now, rings);
         }
         if let QuietTimer::Keepalive(at) = self.timers.quiet
             && at <= now

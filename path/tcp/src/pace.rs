@@ -68,6 +68,11 @@ impl Pacer {
         self.rate.is_none() && !self.waits
     }
 
+    /// Until when it holds up whatever may come, or keeps something waiting; `None` if forgetting it changes nothing.
+    pub fn holds_until(&self, now: Instant) -> Option<Instant> {
+        (self.waits || self.rate.is_some() && now < self.next_at).then_some(self.next_at)
+    }
+
     /// When that may leave which was told to wait.
     pub fn deadline(&self) -> Option<Instant> {
         self.waits.then_some(self.next_at)

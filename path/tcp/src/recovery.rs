@@ -131,6 +131,10 @@ impl Recovery {
         self.pacer.deadline()
     }
 
+    pub(crate) fn pace_holds_until(&self, now: Instant) -> Option<Instant> {
+        self.pacer.holds_until(now)
+    }
+
     /// Congestion control has changed: what it was before a reduction is nothing to return to.
     pub(crate) fn forget_undo(&mut self) {
         self.undo.forget();

@@ -62,7 +62,7 @@ impl Connection {
             && !matches!(self.timers.quiet, QuietTimer::FinWait2(_))
             && self.state == State::Established
             && self.flight.is_empty()
-            && self.flight.paced_until().is_none()
+            && self.flight.pace_holds_until(now).is_none()
             && self.pending == Pending::default()
             && self.keepalive_probes == 0
             && !self.options.orphan

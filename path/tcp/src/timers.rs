@@ -96,6 +96,11 @@ impl Timers {
         quiet_until <= now
     }
 
+    /// The look at the memory has left some that is of no use from then on.
+    pub(crate) fn look_again(&mut self, at: Instant) {
+        self.idle = self.idle.min(at);
+    }
+
     /// The earliest of these and of `other`, or `None` if nothing runs.
     #[inline]
     pub(crate) fn earliest(&self, other: Instant) -> Option<Instant> {

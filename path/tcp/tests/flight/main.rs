@@ -478,7 +478,7 @@ fn an_idle_flight_is_small_and_starts_again() {
     let mut network = Network::new(100 * MSS);
     network.run();
     let window = network.flight.window();
-    network.flight.shrink(false);
+    network.flight.shrink(network.now, false);
     assert_eq!((network.flight.una(), network.flight.nxt()), (100 * MSS, 100 * MSS));
     assert_eq!(network.flight.ranges().count(), 0);
     assert!(size_of::<Flight>() <= 200, "{}", size_of::<Flight>());

@@ -317,3 +317,22 @@ fn three_duplicates_show_a_loss_behind_a_mark() {
         assert!(again.iter().any(|line| line.contains(" 6001:7001(1000)")), "{case}: {again:?}");
     }
 }
+
+/// The same where nothing waits in the silence: who writes now and then is held to his rate as well.
+#[test]
+fn a_slow_pace_outlasts_a_silence_in_which_nothing_waits() {
+    let mut lab = Lab::established();
+    lab.connection.set_pacing_limit(Some(BitRate::from_bps(4_000)));
+    lab.write(1000);
+    assert_eq!(lab.sent().len(), 1);
+    lab.get(Peer::new(ACK, 1).acks(1001));
+    assert_eq!(lab.wait(ms(1_500)).0, NOTHING);
+    assert!(lab.connection.rest(lab.now).is_none(), "the next segment is not due");
+    lab.write(1000);
+    assert_eq!(lab.sent(), NOTHING);
+    assert_eq!(lab.wait(ms(400)).0, NOTHING);
+    assert_eq!(lab.wait(ms(200)).0, ["100 P. 1001:2001(1000) ack 1 win 10000"]);
+    lab.get(Peer::new(ACK, 1).acks(2001));
+    assert_eq!(lab.wait(secs(3)).0, NOTHING);
+    assert!(lab.connection.rest(lab.now).is_some(), "its time is over");
+}

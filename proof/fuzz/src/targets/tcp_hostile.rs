@@ -98,7 +98,7 @@ fn set_option(input: &mut Input<'_>, host: &mut Host, now: Instant) {
             1 => connection.set_cork(value & 1 == 1),
             2 => connection.set_path_mss(Mss::clamped(u16::from(value) * 8)),
             3 => connection.mark_urgent(rings),
-            4 => connection.shrink(rings),
+            4 => connection.shrink(now, rings),
             5 => connection.set_user_timeout((value > 20).then_some(span)),
             6 => {
                 let keepalive = Keepalive { idle: span, interval: span, probes: value % 4 };

@@ -134,7 +134,7 @@ impl World {
                 2 | 3 => connection.set_cork(value & 1 == 1),
                 4 | 5 => connection.set_path_mss(Mss::clamped(u16::from(value) * 8)),
                 6 | 7 => connection.mark_urgent(rings),
-                8 => connection.shrink(rings),
+                8 => connection.shrink(now, rings),
                 9 => {
                     let interval = Duration::from_millis(1 + u64::from(value) * 50);
                     let keepalive = Keepalive { idle: interval * 2, interval, probes: value % 5 };
