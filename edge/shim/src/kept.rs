@@ -113,7 +113,8 @@ pub(crate) fn give(is_v6: bool, spare: Spare, flags: c_int) -> Result<c_int, Err
         Ok(fd) => fd,
         Err(errno) => {
             let hidden = spare.hidden;
-            if !pool::put(is_v6, spare) {
+            // What has failed may have changed it.
+            if !pool::put(is_v6, Spare { mode: Mode::Unknown, ..spare }) {
                 session::close_hidden(hidden);
             }
             return Err(errno);
@@ -242,12 +243,10 @@ pub(crate) fn forget_parents() {
 /// A hidden descriptor has another number.
 pub(crate) fn moved(from: c_int, to: c_int) {
     let of = |fd: c_int| u64::from(fd.unsigned_abs() + 1);
+    // Others may change the rest of the word meanwhile.
+    let renamed = |word| (word & HIDDEN_MASK == of(from)).then(|| word - of(from) + of(to));
     for place in HIDDEN.iter().take(BOUND.load(Ordering::Relaxed) as usize) {
-        let word = place.load(Ordering::Relaxed);
-        if word & HIDDEN_MASK == of(from) {
-            let _ =
-                place.compare_exchange(word, word - of(from) + of(to), Ordering::SeqCst, Ordering::Relaxed);
-        }
+        let _ = place.fetch_update(Ordering::SeqCst, Ordering::Relaxed, renamed);
     }
 }
 

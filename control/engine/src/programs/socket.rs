@@ -342,7 +342,8 @@ impl Socket {
             feeder,
             unsent: VecDeque::new(),
             has_ended: false,
-            is_behind: false,
+            // Some may have come before anybody hands them on.
+            is_behind: true,
         }))
     }
 

@@ -612,13 +612,16 @@ impl Stream {
 
     /// Tells the connection, if it is there, of the options that have waited for it.
     fn tell_later(&self, fabric: &Fabric) {
+        // This may run inside the lane, so a full squeue is not waited for: the next news tries again.
+        self.tell_later_by(|message| fabric.enter(self.lane(), message) != Err(EnterError::Full));
+    }
+
+    fn tell_later_by(&self, tell: impl Fn(Message) -> bool) {
         let Some(conn) = self.conn() else { return };
         // Who enters the lane here may have news of this stream there, so nothing is locked meanwhile.
         let next = || self.later().take_first();
         while let Some(option) = next() {
-            // This may run inside the lane, so a full squeue is not waited for: the next news tries again.
-            let message = self.message(SocketCommand::SetOption(conn, option));
-            if fabric.enter(self.lane(), message) == Err(EnterError::Full) {
+            if !tell(self.message(SocketCommand::SetOption(conn, option))) {
                 self.later().put_back(option);
                 self.state.fetch_and(!SETTLED, Ordering::AcqRel);
                 return;
@@ -760,7 +763,12 @@ impl Stream {
             None => {
                 self.later().put(option);
                 self.state.fetch_or(HAS_LATER, Ordering::SeqCst);
-                self.tell_later(fabric);
+                // A lane that has failed has no connections left.
+                let change = |message| {
+                    let _ = fabric.change(self.lane(), message);
+                    true
+                };
+                self.tell_later_by(change);
             }
         }
     }
