@@ -6,8 +6,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
@@ -43,13 +42,18 @@ pub(crate) type Message = LaneMessage<Queue>;
 pub(crate) type LaneSqueue = Squeue<Host<Queue, FabricOutlet>, Message, Ringer>;
 
 thread_local! {
-    /// The lane whose worker this thread is, and where its fabric lies: each engine numbers its lanes anew.
-    static WORKER_OF: Cell<Option<(usize, LaneId)>> = const { Cell::new(None) };
+    /// The lane whose worker this thread is, and the number of its fabric: each engine numbers its lanes anew.
+    static WORKER_OF: Cell<Option<(u64, LaneId)>> = const { Cell::new(None) };
 }
+
+/// How many fabrics there have been.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// The lanes.
 #[derive(Debug)]
 pub(crate) struct Fabric {
+    /// No other of this process has or will have it, as one may have its place.
+    number: u64,
     pub(crate) clock: Clock,
     pub(crate) secrets: Secrets,
     pub(crate) chance: Chance,
@@ -115,6 +119,7 @@ impl Fabric {
             };
             let lanes = bells.into_iter().enumerate().map(place).collect();
             Self {
+                number: NUMBERS.fetch_add(1, Ordering::Relaxed),
                 clock,
                 secrets,
                 chance,
@@ -181,12 +186,12 @@ impl Fabric {
 
     /// Marks this thread as the worker of `lane`.
     pub(crate) fn become_worker(&self, lane: LaneId) {
-        WORKER_OF.set(Some((ptr::from_ref(self).addr(), lane)));
+        WORKER_OF.set(Some((self.number, lane)));
     }
 
     /// Whether this thread is.
     pub(crate) fn is_worker_of(&self, lane: LaneId) -> bool {
-        WORKER_OF.get() == Some((ptr::from_ref(self).addr(), lane))
+        WORKER_OF.get() == Some((self.number, lane))
     }
 
     /// Enters `lane` with an item: inline if nobody is inside, else it waits there.
@@ -549,6 +554,18 @@ mod tests {
             assert!(outlet.fill(lane, LaneMessage::Kick { netstack: NetstackId(0), conn }).is_ok());
         }
         assert_eq!([LaneId(0), LaneId(1)].map(|lane| fabric.squeue(lane).waiting()), [0, 1]);
+    }
+
+    #[test]
+    fn a_worker_of_an_engine_that_is_gone_is_none_of_the_next() {
+        let start = || Engine::start(&EngineConfig { threads: false, ..EngineConfig::default() }).unwrap();
+        for _ in 0..20 {
+            let mut worker = start().workers().remove(0);
+            worker.run_once(Some(Duration::ZERO));
+            drop(worker);
+            // It may well lie where the other one lay.
+            assert!(!start().0.fabric.is_worker_of(LaneId(0)));
+        }
     }
 
     #[test]
