@@ -226,6 +226,32 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_cannot_be_begun_anew_is_when_it_can() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        recorder.record(NOON, vec![(link("a0"), carried(100))]);
+        recorder.write(NOON);
+        drop(recorder);
+        let path = folder.path().join(FILE);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[1024..].fill(0x5a);
+        std::fs::write(&path, bytes).unwrap();
+        let mut recorder = open(&folder);
+        // Nothing is put in the place of a folder.
+        let in_the_way = folder.path().join("history.db.broken/a");
+        std::fs::create_dir_all(&in_the_way).unwrap();
+        for nth in 1..40 {
+            recorder.record(NOON + nth, vec![(link("a0"), carried(100 * (nth + 1)))]);
+        }
+        recorder.write(NOON + 40);
+        assert!(recorder.fault.is_some());
+        std::fs::remove_dir_all(in_the_way.parent().unwrap()).unwrap();
+        recorder.write(NOON + 40);
+        let carried = links(&mut recorder, NOON, NOON + 40);
+        assert!(folder.path().join("history.db.broken").is_file() && carried.len() == 1, "{carried:?}");
+    }
+
+    #[test]
     fn a_clock_that_is_set_back_stops_nothing() {
         let folder = Scratch::new();
         let mut recorder = open(&folder);

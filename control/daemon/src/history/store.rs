@@ -71,6 +71,10 @@ pub(super) struct Store {
     db: Connection,
     /// When old pieces were last looked for.
     pruned: u64,
+    /// The file was damaged, and no other is begun as yet: nothing can be written.
+    is_closed: bool,
+    /// Where the damaged one is by then.
+    aside: Option<String>,
 }
 
 impl Store {
@@ -88,14 +92,21 @@ impl Store {
     }
 
     /// Begins another file after `error`, if that says that this one is damaged: a part of it may be that was not read when it was
-    /// opened. Where the old one is.
+    /// opened. Where the old one is. If that cannot be done, on a full disk, it is tried again after the next error.
     pub(super) fn begin_anew(&mut self, error: &rusqlite::Error) -> Option<String> {
-        if !is_foreign(error) {
-            return None;
+        if !self.is_closed {
+            if !is_foreign(error) {
+                return None;
+            }
+            // It is closed before it gets another name.
+            self.db = Connection::open_in_memory().ok()?;
+            self.is_closed = true;
         }
-        // It is closed before it gets another name.
-        self.db = Connection::open_in_memory().ok()?;
-        let aside = put_aside(&self.path).ok()?;
+        let aside = match self.aside.take() {
+            Some(aside) => aside,
+            None => put_aside(&self.path).ok()?,
+        };
+        self.aside = Some(aside.clone());
         *self = Self::try_open(&self.path).ok()?;
         Some(aside)
     }
@@ -113,7 +124,7 @@ impl Store {
             _ => return Err(rusqlite::Error::InvalidQuery),
         }
         // Who was there when the last daemon ended is there again, or went meanwhile: the first writing says which.
-        Ok(Self { path: path.to_owned(), db, pruned: 0 })
+        Ok(Self { path: path.to_owned(), db, pruned: 0, is_closed: false, aside: None })
     }
 
     /// Tests need not wait for a disk.
