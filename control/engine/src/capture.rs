@@ -50,7 +50,7 @@ impl Engine {
     /// Begins a capture; `snap` bytes of each frame are copied.
     ///
     /// # Errors
-    /// There is no such link or flow, too many captures run, or a lane has failed.
+    /// There is no such link or flow, too many captures run, or all lanes have failed.
     pub fn capture(&self, of: CaptureOf, snap: usize) -> Result<Capture, ChangeError> {
         let mut registry = self.0.registry();
         let (link, flows) = match of {

@@ -210,7 +210,7 @@ impl Engine {
     /// Makes an etherstub, or the link above a device that [`Engine::add_uplink`] names.
     ///
     /// # Errors
-    /// A lane has failed.
+    /// All lanes have failed.
     pub fn add_link(&self, mtu: Mtu) -> Result<LinkId, ChangeError> {
         let mut registry = self.0.registry();
         let (link, flow) = (registry.mint_link(), registry.mint_flow());
@@ -564,7 +564,7 @@ impl Engine {
     /// of them at a time that its packets do not wait.
     ///
     /// # Errors
-    /// The netstack does not exist, or a lane is out of service.
+    /// The netstack does not exist, or all lanes are out of service.
     pub fn change_routes(&self, id: NetstackId, changes: &[RouteChange]) -> Result<(), ChangeError> {
         /// Some tens of microseconds of a lane.
         const AT_ONCE: usize = 64;

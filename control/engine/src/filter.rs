@@ -43,7 +43,7 @@ impl Engine {
     /// its packets do not wait.
     ///
     /// # Errors
-    /// The netstack does not exist, or a lane is out of service.
+    /// The netstack does not exist, or all lanes are out of service.
     pub fn change_pools(&self, netstack: NetstackId, changes: &[PoolChange]) -> Result<(), ChangeError> {
         /// Some tens of microseconds of a lane.
         const AT_ONCE: usize = 256;

@@ -23,7 +23,7 @@ impl Engine {
     /// Makes a netstack whose connections spread over the lanes that all share. Its addresses are used at once.
     ///
     /// # Errors
-    /// A lane has failed.
+    /// All lanes have failed.
     pub fn add_netstack(&self, tcp: TcpConfig) -> Result<NetstackId, ChangeError> {
         self.add_netstack_with(&NetstackConfig { tcp, ..NetstackConfig::default() })
     }
@@ -32,7 +32,7 @@ impl Engine {
     /// used, a notice says how each test ended.
     ///
     /// # Errors
-    /// A lane has failed.
+    /// All lanes have failed.
     pub fn add_netstack_with(&self, config: &NetstackConfig) -> Result<NetstackId, ChangeError> {
         self.add_netstack_on(config, &[])
     }
@@ -41,7 +41,7 @@ impl Engine {
     /// share. What others do in theirs takes no turn of a lane that is its own.
     ///
     /// # Errors
-    /// A CPU does not exist, is off line, or is not for this process; the engine has no lane left for it; a lane has failed.
+    /// A CPU does not exist, is off line, or is not for this process; the engine has no lane left for it; all lanes have failed.
     pub fn add_netstack_on(
         &self,
         config: &NetstackConfig,

@@ -98,7 +98,7 @@ impl Engine {
     /// Removes a wire; what is under way is lost.
     ///
     /// # Errors
-    /// A lane has failed.
+    /// All lanes have failed.
     pub fn remove_wire(&self, wire: &Wire) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
         wire.ends.iter().try_for_each(|&end| self.0.detach_end(&mut registry, end))
