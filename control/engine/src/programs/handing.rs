@@ -74,7 +74,7 @@ pub(super) struct Queue {
     pub(super) unsent: VecDeque<Arrived>,
     /// The program knows that no more come.
     pub(super) has_ended: bool,
-    /// Some wait that were not handed on when their lane told of them.
+    /// Some wait that were not handed on when their lane told of them. Nobody knows that of a new one.
     pub(super) is_behind: bool,
 }
 

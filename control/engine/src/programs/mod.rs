@@ -484,19 +484,25 @@ impl Programs {
         // Who has its CPU goes on when it is done, and asks for nothing before.
         let shares = self.lanes.get(lane.index()).is_some_and(|side| side.shares.load(Ordering::Relaxed));
         let Known { arenas, closings, is_closing, .. } = known;
-        let (mut was_busy, mut closed) = (false, 0);
+        let (mut was_busy, mut has_given, mut closed) = (false, false, 0);
         *is_closing = false;
         for arena in &*arenas {
             let later = |block| {
                 *is_closing = true;
                 closings.put((Arc::clone(arena), block));
             };
-            let taken = arena.take_kicks(lane, now, may_begin, later, &mut give);
+            let noted = |message| {
+                has_given = true;
+                give(message);
+            };
+            let taken = arena.take_kicks(lane, now, may_begin, later, noted);
             was_busy |= taken.is_some();
             let here = taken.unwrap_or(0);
             self.note_left(arena, here > 0);
             closed += here;
         }
+        // Who has asked for something else, too, is busy with that next.
+        *is_closing &= !has_given;
         let due = closings.take_due(was_busy && !shares);
         let mut close = |(arena, block): &(Arc<ProgramArena>, u32)| {
             let is_closed = arena.close(lane, now, *block, &mut give);

@@ -342,7 +342,6 @@ impl Socket {
             feeder,
             unsent: VecDeque::new(),
             has_ended: false,
-            // Some may have come before anybody hands them on.
             is_behind: true,
         }))
     }
