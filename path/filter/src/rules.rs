@@ -177,7 +177,7 @@ impl Rules {
             may_be_there && end.ports.contains(port)
         };
         self.main[way.direction.index()].iter().map(|&nth| &self.rules[nth as usize].rule).any(|rule| {
-            !matches!(rule.action, FilterAction::Skip(_))
+            (rule.head.is_some() || !matches!(rule.action, FilterAction::Skip(_)))
                 && is_protocol(rule.matching.protocol, way.protocol)
                 && rule.link.is_none_or(&may_carry)
                 && may_be_end(&rule.matching.from, way.from)

@@ -246,6 +246,21 @@ proptest! {
     }
 }
 
+/// One that skips may be the head of a group, whose rules are met before it does.
+#[test]
+fn who_meets_one_that_skips_meets_its_group() {
+    let group = NonZeroU32::new(1);
+    let mut filter = filter(vec![
+        rule(OUT, FilterAction::Skip(2)).to_port(79).with(|it| it.head = group),
+        rule(OUT, BLOCK).with(|it| it.group = group),
+    ]);
+    let [from, to] =
+        [("10.0.0.1", 1000), ("192.0.2.7", 79)].map(|(ip, port)| (ip.parse().unwrap(), Port(port)));
+    let way = OneWay { direction: OUT, protocol: TCP, from, to };
+    assert!(filter.may_meet(&way, |_| true));
+    assert_eq!(ask(&mut filter, OUT, &syn("10.0.0.1:1000", "192.0.2.7:79")), BLOCKED);
+}
+
 /// What stands before a transport header hides it from no rule: options that nobody here knows, and a fragment header before others.
 #[test]
 fn extension_headers_hide_no_ports() {
