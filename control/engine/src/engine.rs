@@ -622,15 +622,24 @@ impl Inner {
     ///
     /// # Errors
     /// All have failed.
-    pub(crate) fn tell_all(
+    pub(crate) fn tell_all(&self, control: impl FnMut(LaneId) -> Control<Queue>) -> Result<(), ChangeError> {
+        match self.tell_lanes(self.fabric.lane_ids(), control) {
+            0 => Err(ChangeError::LaneFailed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells those of some lanes that have not failed, and waits until they know; how many these are.
+    pub(crate) fn tell_lanes(
         &self,
+        lanes: impl IntoIterator<Item = LaneId>,
         mut control: impl FnMut(LaneId) -> Control<Queue>,
-    ) -> Result<(), ChangeError> {
+    ) -> usize {
         // All are told before the first is waited for.
         let tell = |&lane: &LaneId| self.send(lane, control(lane)).is_ok();
-        let told: Vec<_> = self.fabric.lane_ids().filter(tell).collect();
+        let told: Vec<_> = lanes.into_iter().filter(tell).collect();
         told.iter().for_each(|&lane| self.fabric.catch_up(lane));
-        if told.is_empty() { Err(ChangeError::LaneFailed) } else { Ok(()) }
+        told.len()
     }
 
     /// Removes the flows of a VNIC or uplink, its own limit not among them.

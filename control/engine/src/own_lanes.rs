@@ -166,7 +166,7 @@ impl Inner {
         self.direct(port, queues)
     }
 
-    /// Moves one queue, and waits until it is there.
+    /// Moves one queue, and waits until it is there and the lanes that hand over to it know.
     pub(crate) fn move_queue(&self, port: LinkId, from: LaneId, to: LaneId) -> Result<(), ChangeError> {
         let count = |lane: LaneId| self.fabric.visit(lane, |_, it: &mut Lane<Queue>| it.queues_of(port));
         // All lanes say that nothing of the queue's is under way there before it goes. One that has failed never would, and nobody
@@ -186,7 +186,8 @@ impl Inner {
             }
             wait_until(deadline)?;
         }
-        self.settle(port)
+        self.settle(port)?;
+        self.follow(port, to)
     }
 
     /// Waits until no lane keeps frames of the port back.

@@ -5,11 +5,12 @@
 //! lanes hand their frames to another one that sends, and go over to it behind what they have sent themselves
 //! (`path/lane/src/moving.rs`).
 
-use firelane_lane::Control;
+use firelane_lane::{Control, Lane};
 use firelane_units::{LaneId, LinkId};
 
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
+use crate::queue::Queue;
 use crate::registry::{Queues, Registry};
 
 /// By how many rings frames are fetched and sent; without a number by as many as there are.
@@ -116,14 +117,27 @@ impl Queues {
 }
 
 impl Inner {
-    /// Tells each lane where it sends frames for a port's device, and waits until all do.
+    /// Tells each lane where it sends frames for a port's device, and waits until all do. Those that are to have a queue of their own
+    /// begin before any other stops: what lanes hand over to one that has none is not on its way then.
     pub(crate) fn direct(&self, port: LinkId, queues: &Queues) -> Result<(), ChangeError> {
         let senders = queues.senders();
-        let through = |lane: LaneId| match senders.contains(&lane) || queues.lent.contains(&lane) {
-            true => lane,
-            false => senders[lane.index() % senders.len()],
-        };
-        self.tell_all(|lane| Control::SendThrough(port, through(lane)))?;
+        let has_own = |lane: &LaneId| senders.contains(lane) || queues.lent.contains(lane);
+        let (own, others): (Vec<_>, Vec<_>) = self.fabric.lane_ids().partition(has_own);
+        let mut told = self.tell_lanes(own, |lane| Control::SendThrough(port, lane));
+        self.settle(port)?;
+        let through = |lane: LaneId| senders[lane.index() % senders.len()];
+        told += self.tell_lanes(others, |lane| Control::SendThrough(port, through(lane)));
+        if told == 0 {
+            return Err(ChangeError::LaneFailed);
+        }
+        self.settle(port)
+    }
+
+    /// A port's queue has come to the lane `to`: lanes without one of their own hand over to it, past the lane that had it.
+    pub(crate) fn follow(&self, port: LinkId, to: LaneId) -> Result<(), ChangeError> {
+        let sends = |lane: &LaneId| self.fabric.visit(*lane, |_, it: &mut Lane<Queue>| it.sends_by_own(port));
+        let others: Vec<_> = self.fabric.lane_ids().filter(|lane| sends(lane) == Some(false)).collect();
+        self.tell_lanes(others, |_| Control::SendThrough(port, to));
         self.settle(port)
     }
 }

@@ -434,6 +434,11 @@ impl<D: Driver> Lane<D> {
         rings.into_iter().filter(|it| it.port == port && !it.is_lent).map(|it| (it.ring, it.sends)).collect()
     }
 
+    /// Whether frames for a port's driver go by a queue of this lane.
+    pub fn sends_by_own(&self, port: LinkId) -> bool {
+        self.links.sends_by_own(port)
+    }
+
     /// The driver of one of a port's queues that are here.
     pub fn driver_of(&self, port: LinkId) -> Option<&D> {
         self.links.driver_of(port)

@@ -15,6 +15,11 @@
 //! *To the device.* What waited for the device goes with its queue. A lane whose frames take another way from now on keeps
 //! them back and sends a fence after those of the old way; when the fence has come to the lane that has the queue, nothing
 //! is on the old way any more, and what was kept back goes on.
+//!
+//! *One step.* A lane goes on with what others hand to it as it comes, for it cannot know what they have handed on before. So a lane
+//! begins to send by a queue of its own only while all others hand over to lanes that have one and keep it: who tells the lanes
+//! lets them follow a queue as soon as it has moved, then lets those begin that are to have one, and those stop that are not
+//! after that; it waits each time until all have settled.
 
 use core::mem;
 
@@ -327,6 +332,11 @@ impl<D> Links<D> {
     /// The driver of one of a port's queues that are here.
     pub(crate) fn driver_of(&self, id: LinkId) -> Option<&D> {
         self.queues.iter().find(|queue| queue.port == id).map(|queue| &queue.driver)
+    }
+
+    /// Whether frames for a port's driver go by a queue that is here.
+    pub(crate) fn sends_by_own(&self, id: LinkId) -> bool {
+        self.ports.get(id.index()).is_some_and(|port| port.queue.is_some())
     }
 
     /// Whether no queue of a port is about to go and nothing is kept back for it.

@@ -177,6 +177,12 @@ impl Chaos {
         self.step_until(|it| it.world.lanes[to.index()].queues_of(port).0 > there);
         self.places[station][which] = to;
         self.settle(port);
+        for lane in
+            (0..self.lanes()).filter(|&lane| !self.world.lanes[lane].sends_by_own(port)).collect::<Vec<_>>()
+        {
+            self.tell_and_wait(lane, Control::SendThrough(port, to));
+        }
+        self.settle(port);
         // Lanes without a queue of it may have one to send by.
         for lane in (0..self.lanes()).map(|lane| LaneId(lane as u16)) {
             if !self.places[station].contains(&lane) && self.below(3) == 0 {
@@ -194,16 +200,24 @@ impl Chaos {
         let port = LinkId(u32::from(STATIONS[station]));
         let senders = 1 + self.below(self.places[station].len());
         let senders = self.places[station][..senders].to_vec();
-        for lane in 0..self.lanes() {
-            let own = LaneId(lane as u16);
-            let sends = senders.contains(&own) || self.lent[station].contains(&own);
-            let through = if sends { own } else { senders[0] };
-            self.tell(lane, Control::SendThrough(port, through));
-            for _ in 0..self.below(20) {
-                self.step();
-            }
+        let has_own = |lane: &LaneId| senders.contains(lane) || self.lent[station].contains(lane);
+        let lanes = (0..self.lanes()).map(|lane| LaneId(lane as u16));
+        let (own, others): (Vec<_>, Vec<_>) = lanes.partition(has_own);
+        for lane in own {
+            self.tell_and_wait(lane.index(), Control::SendThrough(port, lane));
         }
         self.settle(port);
+        for lane in others {
+            self.tell_and_wait(lane.index(), Control::SendThrough(port, senders[0]));
+        }
+        self.settle(port);
+    }
+
+    fn tell_and_wait(&mut self, lane: usize, control: Control<AnyDriver>) {
+        self.tell(lane, control);
+        for _ in 0..self.below(20) {
+            self.step();
+        }
     }
 
     fn settle(&mut self, port: LinkId) {
