@@ -3,16 +3,34 @@
 //!
 //! A program that connects by a block that it was offered asks nobody (`offers.rs`), so whoever begins the connection for it looks here
 //! first: there is one system call for that, and whoever ends as a process is found by it, too. With something there he leaves the
-//! connection to the hub, which closes what has hung up, and begins it then. Used by `mod.rs` and `hub.rs`.
+//! connection to the hub, which closes what has hung up, and begins it then. Who has begun one looks for the next when he has nothing
+//! else to do, so that no connection waits for that; such a look is good for [`FRESH`]. A program that closes a listener asks for
+//! its next connection there by a question, so nobody finds his own listener. Used by `mod.rs` and `hub.rs`.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
+use firelane_units::Instant;
 use rustix::event::{Timespec, epoll};
 
 /// Events of one look: a bell, listeners that have room again, and something that has hung up.
 const EVENTS: usize = 16;
+
+/// How long a look counts that was taken ahead: less than the end of a process takes between its descriptors and its parent's
+/// hearing of it.
+const FRESH: Duration = Duration::from_micros(10);
+
+/// What a worker's last look has said.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    /// When nothing had hung up.
+    nothing: Cell<Option<Instant>>,
+    /// A connection was begun then, and the next may come soon.
+    begun: Cell<Option<Instant>>,
+}
 
 /// What the hub's set says, for who may not wait for the hub.
 #[derive(Debug, Default)]
@@ -33,12 +51,35 @@ impl Hangups {
 
     /// Whether a connection must be left to the hub, which the caller wakes then.
     pub(super) fn holds(&self) -> bool {
+        self.holds_if(|| self.are_there())
+    }
+
+    /// The same for a worker, who may have looked ahead.
+    pub(super) fn holds_now(&self, looked: &Looked, now: Instant) -> bool {
+        let is_fresh = looked.nothing.get().is_some_and(|at| now.saturating_since(at) < FRESH);
+        let holds = self.holds_if(|| !is_fresh && self.are_there());
+        if holds || !is_fresh {
+            looked.nothing.set((!holds).then_some(now));
+        }
+        looked.begun.set((!holds).then_some(now));
+        holds
+    }
+
+    fn holds_if(&self, are_there: impl FnOnce() -> bool) -> bool {
         // In this order: what has left the set is in the hub's hands, or has ended. The other way round it may leave it between the looks.
-        let holds = self.are_there() || self.is_looking.load(Ordering::SeqCst);
+        let holds = are_there() || self.is_looking.load(Ordering::SeqCst);
         if holds {
             self.is_held.store(true, Ordering::SeqCst);
         }
         holds
+    }
+
+    /// A worker that has nothing to do looks ahead for the connection that comes next. It counts from when the last was begun, which
+    /// costs no clock.
+    pub(super) fn look_ahead(&self, looked: &Looked) {
+        if let Some(at) = looked.begun.take() {
+            looked.nothing.set((!self.are_there()).then_some(at));
+        }
     }
 
     fn are_there(&self) -> bool {
@@ -112,5 +153,29 @@ mod tests {
             epoll::modify(&set, &pair.ours, epoll::EventData::new_u64(1), out).unwrap();
         }
         assert!(hangups.holds(), "there may be more than were seen");
+    }
+    #[test]
+    fn a_look_that_was_taken_ahead_counts_for_a_moment() {
+        let hangups = Hangups::default();
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        hangups.are_in(Some(set.try_clone().unwrap()));
+        let Pair { ours: _ours, theirs, .. } = Pair::new(&set).unwrap();
+        let (looked, begin) = (Looked::default(), Instant::from_secs(1));
+        let late = begin + (FRESH - Duration::from_nanos(1));
+        hangups.look_ahead(&looked);
+        assert_eq!(looked.nothing.get(), None, "nothing was begun");
+        assert!(!hangups.holds_now(&looked, begin));
+        hangups.look_ahead(&looked);
+        drop(theirs);
+        assert!(!hangups.holds_now(&looked, late), "it was looked for that a moment ago");
+        hangups.look_ahead(&looked);
+        assert!(hangups.holds_now(&looked, late) && hangups.are_held(), "it was seen ahead");
+        hangups.look_ahead(&looked);
+        assert!(hangups.holds_now(&looked, late), "nothing was begun that would have it looked for");
+        let other = Looked::default();
+        assert!(hangups.holds_now(&other, late), "another worker looks for himself");
+        hangups.look(|| ());
+        looked.nothing.set(Some(late));
+        assert!(hangups.holds_now(&looked, late), "the hub has it in hand");
     }
 }

@@ -79,7 +79,7 @@ use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
 use arena::{ProgramArena, StreamTable};
 use closings::Closings;
-use hangups::Hangups;
+use hangups::{Hangups, Looked};
 use leaving::Leaving;
 use segment::{Bond, Joined, Segments, Wanted};
 use shares::GroupShares;
@@ -140,6 +140,8 @@ pub(crate) struct Known {
     closings: Closings<(Arc<ProgramArena>, u32)>,
     /// The last that programs have kicked for was to close some, and they may ask for something else now.
     is_closing: bool,
+    /// What the last look for hang-ups has said.
+    looked: Looked,
 }
 
 impl Known {
@@ -474,16 +476,16 @@ impl Programs {
         if !self.are_known(known) {
             return;
         }
+        // Who has its CPU goes on when it is done, and asks for nothing before.
+        let shares = self.lanes.get(lane.index()).is_some_and(|side| side.shares.load(Ordering::Relaxed));
+        let Known { arenas, closings, is_closing, looked, .. } = known;
         let may_begin = || {
-            let holds = self.hangups.holds();
+            let holds = self.hangups.holds_now(looked, now);
             if holds {
                 self.call_idler();
             }
             !holds
         };
-        // Who has its CPU goes on when it is done, and asks for nothing before.
-        let shares = self.lanes.get(lane.index()).is_some_and(|side| side.shares.load(Ordering::Relaxed));
-        let Known { arenas, closings, is_closing, .. } = known;
         let (mut was_busy, mut has_given, mut closed) = (false, false, 0);
         *is_closing = false;
         for arena in &*arenas {
@@ -557,6 +559,7 @@ impl Programs {
             return closings.are_there();
         }
         let Some(side) = self.lanes.get(lane.index()) else { return false };
+        self.hangups.look_ahead(&known.looked);
         let has_news = || {
             side.bell.is_rung()
                 || arenas.iter().any(|it| it.inbox(lane).is_some_and(|inbox| inbox.news.any()))
