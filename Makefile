@@ -4,6 +4,8 @@
 #   make demo ARGS=--json        the same as one JSON document; ARGS=--keep leaves it running
 #   make test                    everything that is tested
 #   make bench B=switch          one benchmark: a table, and a last line with the ratio
+#   make soak                    what takes long, and every property with numbers that are drawn anew
+#   make loom                    models of what threads share
 #   make lint                    format, clippy, documentation, tidy
 
 CARGO ?= cargo
@@ -41,6 +43,7 @@ bench:
 soak: PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell date +%s))
 soak:
 	@echo PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)
+	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) test --profile soak --workspace --exclude firelane-interop --lib --tests
 	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) test --profile soak --workspace -- --ignored soak
 
 lint:
