@@ -213,9 +213,13 @@ impl Door {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let mut spin = Spin::in_bursts(LOOKS, cpus);
         let mut keys = Vec::new();
+        let mut was_asked = false;
         loop {
-            // Who asks once mostly asks again at once, and a thread that sleeps is slow to wake.
-            spin.until(|| self.has_news(&mut keys));
+            // Who asks once mostly asks again at once, and a thread that sleeps is slow to wake. Lanes that call leave work, and nobody
+            // waits for an answer: a program may need the CPU.
+            if was_asked {
+                spin.until(|| self.has_news(&mut keys));
+            }
             if keys.is_empty() && lock(&self.hub).fall_asleep() {
                 let alarm = self.knocking.values().next().copied().into_iter().chain(self.tidy_at).min();
                 let limit = alarm.map(|at| at.saturating_duration_since(Instant::now()));
@@ -223,6 +227,7 @@ impl Door {
                     return tracing::error!("programs: {error}");
                 }
             }
+            was_asked = keys.iter().any(|&key| key != HUB);
             for key in keys.drain(..) {
                 match key {
                     LISTENER => self.take_in(),
