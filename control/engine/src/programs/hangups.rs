@@ -56,11 +56,9 @@ impl Hangups {
 
     /// The same for a worker, who may have looked ahead.
     pub(super) fn holds_now(&self, looked: &Looked, now: Instant) -> bool {
-        let is_fresh = looked.nothing.get().is_some_and(|at| now.saturating_since(at) < FRESH);
+        // A look is good for one connection: a turn's clock stands still, and what takes its time is other connections.
+        let is_fresh = looked.nothing.take().is_some_and(|at| now.saturating_since(at) < FRESH);
         let holds = self.holds_if(|| !is_fresh && self.are_there());
-        if holds || !is_fresh {
-            looked.nothing.set((!holds).then_some(now));
-        }
         looked.begun.set((!holds).then_some(now));
         holds
     }
@@ -168,6 +166,8 @@ mod tests {
         hangups.look_ahead(&looked);
         drop(theirs);
         assert!(!hangups.holds_now(&looked, late), "it was looked for that a moment ago");
+        assert!(hangups.holds_now(&looked, late), "that was good for one connection");
+        looked.begun.set(Some(late));
         hangups.look_ahead(&looked);
         assert!(hangups.holds_now(&looked, late) && hangups.are_held(), "it was seen ahead");
         hangups.look_ahead(&looked);
