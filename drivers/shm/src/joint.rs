@@ -111,7 +111,8 @@ pub struct Side {
     generation: AtomicU64,
     /// The stream's block in this program's arena.
     block: AtomicU32,
-    _rest: u32,
+    /// Its SO_SNDBUF, which may be more than the storage. The daemon's.
+    send: AtomicU32,
     /// Up to where it may write, while it is limited. The daemon's.
     granted: AtomicU64,
     /// Up to where it would like to write.
@@ -133,6 +134,7 @@ impl Side {
     /// How much may be unread, by the writer's SO_SNDBUF and the reader's SO_RCVBUF.
     fn set_limit(&self, send: u32, receive: u32) {
         let most = u32::try_from(self.size()).unwrap_or(u32::MAX);
+        self.send.store(send, Ordering::Relaxed);
         self.room.store(receive.min(most), Ordering::Relaxed);
         self.limit.store(send.saturating_add(receive).min(most), Ordering::Relaxed);
     }
@@ -234,8 +236,7 @@ impl Joint {
     /// The end `at` has another SO_RCVBUF, as far as the storage goes.
     pub fn resize_receiving(&self, at: usize, receive: u32) {
         let side = &self.sides[1 - at];
-        let limit = side.limit.load(Ordering::Relaxed);
-        side.set_limit(limit.saturating_sub(side.room.load(Ordering::Relaxed)), receive);
+        side.set_limit(side.send.load(Ordering::Relaxed), receive);
     }
 
     /// At most so many writes may be unread in each direction; zero is any number.

@@ -108,6 +108,26 @@ impl World {
 }
 
 #[test]
+fn a_receivers_buffer_may_change_twice_and_leaves_the_senders() {
+    let world = World::new(1024, 2048);
+    let limits = || {
+        let side = &world.joint().sides[0];
+        [&side.limit, &side.room].map(|it| it.load(Ordering::Relaxed))
+    };
+    assert_eq!(limits(), [3072, 2048]);
+    // Together they are more than the storage.
+    world.joint().resize_receiving(1, 4096);
+    assert_eq!(limits(), [4096, 4096]);
+    world.joint().resize_receiving(1, 512);
+    assert_eq!(limits(), [1536, 512]);
+    world.joint().resize_sending(0, 8192);
+    world.joint().resize_receiving(1, 256);
+    assert_eq!(limits(), [4096, 256]);
+    world.joint().resize_sending(0, 64);
+    assert_eq!(limits(), [320, 256]);
+}
+
+#[test]
 fn a_direction_is_joined_once_it_is_offered_and_open() {
     let world = World::new(64, 36);
     assert_eq!(world.write(0, b"by TCP"), 6);
