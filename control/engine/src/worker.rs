@@ -82,7 +82,7 @@ impl Worker {
                 host.lane.listened(calls);
             }
             let mut behind = Vec::new();
-            fabric.programs.take_kicks(self.lane, known, now, |message| {
+            fabric.programs.take_kicks(fabric, self.lane, known, now, |message| {
                 // Who has heard that somebody listens goes on at once, but that listener may still wait in the squeue.
                 if behind.is_empty() && squeue.waiting() == 0 {
                     host.lane.on_message(now, message);

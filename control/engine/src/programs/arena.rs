@@ -10,7 +10,7 @@ use firelane_frame::{ArenaPair, RingArena};
 use firelane_lane::{LaneMessage, SocketCommand};
 use firelane_shm::layout::Inbox;
 use firelane_shm::{AcceptQueue, Arena, Block, Layout, Mapping, set_bits};
-use firelane_units::{Instant, LaneId};
+use firelane_units::LaneId;
 
 use super::WORDS_PER_TURN;
 use super::datagrams::DatagramTable;
@@ -207,7 +207,7 @@ impl ProgramArena {
     pub(super) fn take_kicks(
         &self,
         lane: LaneId,
-        now: Instant,
+        fabric: &Fabric,
         may_begin: impl Fn() -> bool,
         mut later: impl FnMut(u32),
         mut give: impl FnMut(Message),
@@ -231,7 +231,7 @@ impl ProgramArena {
                     };
                     if stream.can_close_later(block) {
                         later(number);
-                    } else if stream.obey(now, block, &may_begin, note) {
+                    } else if stream.obey(fabric, block, &may_begin, note) {
                         self.left().push(number);
                         *closed += 1;
                     }
@@ -252,11 +252,17 @@ impl ProgramArena {
     }
 
     /// What was left for later is given to `lane`. Whether the stream was closed so: somebody else may have done it.
-    pub(super) fn close(&self, lane: LaneId, now: Instant, number: u32, give: impl FnMut(Message)) -> bool {
+    pub(super) fn close(
+        &self,
+        lane: LaneId,
+        fabric: &Fabric,
+        number: u32,
+        give: impl FnMut(Message),
+    ) -> bool {
         let stream = self.stream(number).filter(|stream| stream.lane() == lane);
         let closed = stream
             .zip(self.mapping().block(number))
-            .is_some_and(|(stream, block)| stream.obey(now, block, || true, give));
+            .is_some_and(|(stream, block)| stream.obey(fabric, block, || true, give));
         if closed {
             self.left().push(number);
         }

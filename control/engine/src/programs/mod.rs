@@ -468,6 +468,7 @@ impl Programs {
     /// A worker, inside its lane: what programs have kicked for is given to the lane.
     pub(crate) fn take_kicks(
         &self,
+        fabric: &Fabric,
         lane: LaneId,
         known: &mut Known,
         now: Instant,
@@ -497,7 +498,7 @@ impl Programs {
                 has_given = true;
                 give(message);
             };
-            let taken = arena.take_kicks(lane, now, may_begin, later, noted);
+            let taken = arena.take_kicks(lane, fabric, may_begin, later, noted);
             was_busy |= taken.is_some();
             let here = taken.unwrap_or(0);
             self.note_left(arena, here > 0);
@@ -507,7 +508,7 @@ impl Programs {
         *is_closing &= !has_given;
         let due = closings.take_due(was_busy && !shares);
         let mut close = |(arena, block): &(Arc<ProgramArena>, u32)| {
-            let is_closed = arena.close(lane, now, *block, &mut give);
+            let is_closed = arena.close(lane, fabric, *block, &mut give);
             self.note_left(arena, is_closed);
             is_closed
         };

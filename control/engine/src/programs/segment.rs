@@ -493,10 +493,12 @@ impl Joined {
     }
 
     /// Bytes that were written here, and at the peer's end, since either end was last asked.
-    pub(super) fn take_carried(&self, now: Instant) -> Result<[u64; 2], Lie> {
+    pub(super) fn take_carried(&self, clock: impl FnOnce() -> Instant) -> Result<[u64; 2], Lie> {
         let joint = self.joint();
         let mut counted = self.bond.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let written = self.bond.written();
+        // Behind the words, and by nobody's clock of before: what was written later than that would be a lie.
+        let now = clock();
         let [one, two] = counted.advance(now, written, [0, 1].map(|at| joint.most_unread(at)))?;
         Ok(if self.at == 0 { [one, two] } else { [two, one] })
     }

@@ -18,7 +18,7 @@ use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{
     ArenaEnd, ConnRef, Flags, LeftStream, Names, Ready, SocketError, StreamConfig, stream_in,
 };
-use firelane_units::{Bytes, Instant, LaneId};
+use firelane_units::{Bytes, LaneId};
 #[cfg(test)]
 use firelane_units::{ConnId, NetstackId};
 use rustix::io::Errno;
@@ -332,7 +332,7 @@ impl Stream {
     /// connection.
     pub(super) fn count_fused(&self, fabric: &Fabric) {
         let (Some(joined), Some(conn)) = (self.joined(), self.conn()) else { return };
-        match joined.take_carried(fabric.now()) {
+        match joined.take_carried(|| fabric.now()) {
             Ok([0, 0]) => {}
             Ok(carried) => {
                 // A lane that has failed counts nothing any more.
@@ -644,7 +644,7 @@ impl Stream {
     /// was not known.
     pub(super) fn obey(
         &self,
-        now: Instant,
+        fabric: &Fabric,
         block: &Block,
         may_begin: impl Fn() -> bool,
         mut give: impl FnMut(Message),
@@ -695,7 +695,7 @@ impl Stream {
             self.hold.shared().words().set_flags(Flags::WRITE_CLOSED);
             give(self.message(SocketCommand::Shutdown(conn)));
         }
-        (asked & request::CLOSE != 0 && self.leave(now, conn, give)) || begun.is_some()
+        (asked & request::CLOSE != 0 && self.leave(fabric, conn, give)) || begun.is_some()
     }
 
     /// What the program asks for about what it shares with its peer.
@@ -717,9 +717,9 @@ impl Stream {
     }
 
     /// The same as [`Stream::close`] for the lane's worker, inside its lane. Whether nobody had done it.
-    fn leave(&self, now: Instant, conn: ConnRef, mut give: impl FnMut(Message)) -> bool {
+    fn leave(&self, fabric: &Fabric, conn: ConnRef, mut give: impl FnMut(Message)) -> bool {
         let Some(leaves_text) = self.begin_close() else { return false };
-        match self.joined().map_or(Ok([0; 2]), |joined| joined.take_carried(now)) {
+        match self.joined().map_or(Ok([0; 2]), |joined| joined.take_carried(|| fabric.now())) {
             Ok([0, 0]) => {}
             Ok(carried) => give(LaneMessage::Carried(conn, carried)),
             Err(Lie) => {
