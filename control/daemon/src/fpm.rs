@@ -32,6 +32,8 @@ use crate::{netlink, netns};
 const CHUNK: usize = 1 << 16;
 /// How often interfaces are looked for that routes need and that are not known.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long nobody is accepted when there is no descriptor for one: the connection waits, and asking again at once would take a CPU.
+const REST: Duration = Duration::from_secs(1);
 /// A peer that is gone without a word is found out after two or three of these.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
@@ -182,6 +184,7 @@ impl Fpms {
             listener,
             stream: None,
             looked: None,
+            rests_until: None,
         };
         let builder = std::thread::Builder::new().name(format!("fpm-{name}"));
         let thread = Some(builder.spawn(move || listening.run()).map_err(failed)?);
@@ -347,6 +350,8 @@ struct Listening {
     stream: Option<TcpStream>,
     /// When interfaces were looked for.
     looked: Option<std::time::Instant>,
+    /// Until when nobody is accepted.
+    rests_until: Option<std::time::Instant>,
 }
 
 /// What a thread was woken for.
@@ -396,9 +401,13 @@ impl Listening {
         if self.needs_interfaces() {
             until = Some(until.map_or(LOOK, |until| until.min(LOOK)));
         }
+        let rest = self.rests_until.map(|end| end.saturating_duration_since(std::time::Instant::now()));
+        let rest = rest.filter(|rest| !rest.is_zero());
+        let listens = if rest.is_some() { PollFlags::empty() } else { PollFlags::IN };
+        until = until.into_iter().chain(rest).min();
         let timeout = until.and_then(|until| Timespec::try_from(until).ok());
         let mut fds =
-            vec![PollFd::new(&self.shared.bell, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+            vec![PollFd::new(&self.shared.bell, PollFlags::IN), PollFd::new(&self.listener, listens)];
         fds.extend(self.stream.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}
@@ -410,7 +419,10 @@ impl Listening {
     }
 
     fn accept(&mut self) {
-        let Ok((stream, from)) = self.listener.accept() else { return };
+        let (stream, from) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) => return self.rest(&error),
+        };
         if self.stream.is_some() {
             self.shared.known().turned_away += 1;
             tracing::warn!("fpm of netstack {}: {from} was turned away: another is connected", self.name);
@@ -427,6 +439,18 @@ impl Listening {
         let mut known = self.shared.known();
         (known.peer, known.fault) = (Some(from), None);
         known.feed.connected(now);
+    }
+
+    /// Nobody could be accepted.
+    fn rest(&mut self, error: &io::Error) {
+        use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+        if !matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock) {
+            tracing::warn!("fpm of netstack {}: nobody is accepted for {REST:?}: {error}", self.name);
+            self.rests_until = Some(std::time::Instant::now() + REST);
+            if self.stream.is_none() {
+                self.shared.known().fault = Some(plain(error));
+            }
+        }
     }
 
     fn read(&mut self, chunk: &mut [u8]) {
@@ -489,4 +513,41 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(fd, KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(fd, KEEPALIVE)?;
     Ok(sockopt::set_tcp_keepcnt(fd, 2)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelane::EngineConfig;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn who_cannot_accept_does_not_try_at_once_again() {
+        // A datagram waits where `accept` has nothing to take: it fails, and goes on being told of.
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        let config = Config { grace: Duration::from_secs(1), settle: Duration::from_secs(1) };
+        let mut listening = Listening {
+            name: "web".parse().unwrap(),
+            engine: Engine::start(&EngineConfig::default()).unwrap(),
+            netstack: NetstackId(0),
+            namespace: None,
+            shared: Shared::new(Feed::new(config)).unwrap(),
+            begin: std::time::Instant::now(),
+            listener: OwnedFd::from(socket).into(),
+            stream: None,
+            looked: None,
+            rests_until: None,
+        };
+        // So nobody sleeps here, however long the rest is.
+        rustix::io::write(&listening.shared.bell, &1u64.to_ne_bytes()).unwrap();
+        assert!(listening.wait().unwrap().listener);
+        listening.accept();
+        assert!(listening.shared.known().fault.is_some());
+        listening.rests_until = listening.rests_until.map(|until| until + Duration::from_secs(3600));
+        let woken = listening.wait().unwrap();
+        assert!(woken.bell && !woken.listener, "it rests");
+        listening.rests_until = Some(listening.begin);
+        assert!(listening.wait().unwrap().listener, "and goes on");
+    }
 }
