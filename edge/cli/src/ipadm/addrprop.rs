@@ -94,7 +94,11 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
         }
     }
     if let Some(names) = &wanted {
-        all.iter_mut().for_each(|it| it.properties.retain(|prop| names.contains(&prop.property)));
+        let place = |prop: &AddrProperty| names.iter().position(|name| *name == prop.property);
+        for it in &mut all {
+            it.properties.retain(|prop| place(prop).is_some());
+            it.properties.sort_by_key(place);
+        }
     }
     if call.args.has('j') {
         session.json("properties", &all, false)?;

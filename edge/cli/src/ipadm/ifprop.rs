@@ -81,10 +81,12 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     for it in ifs {
         let properties = session.api.if_props(it.name.as_str());
         let mut properties = properties.map_err(|error| die_status("Could not get interface(s)", &error))?;
-        properties.retain(|prop| {
-            let is_wanted = wanted.as_ref().is_none_or(|names| names.contains(&prop.property));
-            is_wanted && protocol.is_none_or(|only| prop.protocol == only.word())
-        });
+        properties.retain(|prop| protocol.is_none_or(|only| prop.protocol == only.word()));
+        if let Some(names) = &wanted {
+            let place = |prop: &ProtocolProperty| names.iter().position(|name| *name == prop.property);
+            properties.retain(|prop| place(prop).is_some());
+            properties.sort_by_key(place);
+        }
         all.push(Properties { name: it.name, properties });
     }
     if call.args.has('j') {
