@@ -6,7 +6,7 @@
 use std::fmt;
 use std::hash::Hash;
 
-use firelane_model::{LinkClass, Model, Netstack, NetstackName};
+use firelane_model::{LinkClass, Model, Netstack, NetstackName, VnicUser};
 
 use crate::edit::edit;
 use crate::filter::{Left, RULE_WORDS, no_netstack};
@@ -68,6 +68,7 @@ impl Store {
             return self.rules_changed(name, ("pools", POOL_WORDS), |it| change.follow(&mut it.pools));
         }
         let persistent = edited(&self.persistent, &request.change);
+        self.spare_others(&request.change, [active.is_ok(), persistent.is_ok()])?;
         let (active, persistent) = match (active, persistent) {
             (Ok(active), Ok(persistent)) => (active, persistent),
             // What is only active, or only persistent, is deleted or renamed where it is.
@@ -87,6 +88,31 @@ impl Store {
             (Ok(_), Err(error)) => return Err(only_persistent(&request.change, error)),
         };
         Ok(Self { active, persistent })
+    }
+
+    /// What is there in one of the two only is no way to change what another is or has in the other: its new name is free in both, and
+    /// an address of what is in another netstack until the next start is not kept in this one.
+    fn spare_others(&self, change: &Change, done: [bool; 2]) -> Result<(), ApiError> {
+        let both = [&self.active, &self.persistent];
+        match change {
+            Change::RenameLink(_, to)
+                if done[0] != done[1] && both.iter().any(|it| it.class_of(to.as_str()).is_some()) =>
+            {
+                Err(Status::Exists.into())
+            }
+            Change::CreateAddr(name, _) if done == [true; 2] => {
+                let user = |it: &Model| it.vnics.get(name.interface()).map(|vnic| vnic.user.clone());
+                match both.map(user) {
+                    [Some(VnicUser::Netstack(active)), Some(kept)]
+                        if kept != VnicUser::Netstack(active.clone()) =>
+                    {
+                        Err(Status::TemporaryObject.into())
+                    }
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A link that is there until the next start may not have the name of one of another class that is kept: neither could be deleted by it.

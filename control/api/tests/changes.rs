@@ -200,6 +200,41 @@ fn what_is_temporary_is_not_in_the_next_start() {
     assert_eq!((active.as_array().unwrap().len(), persistent.as_array().unwrap().len()), (2, 1));
 }
 
+/// What is in one of the two configurations only takes no name, and no place, that another has in the other.
+#[test]
+fn what_is_temporary_changes_nothing_that_is_kept() {
+    let stub = Stub::new(Model::default(), planner);
+    let vnic =
+        |name: &str, temporary: bool| json!({"name": name, "vnic": {"over": "s1"}, "temporary": temporary});
+    let addr =
+        |name: &str, temporary: bool| json!({"name": name, "address": "10.0.0.1/24", "temporary": temporary});
+    let table = [
+        ("POST /v1/etherstubs", json!({"name": "s1"}), ""),
+        ("POST /v1/etherstubs", json!({"name": "s2"}), ""),
+        ("DELETE /v1/etherstubs/s2?temporary=true", Value::Null, ""),
+        ("POST /v1/vnics", vnic("kept0", false), ""),
+        ("DELETE /v1/vnics/kept0?temporary=true", Value::Null, ""),
+        ("POST /v1/vnics", vnic("now0", true), ""),
+        // A kept VNIC's name, a kept etherstub's, and that of one that is in force for what is kept.
+        ("PUT /v1/links/now0/name", json!({"name": "kept0"}), "object already exists"),
+        ("PUT /v1/links/now0/name", json!({"name": "s2"}), "object already exists"),
+        ("PUT /v1/links/kept0/name", json!({"name": "now0"}), "object already exists"),
+        ("PUT /v1/links/now0/name", json!({"name": "then0"}), ""),
+        ("PUT /v1/links/kept0/name", json!({"name": "later0"}), ""),
+        // Its interface is in another netstack, or was in none.
+        ("POST /v1/vnics", vnic("web0", false), ""),
+        ("POST /v1/ifs", json!({"name": "web0", "netstack": "lab", "temporary": true}), ""),
+        ("POST /v1/addrs", addr("web0/v4", false), "Persistent operation on temporary object"),
+        ("POST /v1/addrs", addr("web0/v4", true), ""),
+    ];
+    for (line, body, wanted) in table {
+        assert_eq!(refusal(&stub, line, &body), wanted, "{line} {body}");
+    }
+    let store = stub.store();
+    assert!(store.persistent.class_of("later0").is_some() && store.active.class_of("then0").is_some());
+    assert!(store.persistent.netstacks.is_empty());
+}
+
 /// What is only kept, because `-t` has taken it out of what is in force.
 #[test]
 fn what_is_kept_alone_is_found_by_its_name() {

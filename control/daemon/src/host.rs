@@ -400,20 +400,25 @@ impl Inner {
     /// Gives a link another name. To a plan it would be another link, and its traffic would end.
     fn rename_link(&mut self, mut next: Store, from: &LinkName, to: &LinkName) -> Result<(), ApiError> {
         // An address that was made of the old name stays what it is; one that has its old name again is not written down.
-        if let Some(upper) = self.works.vnics.get(from) {
-            let stays = self.works.macs.said(to, upper.mac);
-            for vnic in
-                [&mut next.active, &mut next.persistent].into_iter().filter_map(|it| it.vnics.get_mut(to))
-            {
-                // A factory's address is had by its slot, whatever the name.
-                if !matches!(vnic.mac, Mac::Factory(_)) {
-                    vnic.mac = stays;
-                }
+        let macs = self.works.macs;
+        let runs = self.works.vnics.get(from).map(|upper| upper.mac);
+        let is_kept = |mac: Mac| self.store.persistent.vnics.get(from).is_some_and(|kept| kept.mac == mac);
+        let has_its_own = self.store.active.vnics.get(from).is_some_and(|active| is_kept(active.mac));
+        for (before, after, is_in_force) in [
+            (&self.store.active, &mut next.active, true),
+            // One that was changed until the next start is kept as it was.
+            (&self.store.persistent, &mut next.persistent, has_its_own),
+        ] {
+            let Some((vnic, said)) = after.vnics.get_mut(to).zip(before.vnics.get(from)) else { continue };
+            // A factory's address is had by its slot, whatever the name.
+            if !matches!(vnic.mac, Mac::Factory(_)) {
+                let mac = runs.filter(|_| is_in_force).unwrap_or_else(|| macs.choose(from, said.mac, &[]));
+                vnic.mac = macs.said(to, mac);
             }
         }
         let state = self.state.clone();
         let prepared = state.prepare(&next.persistent)?;
-        let runs = next.active.class_of(to.as_str()).is_some();
+        let runs = self.store.active.class_of(from.as_str()).is_some();
         let counted = self.all_counted();
         if runs {
             self.works.rename_link(from, to)?;
