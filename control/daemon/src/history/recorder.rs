@@ -310,6 +310,40 @@ mod tests {
         assert_eq!(recorder.samples("nosuch0", &asked(UsageOf::Links, 0), now).unwrap(), None);
     }
 
+    /// As much as was carried in the seconds that are said, whatever pieces are kept of them.
+    #[test]
+    fn what_is_summed_is_of_the_time_that_is_said() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        // 100 bytes a second, each second, for five hours.
+        for second in 0..18_000 {
+            recorder.record(NOON + second, vec![(link("web0"), carried(100 * (second + 1)))]);
+        }
+        let now = NOON + 17_999;
+        let usage = |recorder: &mut Recorder, from, until, now| {
+            let request = UsageRequest { until: Some(until), ..asked(UsageOf::Links, from) };
+            let usages = recorder.usage(&request, now).unwrap();
+            (usages[0].traffic.rbytes, usages[0].seconds)
+        };
+        // The last hour's seconds are kept, of what was before that minutes.
+        for (from, until, wanted) in [
+            (0, NOON + 60, 60),
+            (now - 1799, now - 1700, 99),
+            (now - 3500, now + 1, 3501),
+            (now - 7300, now - 3, 7297 + 19),
+            (NOON + 30, NOON + 90, 120),
+            (NOON + 3600, NOON + 7200, 3600),
+            (NOON + 60, NOON + 17_940, 17_880),
+        ] {
+            let (bytes, seconds) = usage(&mut recorder, from, until, now);
+            assert_eq!((bytes, seconds), (100 * wanted, wanted), "{from} {until}");
+        }
+        // Ten days later hours are left.
+        let later = NOON + 10 * 24 * 3600;
+        recorder.record(later, vec![(link("web0"), carried(1_800_000))]);
+        assert_eq!(usage(&mut recorder, NOON + 1800, NOON + 2700, later), (360_000, 3600));
+    }
+
     #[test]
     fn who_is_deleted_stays_known_and_who_is_made_anew_goes_on() {
         let folder = Scratch::new();

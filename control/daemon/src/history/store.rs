@@ -177,7 +177,6 @@ impl Store {
 
     /// What every subject carried in the time of the request, by name.
     pub(super) fn usage(&self, request: &UsageRequest, now: u64) -> rusqlite::Result<Vec<Usage>> {
-        let step = STEPS[finest(request.from, now)];
         let until = request.until.unwrap_or(u64::MAX).min(now + 1);
         let mut subjects = self.db.prepare_cached(
             "SELECT id, name, link, first, last, gone FROM subjects WHERE kind = ?1 ORDER BY name, link",
@@ -200,11 +199,18 @@ impl Store {
             if begin >= end {
                 continue;
             }
-            let from = signed(request.from - request.from % step);
-            let traffic = sums.query_row(params![signed(step), id, from, signed(until)], |row| {
-                let at = |index| row.get::<_, f64>(index).map(|it| it as u64);
-                traffic(at)
-            })?;
+            // There is nothing of the time before it was there.
+            let parts = parts(request.from, end, now);
+            let mut traffic = Traffic::default();
+            for &Part { step, from, until } in &parts {
+                let sum = sums.query_row(params![signed(step), id, signed(from), signed(until)], |row| {
+                    self::traffic(|index| row.get::<_, f64>(index).map(|it| it as u64))
+                })?;
+                traffic = traffic.and(sum);
+            }
+            // As long as what was summed, of which an edge may be kept in long pieces alone.
+            let begin = parts.first().map_or(begin, |part| part.from.max(first));
+            let end = parts.last().map_or(end, |part| part.until.min(last + 1));
             if traffic.is_nothing() && !request.all {
                 continue;
             }
@@ -263,6 +269,36 @@ impl Store {
 /// The finest pieces that still reach back to `from`.
 fn finest(from: u64, now: u64) -> usize {
     KEPT.iter().position(|kept| from + kept > now).unwrap_or(STEPS.len() - 1)
+}
+
+/// Pieces of one length, from the first one's beginning to the last one's end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Part {
+    step: u64,
+    from: u64,
+    until: u64,
+}
+
+/// The pieces of which a time consists, in their order: long ones inside, shorter ones at the edges as far back as they are kept.
+fn parts(begin: u64, end: u64, now: u64) -> Vec<Part> {
+    let [.., longest] = STEPS;
+    let mut parts: Vec<Part> = Vec::new();
+    let mut at = begin;
+    while at < end {
+        let is_kept = |nth: &usize| at - at % STEPS[*nth] + KEPT[*nth] > now;
+        let fine = (0..STEPS.len()).find(is_kept).unwrap_or(STEPS.len() - 1);
+        let fits = |step: &&u64| at.is_multiple_of(**step) && at + **step <= end;
+        let step = *STEPS[fine..].iter().rev().find(fits).unwrap_or(&STEPS[fine]);
+        let from = at - at % step;
+        // Nothing is longer: all that fit are taken at once.
+        let until = if step == longest { (end - end % step).max(from + step) } else { from + step };
+        match parts.last_mut() {
+            Some(part) if part.step == step => part.until = until,
+            _ => parts.push(Part { step, from, until }),
+        }
+        at = until;
+    }
+    parts
 }
 
 /// The length of pieces to show: fine enough to be there, coarse enough to be read.
