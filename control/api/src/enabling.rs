@@ -68,6 +68,14 @@ fn enable_if(active: &mut Model, persistent: &Model, name: &LinkName) -> Result<
     for (addrobj, address) in own {
         to.addresses.entry(addrobj.clone()).or_insert(*address);
     }
+    // Who uses its addresses as sources does so again, unless he uses another's until the next start.
+    let users =
+        from.interfaces.iter().filter(|(other, said)| *other != name && said.sources().any(|it| it == name));
+    for (other, said) in users {
+        if active.vnics.get(other).and_then(|vnic| vnic.netstack()) == Some(kept) {
+            to.interfaces.entry(other.clone()).or_default().use_again(said, name);
+        }
+    }
     if let Some(said) = from.interfaces.get(name) {
         let mut said = said.clone();
         let is_its =

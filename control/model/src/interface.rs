@@ -140,6 +140,15 @@ impl Interface {
         self.families().into_iter().filter_map(|(_, props)| props.usesrc.as_ref())
     }
 
+    /// Uses the addresses of `source` where `said` does and no other is used.
+    pub fn use_again(&mut self, said: &Self, source: &LinkName) {
+        for (props, said) in [(&mut self.ipv4, &said.ipv4), (&mut self.ipv6, &said.ipv6)] {
+            if props.usesrc.is_none() && said.usesrc.as_ref() == Some(source) {
+                props.usesrc = Some(source.clone());
+            }
+        }
+    }
+
     /// Uses no addresses of interfaces that are `gone`.
     pub fn forget_sources(&mut self, gone: impl Fn(&LinkName) -> bool) {
         for props in [&mut self.ipv4, &mut self.ipv6] {
