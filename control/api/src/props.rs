@@ -203,6 +203,7 @@ pub fn set_flow_prop(flow: &mut Flow, change: &PropChange) -> Result<(), ApiErro
         ("priority", Some(text)) => flow.priority = read_priority(text)?,
         ("fusion", value) => flow.fusion = value.map_or(Ok(Fusing::default()), read_fusing)?,
         ("cpus", value) => flow.cpus = read_cpus(value)?,
+        (name @ "cpus-effective", _) => return Err(ApiError::new(Status::ReadOnly, name, "", "")),
         (name, _) => return Err(ApiError::new(Status::BadProperty, name, "", OF_FLOWS)),
     }
     Ok(())
