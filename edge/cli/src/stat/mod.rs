@@ -74,9 +74,12 @@ pub(crate) const OPTIONS: &[Opt] = &[
 
 /// Whether the words ask for history (`-h`), which has options of its own.
 fn asks_history(words: &[String]) -> bool {
+    // What stands behind an option with a value is that value.
+    let has_value = |letter: &char| "ioulsef".contains(*letter);
     let is_asked = |word: &String| {
-        word == "--history"
-            || (word.starts_with('-') && !word.starts_with("--") && word[1..].starts_with('h'))
+        let cluster = word.strip_prefix('-').filter(|it| !it.starts_with('-'));
+        let mut letters = cluster.into_iter().flat_map(str::chars).take_while(|it| !has_value(it));
+        word == "--history" || letters.any(|it| it == 'h')
     };
     words.iter().take_while(|word| *word != "--").any(is_asked)
 }
