@@ -7,7 +7,7 @@ use firelane_model::AddrObjName;
 use serde::Serialize;
 
 use super::PROGRAM;
-use super::protocol::{assignment, only_name, said_of, wanted_names};
+use super::protocol::{assignment, in_order, only_name, said_of, wanted_names};
 use crate::common::Call;
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die, die_status};
@@ -94,11 +94,7 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
         }
     }
     if let Some(names) = &wanted {
-        let place = |prop: &AddrProperty| names.iter().position(|name| *name == prop.property);
-        for it in &mut all {
-            it.properties.retain(|prop| place(prop).is_some());
-            it.properties.sort_by_key(place);
-        }
+        all.iter_mut().for_each(|it| in_order(&mut it.properties, names, |prop| &prop.property));
     }
     if call.args.has('j') {
         session.json("properties", &all, false)?;

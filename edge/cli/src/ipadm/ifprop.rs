@@ -5,7 +5,7 @@ use firelane_model::{IfProp, LinkName, Protocol};
 use serde::Serialize;
 
 use super::PROGRAM;
-use super::protocol::{assignment, only_name, protocol, said_of, wanted_names};
+use super::protocol::{assignment, in_order, only_name, protocol, said_of, wanted_names};
 use crate::common::Call;
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die, die_status};
@@ -83,9 +83,7 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
         let mut properties = properties.map_err(|error| die_status("Could not get interface(s)", &error))?;
         properties.retain(|prop| protocol.is_none_or(|only| prop.protocol == only.word()));
         if let Some(names) = &wanted {
-            let place = |prop: &ProtocolProperty| names.iter().position(|name| *name == prop.property);
-            properties.retain(|prop| place(prop).is_some());
-            properties.sort_by_key(place);
+            in_order(&mut properties, names, |prop| &prop.property);
         }
         all.push(Properties { name: it.name, properties });
     }

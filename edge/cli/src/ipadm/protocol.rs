@@ -147,10 +147,15 @@ fn select(
         }
         failed = true;
     }
-    let place = |it: &ProtocolProperty| names.iter().position(|name| *name == it.property);
+    in_order(all, names, |it| &it.property);
+    failed
+}
+
+/// Leaves those of these names, in the names' order.
+pub(super) fn in_order<T>(all: &mut Vec<T>, names: &[String], name_of: impl Fn(&T) -> &str) {
+    let place = |it: &T| names.iter().position(|name| name == name_of(it));
     all.retain(|it| place(it).is_some());
     all.sort_by_key(place);
-    failed
 }
 
 fn print(session: &mut Session<'_>, call: &Call<'_>, all: &[ProtocolProperty]) -> Result<(), Failure> {
