@@ -534,6 +534,7 @@ impl Set {
         if self.waiter.is_none() {
             let waiter = Waiter::take()?;
             waiter.forget_news();
+            waiter.silence();
             waiter.enter(self.fd)?;
             if let Some(control) = session::control() {
                 let death = epoll_event { events: (libc::EPOLLRDHUP | libc::EPOLLET) as u32, u64: DEATH };

@@ -21,7 +21,7 @@ use crate::stream::Stream;
 use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
-use crate::waiter::{BELLS_MAX, Waiter};
+use crate::waiter::{self, BELLS_MAX, Waiter};
 use crate::{cancelling, elsewhere, epoll, ready, session};
 
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
@@ -159,6 +159,7 @@ fn sleep(
         let seen = (left != Some(Duration::ZERO)).then_some(seen);
         let all = &mut list[..fds.len() + bells];
         cancelling::sleeping(Err(Errno::INTR), || sys::ppoll(all, left, mask, seen))?;
+        waiter::silence_rung(&list[fds.len()..][..bells]);
         // Behind ours only the daemon's death is seen there.
         if list.iter().zip(fds.iter()).any(|(copy, entry)| copy.revents != 0 && ours(entry).is_some()) {
             session::look_for_death();

@@ -121,7 +121,9 @@ fn sleep(
     (all[0].fd, all[0].events) = (session::control().unwrap_or(-1), libc::POLLRDHUP);
     let bells = all[1..].iter_mut().zip(waiter.bells());
     let count = bells.map(|(entry, bell)| entry.fd = bell).count();
-    match signals.poll(&mut all[..=count], limit, Some(seen)) {
+    let woken = signals.poll(&mut all[..=count], limit, Some(seen));
+    waiter::silence_rung(&all[1..=count]);
+    match woken {
         Err(Errno::INTR) => Woken::Interrupted,
         Ok(0) | Err(_) => Woken::TimeOut,
         Ok(_) if all[0].revents != 0 => Woken::TimeOut,

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, 
 
 use firelane_shm::layout::{Inbox, SLOT_SHARED};
 use firelane_shm::{AcceptQueue, Beside, Block, Holder, StreamEnd, doorbell};
-use libc::epoll_event;
+use libc::{epoll_event, pollfd};
 use rustix::io::Errno;
 
 use crate::epoll::BELL;
@@ -263,7 +263,6 @@ impl Waiter {
         for (_, inbox) in inboxes(self.place, u64::MAX) {
             while inbox.news.take_word().is_some() {}
         }
-        self.silence();
     }
 
     /// Rings the bell.
@@ -433,6 +432,11 @@ pub(crate) fn generation_of(word: Word) -> u64 {
 
 fn block_of(word: Word) -> Option<&'static Block> {
     arenas::get(socket::arena(word))?.block(socket::number(word))
+}
+
+/// Takes back what those of the bells have rung that the kernel found to have. One that rings unheard wakes the next sleeper once, in vain.
+pub(crate) fn silence_rung(bells: &[pollfd]) {
+    bells.iter().filter(|bell| bell.revents != 0).for_each(|bell| silence(bell.fd));
 }
 
 /// Takes back what a bell has rung. A confined process may only read it.
