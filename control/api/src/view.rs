@@ -424,6 +424,16 @@ impl Stopped {
     fn is_none(&self) -> bool {
         *self == Self::default()
     }
+
+    /// What came since an earlier reading.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            macspoofed: self.macspoofed.saturating_sub(before.macspoofed),
+            restricted: self.restricted.saturating_sub(before.restricted),
+            ipspoofed: self.ipspoofed.saturating_sub(before.ipspoofed),
+            dhcpspoofed: self.dhcpspoofed.saturating_sub(before.dhcpspoofed),
+        }
+    }
 }
 
 /// A flow's traffic.

@@ -6,7 +6,7 @@ use firelane_model::LinkClass;
 use serde::Serialize;
 
 use super::PROGRAM;
-use super::show::{only, short_mac, style, which};
+use super::show::{check, only, short_mac, style, which};
 use crate::common::Call;
 use crate::ofmt::{Column, Table, UNKNOWN, col};
 use crate::session::{Failure, Session, die};
@@ -248,6 +248,7 @@ pub(super) fn aggr(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     if let Some(name) = call.optional_operand()? {
         return Err(die(format!("invalid aggregation name '{name}': {}", Status::NotFound.text())));
     }
+    check(call)?;
     if call.args.has('j') {
         return session.json("aggrs", &[(); 0], false);
     }

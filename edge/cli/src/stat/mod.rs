@@ -8,7 +8,7 @@ mod scale;
 
 use std::collections::BTreeMap;
 
-use firelane_api::{LaneReceived, LinkStats, RingStats, Traffic};
+use firelane_api::{LaneReceived, LinkStats, RingStats, Stopped, Traffic};
 use firelane_model::LinkName;
 
 use crate::common::Call;
@@ -30,15 +30,16 @@ impl Before {
 
 /// The readings before of links, with their lanes.
 #[derive(Default)]
-pub(crate) struct LinksBefore(BTreeMap<LinkName, (Traffic, Vec<LaneReceived>, Vec<RingStats>)>);
+pub(crate) struct LinksBefore(BTreeMap<LinkName, (Traffic, Stopped, Vec<LaneReceived>, Vec<RingStats>)>);
 
 impl LinksBefore {
     /// Leaves of each link's counters what came since its last reading.
     pub(crate) fn subtract(&mut self, links: &mut [LinkStats]) {
         for link in links {
-            let now = (link.traffic, link.lanes.clone(), link.rings.clone());
-            let (traffic, lanes, rings) = self.0.insert(link.name.clone(), now).unwrap_or_default();
+            let now = (link.traffic, link.stopped, link.lanes.clone(), link.rings.clone());
+            let (traffic, stopped, lanes, rings) = self.0.insert(link.name.clone(), now).unwrap_or_default();
             link.traffic = link.traffic.since(traffic);
+            link.stopped = link.stopped.since(stopped);
             for lane in &mut link.lanes {
                 let before = lanes.iter().find(|before| before.lane == lane.lane);
                 *lane = lane.since(before.copied().unwrap_or_default());
@@ -161,4 +162,29 @@ fn dump(
         writeln!(session.out, "\t{name:>15}\t{count:>15}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_has_what_protection_stopped_in_it() {
+        let read = |macspoofed| {
+            let stopped = Stopped { macspoofed, ..Stopped::default() };
+            vec![LinkStats {
+                name: "web0".parse().expect("a name"),
+                traffic: Traffic::default(),
+                stopped,
+                lanes: Vec::new(),
+                rings: Vec::new(),
+            }]
+        };
+        let mut before = LinksBefore::default();
+        for (now, since) in [(5, 5), (7, 2), (7, 0)] {
+            let mut links = read(now);
+            before.subtract(&mut links);
+            assert_eq!(links[0].stopped.macspoofed, since);
+        }
+    }
 }
