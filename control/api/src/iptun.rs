@@ -6,9 +6,6 @@ use crate::edit::{free_name, unused};
 use crate::props::property;
 use crate::{ApiError, IptunChange, Property, Status};
 
-/// The largest packet that an operator may ask for: IP's longest, without the most that stands before it.
-pub(crate) const MTU_MAX: u16 = u16::MAX - 64;
-
 /// What can be set of a tunnel.
 const OF_TUNNELS: &str = "maxbw, priority, fusion, mtu, hoplimit, encaplimit, key, checksum, sequence";
 

@@ -1,8 +1,8 @@
 //! Properties of links and flows: the one table of names, values, defaults and what is possible.
 
 use firelane_model::{
-    Cpus, Etherstub, Flow, Fusing, Guard, Link, LinkKind, LinkName, LinkRings, Mac, Model, Over, Polling,
-    Rings, Switch, Vnic,
+    Cpus, Etherstub, Flow, Fusing, Guard, Iptun, Link, LinkKind, LinkName, LinkRings, Mac, Model, Over,
+    Polling, Rings, Switch, Vnic,
 };
 use firelane_units::{BitRate, MacAddr, Mtu, Priority, Protection, Protections, VlanId};
 
@@ -100,9 +100,11 @@ impl LinkProps<'_> {
     }
 
     fn set_mtu(&mut self, value: Option<&str>) -> Result<(), ApiError> {
+        let is_tunnel = matches!(self, Self::Vnic(it) if it.over.tunnel().is_some());
+        let most = if is_tunnel { Iptun::MTU_MAX } else { u16::MAX };
         let read = |text: &str| {
-            let mtu = text.parse().ok().and_then(Mtu::new);
-            mtu.ok_or_else(|| ApiError::new(Status::BadMtu, "mtu", text, "576 to 65535"))
+            let mtu = text.parse().ok().and_then(Mtu::new).filter(|mtu| mtu.bytes() <= most);
+            mtu.ok_or_else(|| ApiError::new(Status::BadMtu, "mtu", text, format!("576 to {most}")))
         };
         let mtu = value.map(read).transpose()?;
         match self {
@@ -298,7 +300,7 @@ pub(crate) fn of_link(
             let lower = vnic.and_then(|it| model.mtu_below(it)).unwrap_or(Mtu::ETHERNET);
             let priority = vnic.map_or(Priority::High, |it| it.priority);
             let is_tunnel = vnic.is_some_and(|it| it.over.tunnel().is_some());
-            let most = if is_tunnel { iptun::MTU_MAX } else { lower.bytes() };
+            let most = if is_tunnel { Iptun::MTU_MAX } else { lower.bytes() };
             (vnic.and_then(|it| it.maxbw), priority, lower, most)
         }
     };

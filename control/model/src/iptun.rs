@@ -140,6 +140,8 @@ impl Iptun {
     pub const HOPLIMIT: u8 = 64;
     /// The encapsulation limit of tunnels that name none (RFC 2473 §6.6).
     pub const ENCAPLIMIT: u8 = 4;
+    /// The largest packet that an operator may ask for: IP's longest, without the most that stands before it.
+    pub const MTU_MAX: u16 = u16::MAX - 64;
 
     /// A tunnel without ends.
     pub const fn new(kind: IptunType) -> Self {
@@ -288,6 +290,7 @@ mod tests {
             ("netstack = \"default\"\niptun = { type = \"ipv4\" }", "vnic.tun0.iptun.local: missing"),
             ("over = \"net0\"\niptun = { type = \"ipv4\" }", "over and iptun"),
             ("vlan = 7\niptun = { type = \"ipv4\" }", "a tunnel has no"),
+            ("mtu = 65472\niptun = { type = \"ipv4\" }", "a tunnel's mtu is from 576 to 65471"),
             ("tap = {}\niptun = { type = \"ipv4\" }", "a tunnel's user"),
         ] {
             let error = with(text).unwrap_err();

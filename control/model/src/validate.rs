@@ -426,6 +426,13 @@ fn check_tunnel(name: &LinkName, vnic: &Vnic, tunnel: &Iptun, faults: &mut Fault
     for (field, value, allowed) in tunnel.faults() {
         faults.add(format!("vnic.{name}.iptun.{field}"), value, allowed);
     }
+    if let Some(mtu) = vnic.mtu.filter(|mtu| mtu.bytes() > Iptun::MTU_MAX) {
+        faults.add(
+            format!("vnic.{name}.mtu"),
+            mtu,
+            format!("a tunnel's mtu is from 576 to {}", Iptun::MTU_MAX),
+        );
+    }
     if vnic.netstack().is_some() && tunnel.ends().is_none() {
         let field = if tunnel.local.is_none() { "local" } else { "remote" };
         let allowed = "missing; a tunnel that a netstack has needs both its ends";
