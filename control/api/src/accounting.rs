@@ -1,5 +1,7 @@
 //! Accounting to a file: what it is, how `acctadm` changes it, and a record.
 
+use std::collections::BTreeMap;
+
 use firelane_model::{Accounting, Tracked};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -182,21 +184,16 @@ impl NetRecords {
     /// What everybody carried, sorted by names; in how many seconds of which there are records.
     pub fn usage(&self, request: &UsageRequest) -> Vec<Usage> {
         const DAY: u64 = 24 * 3600;
-        let mut usages: Vec<Usage> = Vec::new();
+        let mut usages: BTreeMap<(&str, &str), Usage> = BTreeMap::new();
         for it in self.asked(request) {
-            let place = usages.iter().position(|usage| usage.name == it.name && usage.link == it.devname);
-            let place = place.unwrap_or_else(|| {
-                usages.push(Usage {
-                    name: it.name.clone(),
-                    link: it.devname.clone(),
-                    deleted: false,
-                    seconds: 0,
-                    traffic: Traffic::default(),
-                    days: Vec::new(),
-                });
-                usages.len() - 1
+            let usage = usages.entry((&it.name, &it.devname)).or_insert_with(|| Usage {
+                name: it.name.clone(),
+                link: it.devname.clone(),
+                deleted: false,
+                seconds: 0,
+                traffic: Traffic::default(),
+                days: Vec::new(),
             });
-            let usage = &mut usages[place];
             usage.seconds += it.seconds;
             usage.traffic = usage.traffic.and(it.traffic());
             let day = it.curtime.saturating_sub(1) / DAY;
@@ -204,8 +201,7 @@ impl NetRecords {
                 usage.days.push(day);
             }
         }
-        usages.sort_by(|a, b| (&a.name, &a.link).cmp(&(&b.name, &b.link)));
-        usages
+        usages.into_values().collect()
     }
 
     /// What one carried, record by record; nothing if there is none of that name.

@@ -31,7 +31,7 @@ pub(crate) struct Writer {
     /// Those of the last second, for who is deleted between two records.
     latest: BTreeMap<Subject, Traffic>,
     /// What was carried since the last record by who was deleted since.
-    gone: Vec<(Subject, Traffic)>,
+    gone: BTreeMap<Subject, Traffic>,
     /// Up to when there are records.
     since: u64,
     /// When it was last asked.
@@ -63,11 +63,24 @@ impl Writer {
             return;
         }
         let latest = totals.iter().cloned().collect();
-        let before = std::mem::replace(&mut self.latest, latest);
-        for (subject, total) in before.into_iter().filter(|(it, _)| !self.latest.contains_key(it)) {
+        let mut before = std::mem::replace(&mut self.latest, latest);
+        before.retain(|subject, _| !self.latest.contains_key(subject));
+        for (subject, total) in before {
             let came = total.since(self.last.remove(&subject).unwrap_or_default());
-            self.gone.push((subject, came));
+            self.keep(subject, came);
         }
+    }
+
+    /// Until a record is written, as long as that may take.
+    fn keep(&mut self, subject: Subject, came: Traffic) {
+        if came != Traffic::default() && self.is_tracked(subject.of) {
+            let kept = self.gone.entry(subject).or_default();
+            *kept = kept.and(came);
+        }
+    }
+
+    fn is_tracked(&self, of: UsageOf) -> bool {
+        of == UsageOf::Links || self.wanted.net.is_of_flows()
     }
 
     /// Keeps what one had carried that has ended; who goes on under another name does so where it was.
@@ -77,7 +90,7 @@ impl Writer {
         }
         self.latest.remove(subject);
         let came = total.since(self.last.remove(subject).unwrap_or_default());
-        self.gone.push((subject.clone(), came));
+        self.keep(subject.clone(), came);
         if let Some(heir) = heir {
             self.last.insert(heir.clone(), *total);
         }
@@ -93,13 +106,12 @@ impl Writer {
         let Some(path) = self.wanted.writes_to().map(str::to_owned) else { return Ok(()) };
         // What came within one second was carried in it.
         let seconds = now.saturating_sub(self.since).max(1);
-        let is_tracked = |of| of == UsageOf::Links || self.wanted.net.is_of_flows();
         let mut lines = String::new();
         let present = totals.iter().map(|(subject, total)| {
             (subject, total.since(self.last.get(subject).copied().unwrap_or_default()))
         });
         let all = present.chain(self.gone.iter().map(|(subject, came)| (subject, *came)));
-        for (subject, came) in all.filter(|(subject, _)| is_tracked(subject.of)) {
+        for (subject, came) in all.filter(|(subject, _)| self.is_tracked(subject.of)) {
             if came == Traffic::default() {
                 continue;
             }
@@ -258,6 +270,21 @@ mod tests {
         assert_eq!(carried(&folder, UsageOf::Links).iter().map(|it| it.1).sum::<u64>(), 34);
         assert_eq!(writer.follow(&active, 140, &totals(4)), Ok(()));
         assert_eq!(carried(&folder, UsageOf::Links).iter().map(|it| it.1).sum::<u64>(), 34);
+    }
+
+    #[test]
+    fn what_waits_for_a_file_is_one_entry_for_each_name() {
+        let folder = Scratch::new();
+        let mut active = wanted(&folder, Tracked::BASIC, true);
+        active.file = Some(folder.path().join("no/net.log").to_str().unwrap().into());
+        let mut writer = Writer::default();
+        assert_eq!(writer.follow(&active, 100, &Totals::new()), Ok(()));
+        for life in 0..20 {
+            let now = 101 + 2 * life;
+            let _ =
+                (writer.follow(&active, now, &totals(5)), writer.follow(&active, now + 1, &Totals::new()));
+        }
+        assert_eq!(writer.gone.values().map(|it| it.rbytes).collect::<Vec<_>>(), [100], "{:?}", writer.gone);
     }
 
     #[test]
