@@ -72,6 +72,7 @@ mod message;
 mod moving;
 mod netstack_counters;
 mod onlookers;
+mod open_sum;
 mod outbox;
 mod pauses;
 #[allow(unsafe_code)]

@@ -30,6 +30,7 @@ use crate::common::Common;
 use crate::guards;
 use crate::lending::Borrower;
 use crate::message::{LaneMessage, PortConfig, PortUser, Stage};
+use crate::open_sum;
 use crate::poll::{Load, Senders};
 use crate::ports::{Dense, FlowPlace, Port, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
@@ -170,10 +171,13 @@ impl<D> Links<D> {
         let mut ahead = mem::take(&mut self.ahead);
         while !chain.is_empty() {
             let count = read_ahead(chain, &mut ahead);
-            for (frame, (headers, read)) in chain.drain_front(count).zip(&ahead) {
+            for (frame, (headers, read)) in chain.drain_front(count).zip(&mut ahead) {
                 let mut frame = frame;
                 let meta = frame.meta_mut();
                 (meta.ingress, meta.arrival) = (link, arrival);
+                if read.is_ok() && open_sum::is_elsewhere(meta.checksum, headers) {
+                    *read = open_sum::close(&mut frame, headers);
+                }
                 if let Err(reason) = *read {
                     common.see(frame.meta().trace, Sight::Received(link, frame.len(), None));
                     common.drop_frame(frame, reason);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
-use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
+use firelane_frame::{Capabilities, Chain, Checksum, Pools, PoolsConfig, SegmentKind, Segmentation};
 use firelane_lane::*;
 use firelane_switch::Rules;
 use firelane_units::{
@@ -384,6 +384,45 @@ fn a12_no_advertisement_passes_that_its_guard_cannot_read() {
     assert_eq!(stub.pass(&spoofed), 0);
     assert_eq!(stub.pass(&honest), 2);
     assert_eq!(stub.world.counters().drops.of(DropReason::IpSpoofed), 5);
+    stub.world.check_conservation();
+}
+
+/// Whoever leaves a checksum open says where it goes, and that may be an address or a port: what was judged is what leaves.
+#[test]
+fn a13_an_open_checksum_changes_nothing_behind_its_judges() {
+    let mut stub = stub(1, None);
+    stub.guard(Protection::IpNospoof, &["10.0.0.1"]);
+    let rest = |bytes: &[u8]| [&bytes[..18], &bytes[20..24], &bytes[26..40], &bytes[42..]].concat();
+    let (mut left, mut as_sent) = (0, 0);
+    for start in 0..60 {
+        let mut chain: Chain = (0..59_u16.saturating_sub(start))
+            .map(|offset| {
+                let mut frame = udp_frame(&mut stub.pools, 1, 2, (7, 53), 60);
+                frame.meta_mut().checksum = Checksum::Partial { start, offset: offset as u8 };
+                frame
+            })
+            .collect();
+        let sent = chain.front().map(|frame| rest(frame.as_slice()));
+        stub.alice.tx.push_chain(&mut chain);
+        stub.world.run();
+        for frame in stub.received().iter() {
+            assert_eq!(frame.as_slice()[26..30], [10, 0, 0, 1], "{start}");
+            left += 1;
+            as_sent += usize::from(Some(rest(frame.as_slice())) == sent);
+        }
+    }
+    let drops = stub.world.counters().drops;
+    assert!(drops.of(DropReason::IpSpoofed) > 50, "{drops:?}");
+    assert!(as_sent > 50 && left > as_sent, "{left} left, of {as_sent} no more than checksums has changed");
+    // A device of a tunnel leaves the inner transport's open, which says nothing of how to cut what is around it.
+    let mut frame = udp_frame(&mut stub.pools, 1, 2, (7, 4789), 200);
+    frame.meta_mut().checksum = Checksum::Partial { start: 92, offset: 6 };
+    frame.meta_mut().segmentation =
+        Some(Segmentation { kind: SegmentKind::Udp, segment_bytes: 50, header_bytes: 100, ecn: false });
+    stub.alice.tx.push_chain(&mut Chain::from_iter([frame]));
+    stub.world.run();
+    assert_eq!(stub.received().len(), 0);
+    assert_eq!(stub.world.counters().drops.of(DropReason::BadOffload), 1);
     stub.world.check_conservation();
 }
 
