@@ -17,6 +17,10 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
+/// As many segments as a frame of 64 KiB has at most, if each has 36 bytes: the least of a TCP that keeps to 48 with its options. What is cut
+/// smaller takes a lane's buffers for nothing.
+const SEGMENTS_MAX: usize = 1_820;
+
 /// The header contradicts the frame that follows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadOffload;
@@ -25,7 +29,7 @@ pub struct BadOffload;
 ///
 /// # Errors
 /// [`BadOffload`] if a position lies outside the frame or of any transport header, the kind is unknown, or segments would
-/// be empty.
+/// be empty or too many.
 pub fn read(
     header: &[u8; HEADER_BYTES],
     frame: &[u8],
@@ -72,7 +76,8 @@ fn segmentation(gso: u8, segment_bytes: u16, l4: u16, frame: &[u8]) -> Result<Se
     if segment_bytes == 0 || !l4_is_whole || usize::from(header_bytes) > frame.len() {
         return Err(BadOffload);
     }
-    Ok(Segmentation { kind, segment_bytes, header_bytes, ecn: gso & GSO_ECN != 0 })
+    let cut = Segmentation { kind, segment_bytes, header_bytes, ecn: gso & GSO_ECN != 0 };
+    if cut.segments(frame.len()) > SEGMENTS_MAX { Err(BadOffload) } else { Ok(cut) }
 }
 
 /// The header that tells the kernel what `meta` leaves to it.
@@ -156,6 +161,11 @@ mod tests {
         let mut zero_size = with(4, 0);
         zero_size[5] = 0;
         assert_eq!(read(&zero_size, &frame), Err(BadOffload), "segments of no bytes");
+        let mut tiny = with(4, 8);
+        tiny[5] = 0;
+        assert!(read(&tiny, &frame).is_ok(), "a few of eight bytes");
+        let long = [frame.clone(), vec![0; 60_000]].concat();
+        assert_eq!(read(&tiny, &long), Err(BadOffload), "thousands of them");
         let mut short_header = tcp_frame();
         short_header[46] = 4 << 4;
         assert_eq!(read(&good, &short_header), Err(BadOffload), "TCP header below 20 bytes");
