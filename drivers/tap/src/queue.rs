@@ -123,7 +123,11 @@ impl Driver for TapQueue {
         landing.receive(pools, budget, out, drops, |both| {
             let read = rustix::io::read(&*fd, both);
             *is_drained = read == Err(Errno::AGAIN);
-            Some((read.ok()?, None))
+            match read {
+                // One that no header can tell is gone, and others may lie behind it.
+                Err(Errno::INVAL) => Some((0, None)),
+                read => Some((read.ok()?, None)),
+            }
         })
     }
 
@@ -138,9 +142,9 @@ impl Driver for TapQueue {
     }
 
     /// Whoever waits for the descriptor is told of frames that are there already, unless the lane knows of them: those that
-    /// it had no buffer for.
+    /// it had no buffer for, or that lie behind what it has refused.
     fn notify(&mut self, on: bool) -> bool {
-        on && self.landing.is_starved()
+        on && self.landing.leaves_some()
     }
 
     /// The kernel queues 1,000 frames, and what a TCP sender has in them it does not send twice.

@@ -27,7 +27,7 @@ pub type Tag = [u8; 4];
 #[derive(Debug, Default)]
 pub struct Landing {
     ready: Option<Frame>,
-    is_starved: bool,
+    leaves_some: bool,
 }
 
 impl Landing {
@@ -43,14 +43,14 @@ impl Landing {
         drops: &mut DropCounters,
         mut read: impl FnMut(&mut [u8]) -> Option<(usize, Option<Tag>)>,
     ) -> usize {
-        let (mut frames, mut octets) = (0, 0);
-        self.is_starved = false;
+        let (mut frames, mut refused, mut octets) = (0, 0, 0);
+        self.leaves_some = false;
         for _ in 0..budget {
             if octets >= OCTETS_MAX {
                 break;
             }
             let Some(mut frame) = self.ready.take().or_else(|| pools.take(FRAME_BYTES_MAX)) else {
-                self.is_starved = true;
+                self.leaves_some = true;
                 break;
             };
             frame.truncate(0);
@@ -62,12 +62,14 @@ impl Landing {
             frame.trim_front(HEADER_BYTES);
             let Some((length, tag)) = read else {
                 self.ready = Some(frame);
-                break;
+                return frames;
             };
             octets += length;
             frame.truncate(length.saturating_sub(HEADER_BYTES));
             let tag = tag.filter(|_| frame.len() >= STATIONS_BYTES);
-            let said = header::read(&bytes, frame.as_slice()).and_then(|said| behind(tag, said));
+            let is_whole = length >= HEADER_BYTES;
+            let said = if is_whole { header::read(&bytes, frame.as_slice()) } else { Err(BadOffload) };
+            let said = said.and_then(|said| behind(tag, said));
             match said {
                 Ok((checksum, segmentation)) => {
                     let meta = frame.meta_mut();
@@ -82,15 +84,18 @@ impl Landing {
                 Err(BadOffload) => {
                     self.ready = Some(frame);
                     drops.count(DropReason::BadOffload);
+                    refused += 1;
                 }
             }
         }
+        self.leaves_some |= refused > 0;
         frames
     }
 
-    /// Whether the last chain ended for want of a buffer: what the device has may wait there.
-    pub fn is_starved(&self) -> bool {
-        self.is_starved
+    /// Whether the last chain ended for want of a buffer, or for what was refused in it, and not because the device had nothing: what it
+    /// has waits there, and it does not call for that again.
+    pub fn leaves_some(&self) -> bool {
+        self.leaves_some
     }
 
     /// Moves a small frame to a small buffer and keeps the large one.
@@ -218,15 +223,26 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_of_nothing_but_refused_frames_leaves_what_lies_behind_them() {
+        let mut pools = Pools::new(PoolsConfig { small_slots: 8, large_slots: 1 });
+        let mut landing = Landing::default();
+        for (frames, leaves_some) in [(vec![13; 70], true), (vec![13; 63], false), (vec![60, 60], false)] {
+            let (out, drops) = receive(&mut landing, &mut pools, &frames);
+            let refused = drops.of(DropReason::BadOffload) as usize;
+            assert_eq!((out.len() + refused, landing.leaves_some()), (frames.len().min(64), leaves_some));
+        }
+    }
+
+    #[test]
     fn without_a_buffer_nothing_is_read_and_that_is_told_until_there_is_one() {
         let mut pools = Pools::new(PoolsConfig { small_slots: 8, large_slots: 1 });
         let mut landing = Landing::default();
         let (out, _) = receive(&mut landing, &mut pools, &[60_000, 60]);
-        assert_eq!((out.len(), landing.is_starved()), (1, true));
+        assert_eq!((out.len(), landing.leaves_some()), (1, true));
         let (none, _) = receive(&mut landing, &mut pools, &[60]);
-        assert!(none.is_empty() && landing.is_starved());
+        assert!(none.is_empty() && landing.leaves_some());
         drop(out);
         let (out, _) = receive(&mut landing, &mut pools, &[60]);
-        assert_eq!((out.len(), landing.is_starved()), (1, false));
+        assert_eq!((out.len(), landing.leaves_some()), (1, false));
     }
 }
