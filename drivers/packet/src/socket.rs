@@ -7,13 +7,20 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use firelane_frame::virtio::{self, Landing};
 use firelane_frame::{Capabilities, Chain, Driver, Pools};
-use firelane_units::{DropCounters, DropReason, Mtu};
+use firelane_units::{DropCounters, DropReason, Instant, Mtu};
 use rustix::io::Errno;
 
 use crate::sys::{self, Hears};
+
+/// How long a frame that the kernel refuses is tried again: its queue may be full.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// When that was in vain, nothing is waited for during so long: who can make frames that are always refused holds up nobody else for more than a
+/// hundredth of the time.
+const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// A packet socket on one interface.
 #[derive(Debug)]
@@ -22,6 +29,11 @@ pub struct PacketSocket {
     mtu: Mtu,
     landing: Landing,
     is_drained: bool,
+    now: Instant,
+    /// Since when the kernel refuses the frame that is next.
+    refused_at: Option<Instant>,
+    /// Until when nothing is waited for: it has been, in vain.
+    impatient_until: Instant,
 }
 
 impl PacketSocket {
@@ -43,7 +55,30 @@ impl PacketSocket {
 
     fn hearing(name: &str, mtu: Mtu, hears: Hears) -> io::Result<Self> {
         let fd = sys::open(index_of(name)?, hears)?;
-        Ok(Self { fd, mtu, landing: Landing::default(), is_drained: false })
+        let (now, impatient_until) = (Instant::ZERO, Instant::ZERO);
+        Ok(Self {
+            fd,
+            mtu,
+            landing: Landing::default(),
+            is_drained: false,
+            now,
+            refused_at: None,
+            impatient_until,
+        })
+    }
+
+    /// Whether to wait with the frame that is next and was refused. The kernel says the same of a queue that is full, which passes, and of what a
+    /// rule of its own drops, or the other end of a veth pair, which does not.
+    fn waits(&mut self) -> bool {
+        let since = *self.refused_at.get_or_insert(self.now);
+        if self.now < self.impatient_until {
+            return false;
+        }
+        let waits = self.now.saturating_since(since) < PATIENCE;
+        if !waits {
+            self.impatient_until = self.now + IMPATIENCE;
+        }
+        waits
     }
 }
 
@@ -79,7 +114,11 @@ impl Driver for PacketSocket {
                 read => read,
             };
             *is_drained = read == Err(Errno::AGAIN);
-            read.ok()
+            match read {
+                // One that no header can tell is gone, and others may lie behind it.
+                Err(Errno::INVAL) => Some((0, None)),
+                read => read.ok(),
+            }
         })
     }
 
@@ -90,23 +129,32 @@ impl Driver for PacketSocket {
             match rustix::io::writev(&self.fd, &parts) {
                 Ok(_) => {}
                 // The socket's send buffer is full: the kernel has not yet let go of earlier frames.
-                Err(Errno::AGAIN | Errno::NOBUFS) => {
+                Err(Errno::AGAIN) => {
+                    chain.push_front(frame);
+                    return;
+                }
+                Err(Errno::NOBUFS) if self.waits() => {
                     chain.push_front(frame);
                     return;
                 }
                 Err(Errno::INVAL | Errno::MSGSIZE) => drops.count(DropReason::BadOffload),
                 Err(_) => drops.count(DropReason::DeviceRefused),
             }
+            self.refused_at = None;
         }
     }
 
     /// Whoever waits for the descriptor is told of frames that are there already, unless the lane knows of them: those that
-    /// it had no buffer for.
+    /// it had no buffer for, or that lie behind what it has refused.
     fn notify(&mut self, on: bool) -> bool {
-        on && self.landing.is_starved()
+        on && self.landing.leaves_some()
     }
 
     fn is_drained(&self) -> bool {
         self.is_drained
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.now = now;
     }
 }

@@ -154,3 +154,31 @@ fn frames_that_come_after_the_interface_was_off_are_read_at_once() {
     let (mut chain, mut drops) = (Chain::new(), DropCounters::default());
     assert!(far.0.receive(&mut far.1, 64, &mut chain, &mut drops) > 0, "what lies behind the error");
 }
+
+/// A frame that the far end does not take (it is longer than its MTU) is told with ENOBUFS for ever, as a full queue is.
+#[test]
+fn a_frame_that_is_always_refused_holds_up_nobody_for_long() {
+    if !veth() || !run("link set far mtu 1000") {
+        return;
+    }
+    let mut near = End::new(PacketSocket::open("near", Mtu::ETHERNET));
+    let mut far = End::new(PacketSocket::open("far", Mtu::ETHERNET));
+    let (mut chain, mut drops) = (Chain::new(), DropCounters::default());
+    let long = [frame(STATION, &[], 0), vec![0; 1400 - 75]].concat();
+    let (begin, short) = (Instant::now(), [1, 2].map(|number| frame(STATION, &[], number)));
+    for bytes in [&long, &long, &short[0], &long, &short[1]] {
+        chain.push(near.1.copy_of(bytes).unwrap());
+    }
+    let mut turns = 0;
+    while !chain.is_empty() {
+        assert!(begin.elapsed() < LIMIT, "{} wait", chain.len());
+        near.0.advance(firelane_units::Instant::ZERO + begin.elapsed());
+        near.0.transmit(&mut chain, &mut drops);
+        turns += 1;
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(1), "it is waited for once: {turns} turns");
+    // Kernels before 6.9 say nothing of the far end's refusal.
+    assert!(drops.total() <= 3, "{drops:?}");
+    assert_eq!(far.until(2), short);
+}
