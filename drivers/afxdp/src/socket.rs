@@ -216,6 +216,10 @@ impl Socket {
 
     /// Sends from the front of `chain`; what finds no room stays there.
     pub(crate) fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters) {
+        // What is put into the ring while the interface is off would leave when it is on again.
+        if self.is_down && self.push() == Err(Down) {
+            return refuse(chain, drops);
+        }
         self.reclaim();
         let begin = self.sent;
         while let Some(frame) = chain.front() {
@@ -236,8 +240,7 @@ impl Socket {
             self.tx.publish(self.sent);
         }
         if self.push() == Err(Down) {
-            drops.add(DropReason::DeviceRefused, chain.len() as u64);
-            chain.clear();
+            refuse(chain, drops);
         }
     }
 
@@ -263,16 +266,23 @@ impl Socket {
             if !self.is_unsent() || !self.tx.needs_wakeup() {
                 return Ok(());
             }
+            let taken = self.tx.consumer();
             match kick_transmit(self.fd.as_fd()) {
-                // More than it takes in one call.
-                Ok(()) | Err(Errno::AGAIN) => {}
                 Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => return Err(Down),
-                // The device is busy: a turn tries again soon.
-                Err(_) => return Ok(()),
+                // More than it takes in one call.
+                Ok(()) | Err(Errno::AGAIN) if self.tx.consumer() != taken => {}
+                // The device has only begun, or is busy: a turn tries again soon.
+                _ => return Ok(()),
             }
         }
         Ok(())
     }
+}
+
+/// Drops what an interface does not take.
+fn refuse(chain: &mut Chain, drops: &mut DropCounters) {
+    drops.add(DropReason::DeviceRefused, chain.len() as u64);
+    chain.clear();
 }
 
 /// The interface is down or gone.

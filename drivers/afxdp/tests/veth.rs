@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use firelane_driver_afxdp::{AfXdpConfig, AfXdpError, AfXdpQueue, Claim, Mode, Refused, Wish, open, probe};
 use firelane_frame::{Capabilities, Chain, Checksum, Driver, Pools, PoolsConfig, offload};
 use firelane_skipped::skipped;
-use firelane_units::{DropCounters, MacAddr, Mtu};
+use firelane_units::{DropCounters, DropReason, MacAddr, Mtu};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -212,6 +212,31 @@ fn an_interface_without_a_wire_is_not_taken_before_the_kernels_stack_unless_that
 }
 
 /// The kernel leaves the checksum to the veth, which leaves it to nobody.
+#[test]
+fn what_is_sent_while_the_interface_is_off_does_not_leave_when_it_is_on_again() {
+    if !veth("") {
+        return;
+    }
+    let Some(mut port) = try_open(Wish::Generic) else { return };
+    let socket = UdpSocket::bind("10.9.0.2:9").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(run("ip link set near down"));
+    for number in [1, 2, 2, 2] {
+        port.send([datagram(number, 20)]);
+    }
+    assert!(port.drops.of(DropReason::DeviceRefused) >= 3, "{:?}", port.drops);
+    assert!(run("ip link set near up"));
+    let (begin, mut text, mut got) = (Instant::now(), [0; 100], Vec::new());
+    while got.last() != Some(&3) {
+        assert!(begin.elapsed() < LIMIT, "{got:?}");
+        port.send([datagram(3, 20)]);
+        if socket.recv_from(&mut text).is_ok() {
+            got.push(text[0]);
+        }
+    }
+    assert!(!got.contains(&2), "{got:?}");
+}
+
 #[test]
 fn a_checksum_that_the_sender_left_open_is_known_and_completed() {
     if !veth("") {
