@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use firelane::TcpListener;
 use firelane_shm::Readiness;
 use firelane_shm::control::{Answer, Place, Request, SocketId};
+use firelane_shm::layout::OFFERS;
 
 use crate::support::*;
 
@@ -164,7 +165,7 @@ fn who_misuses_what_is_offered_harms_his_own() {
         let _ = program.mapping.lane(0).unwrap().tell(block);
     }
     while program.mapping.offers().take().is_some() {}
-    (0..64).for_each(|place| program.mapping.offers().put(place, 3 * place as u32));
+    (0..OFFERS).for_each(|place| program.mapping.offers().put(place, 3 * place as u32));
     rustix::io::write(&program.bells[0], &1u64.to_ne_bytes()).unwrap();
     world.hub.lock().unwrap().tidy();
     let _answered = (program.names(own), program.connect(address));
@@ -173,4 +174,27 @@ fn who_misuses_what_is_offered_harms_his_own() {
     program.mapping.block(block).unwrap().ask_to_connect(own.0, std::net::Ipv6Addr::LOCALHOST, 9);
     drop((_own, _others, _answered, program, other));
     world.wait_for(|[sessions, sockets, arenas, _]| [sessions, sockets, arenas] == [0; 3]);
+}
+
+#[test]
+fn who_uses_up_what_he_is_offered_is_offered_more() {
+    let world = World::new();
+    let (program, listener, address) = offered(&world);
+    for wanted in [64, 128, 256, 256] {
+        let mut sockets: Vec<_> = (0..wanted).map(|_| program.socket()).collect();
+        // All at once: who keeps the books finds that none is left.
+        let books = world.hub.lock().unwrap();
+        let blocks: Vec<u32> = std::iter::from_fn(|| program.mapping.offers().take()).collect();
+        assert_eq!(blocks.len(), wanted);
+        for (&block, (_, socket)) in blocks.iter().zip(&sockets) {
+            program.begin(block, *socket, address);
+        }
+        drop(books);
+        for &block in &blocks {
+            program.wait(&program.end(block), Readiness::WRITABLE);
+            let _accepted = listener.accept().unwrap();
+        }
+        sockets.clear();
+        world.hub.lock().unwrap().tidy();
+    }
 }

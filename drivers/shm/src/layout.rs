@@ -13,7 +13,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 22;
+pub const VERSION: u32 = 23;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -51,8 +51,8 @@ pub struct Header {
     pub clock_start: AtomicU64,
 }
 
-/// How many blocks are offered at a time.
-pub const OFFERS: usize = 64;
+/// How many blocks are offered at a time at most.
+pub const OFFERS: usize = 256;
 
 /// Blocks that are made ready for the sockets of the arena's session, so that connect(2) asks nobody: who takes one says in its
 /// words as which socket it connects, and where to. In the first page, behind the [`Header`]. The daemon offers, and takes back what a lane
@@ -88,6 +88,11 @@ impl Offers {
             place.compare_exchange(there, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         self.blocks.get(place).is_some_and(takes)
+    }
+
+    /// Whether the program has taken what was offered in a place, as it says.
+    pub fn is_taken(&self, place: usize) -> bool {
+        self.blocks.get(place).is_none_or(|place| place.load(Ordering::Relaxed) == 0)
     }
 
     /// Offers a block in a place.
@@ -574,7 +579,9 @@ mod tests {
         offers.put(5, 0);
         offers.put(OFFERS - 1, BLOCKS_MAX - 1);
         offers.put(OFFERS, 9);
+        assert_eq!([4, 5, OFFERS].map(|place| offers.is_taken(place)), [true, false, true]);
         assert_eq!([(); 3].map(|()| offers.take()), [Some(0), Some(BLOCKS_MAX - 1), None]);
+        assert!(offers.is_taken(5));
         offers.put(5, 7);
         assert!(
             ![(4, 7), (5, 8), (OFFERS, 7)].into_iter().any(|(place, block)| offers.take_back(place, block))

@@ -383,6 +383,7 @@ impl Hub {
     /// The process is gone, or has become another program: what its threads held is free. Its sockets live as long as
     /// somebody has their descriptors.
     pub fn end(&mut self, session: u32) {
+        self.sessions.get_mut(&session).into_iter().for_each(|it| it.offers.suspect());
         self.end_left();
         self.settle();
         let Some(mut gone) = self.sessions.remove(&session) else { return };

@@ -19,6 +19,9 @@ use crate::stack::Stack;
 /// So many connections are begun by questions before blocks are made ready: most programs begin few.
 const FEW: u32 = 4;
 
+/// So many blocks are offered at first. Who has used all of them when they are next looked at is offered twice as many, up to [`OFFERS`].
+const FIRST: usize = 64;
+
 /// A session's.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
@@ -26,6 +29,8 @@ pub(super) struct Offers {
     streams: Vec<Option<Arc<Stream>>>,
     /// How many connections were asked for by questions, up to [`FEW`].
     asked: u32,
+    /// The program is not believed what it has taken.
+    is_suspected: bool,
 }
 
 impl Offers {
@@ -46,7 +51,24 @@ impl Offers {
             true => may_begin(it.number()) && it.begin_if_asked(fabric, arena),
             false => it.is_begun(),
         };
-        self.streams.iter_mut().filter_map(|place| place.take_if(is_begun)).collect()
+        let offers = arena.mapping().offers();
+        let may_be_begun = |nth| self.is_suspected || offers.is_taken(nth);
+        let taken = self.streams.iter_mut().enumerate().filter(|&(nth, _)| may_be_begun(nth));
+        taken.filter_map(|(_, place)| place.take_if(is_begun)).collect()
+    }
+
+    /// From here on each place is looked at, also those that the program says it has not taken: it ends.
+    pub(super) fn suspect(&mut self) {
+        self.is_suspected = true;
+    }
+
+    /// How many there are to be.
+    fn wanted(&self) -> usize {
+        match self.streams.len() {
+            0 => FIRST,
+            len if self.streams.iter().all(Option::is_none) => OFFERS.min(2 * len),
+            len => len,
+        }
     }
 
     /// Makes blocks ready where there are none.
@@ -58,7 +80,7 @@ impl Offers {
     ) -> io::Result<()> {
         let config = stack.config()?;
         Options::follow(&mut options, &config);
-        self.streams.resize(OFFERS, None);
+        self.streams.resize(self.wanted(), None);
         for (nth, place) in self.streams.iter_mut().enumerate() {
             if place.is_none() {
                 let rings = options.rings(config.sockets.stream);
