@@ -485,10 +485,11 @@ impl Connection {
         now.saturating_since(since) >= self.patience()
     }
 
-    /// Since when patience with a closed window is used up. RFC 9293 MUST-37: a peer that answers keeps the
-    /// connection, unless nobody is left who would want it to (RFC 6429: the system may reclaim it).
+    /// Since when patience with a closed window is used up: the peer's last word, or when something began to wait, if that was
+    /// later. RFC 9293 MUST-37: a peer that answers keeps the connection, unless nobody is left who would want it to (RFC 6429: the system may
+    /// reclaim it).
     fn closed_window_since(&self) -> Instant {
-        if self.options.orphan { self.progress_at } else { self.heard_at }
+        if self.options.orphan { self.progress_at } else { self.heard_at.max(self.progress_at) }
     }
 
     /// Whether so much has gone unanswered in a row that the way is in doubt: R1 of RFC 9293 §3.8.3, for a SYN, for text
@@ -675,7 +676,7 @@ impl Connection {
     /// Gives back memory that an idle connection does not need: the books of what was sent and of what came
     /// ahead, and the storage of rings that hold nothing. A second of silence does this by itself.
     pub fn shrink(&mut self, now: Instant, rings: &mut Rings<'_>) {
-        self.receive.shrink();
+        self.receive.shrink(self.send.sack);
         self.keep_cwr();
         self.flight.shrink(now, self.state == State::Established);
         if let Some(at) = self.flight.pace_holds_until(now).filter(|at| *at > now) {

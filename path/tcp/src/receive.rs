@@ -294,9 +294,10 @@ impl ReceiveSide {
     }
 
     /// Gives back the books if nothing waits.
-    pub(crate) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self, sack: bool) {
         self.tuning = None;
-        self.reassembly.take_if(|held| !held.has_report());
+        // Without SACK nobody is told of what came twice.
+        self.reassembly.take_if(|held| if sack { !held.has_report() } else { held.is_empty() });
     }
 
     /// The size of the peer's full segments, as far as they tell it.

@@ -120,11 +120,27 @@ struct Place {
     tuple: Tuple,
     hash: u32,
     retries: u8,
+    /// In which of its times for that it was last challenged.
+    challenged: Option<u16>,
     /// When the SYN-ACK is repeated, or the entry forgotten.
     due: Instant,
     /// Neighbours in the list of its retries; `next` also links the free list.
     previous: u32,
     next: u32,
+}
+
+impl Place {
+    /// Answers what does not belong to the connection that is to come to be. Two such entries that are out of step would answer each other
+    /// without end (RFC 5961 §7), so once in each [`TcpConfig::challenge_interval`].
+    fn challenge(&mut self, now: Instant) -> SynAnswer {
+        let Some(entry) = &self.entry else { return SynAnswer::Unknown };
+        let interval = entry.config.challenge_interval.as_millis().max(1);
+        let time = Some((now.saturating_since(Instant::ZERO).as_millis() / interval) as u16);
+        if std::mem::replace(&mut self.challenged, time) == time {
+            return SynAnswer::Drop(DropReason::Unacceptable);
+        }
+        SynAnswer::Reply(entry.challenge(now))
+    }
 }
 
 /// Places in the order in which they are due.
@@ -335,21 +351,19 @@ impl SynTable {
                     self.fail(position);
                     SynAnswer::Drop(DropReason::Unacceptable)
                 }
-                ahead if (1..=i32::from(entry.window_field())).contains(&ahead) => {
-                    SynAnswer::Reply(entry.challenge(now))
-                }
+                ahead if (1..=i32::from(entry.window_field())).contains(&ahead) => place.challenge(now),
                 _ => SynAnswer::Drop(DropReason::OutOfWindow),
             };
         }
         if seg.has(TcpFlags::SYN) || !(0..=i32::from(entry.window_field())).contains(&ahead) {
-            return SynAnswer::Reply(entry.challenge(now));
+            return place.challenge(now);
         }
         // RFC 7323 §3.2 and §5.3: a connection would not take it either, and would wait for a better one in vain.
         if let Some(stamp) = entry.peer.stamp.filter(|_| entry.config.timestamps) {
             match seg.options.timestamps {
                 None => return SynAnswer::Drop(DropReason::OldTimestamp),
                 Some((value, _)) if value.wrapping_sub(stamp).cast_signed() < 0 => {
-                    return SynAnswer::Reply(entry.challenge(now));
+                    return place.challenge(now);
                 }
                 Some(_) => {}
             }
@@ -468,7 +482,16 @@ impl SynTable {
     fn insert(&mut self, now: Instant, tuple: Tuple, entry: HalfOpen) {
         self.of_listener(entry.listener).half_open += 1;
         let hash = self.hash.short(&tuple);
-        let place = Place { entry: Some(entry), tuple, hash, retries: 0, due: now, previous: NIL, next: NIL };
+        let place = Place {
+            entry: Some(entry),
+            tuple,
+            hash,
+            retries: 0,
+            challenged: None,
+            due: now,
+            previous: NIL,
+            next: NIL,
+        };
         let position = match self.places.get_mut(self.free as usize) {
             Some(free) => {
                 let position = self.free;

@@ -126,6 +126,27 @@ fn answers() {
     }
 }
 
+/// RFC 5961 §7: two entries that are out of step, as two SYNs in others' names make them, do not answer each other without end.
+#[test]
+fn entries_that_are_out_of_step_do_not_answer_each_other_without_end() {
+    let mut tables = [table(10), table(10)];
+    let replies = tables.each_mut().map(|table| open(table, at(0), 1).expect("room"));
+    let mut under_way = replies.map(|out| seg(out.seq + 1_000_000, out.ack, out.flags, out.options));
+    let mut answers = 0;
+    for round in 0..100 {
+        for end in 0..2 {
+            let now = at(round / 50);
+            if let SynAnswer::Reply(out) =
+                tables[end].on_segment(now, &tuple(1), &under_way[1 - end], |_| true)
+            {
+                under_way[end] = seg(out.seq + 1_000_000, out.ack, out.flags, out.options);
+                answers += 1;
+            }
+        }
+    }
+    assert_eq!((answers, tables.map(|table| table.len())), (4, [1, 1]), "each once in each time");
+}
+
 /// R08: with the accept queue full the last ACK is dropped, not answered with a RST; the entry waits.
 #[test]
 fn r08_a_full_accept_queue_drops_the_last_ack() {

@@ -126,6 +126,28 @@ fn s11_a_silent_peer_with_a_closed_window_is_given_up() {
     assert_eq!(reply(&told), "R. 1:1(0) ack 1 win 0");
 }
 
+/// Who had nothing to send for longer than anybody waits asks before he gives up, also where only a cork holds the text.
+#[test]
+fn s11_patience_begins_when_something_waits() {
+    for user_timeout in [None, Some(secs(10))] {
+        let mut lab = Lab::established();
+        lab.connection.set_user_timeout(user_timeout);
+        lab.get(Peer::new(ACK, 1).win(0));
+        assert_eq!(lab.wait(secs(400)).0, NOTHING);
+        lab.write(100);
+        assert_eq!(lab.sent(), NOTHING);
+        let (lines, told) = lab.wait(secs(9));
+        assert!(!lines.is_empty() && told.closed.is_none(), "{lines:?} {told:?}");
+        assert_eq!(lab.wait(secs(600)).1.closed, Some(CloseReason::TimedOut));
+    }
+    let mut lab = Lab::established();
+    lab.connection.set_cork(true);
+    assert_eq!(lab.wait(secs(400)).0, NOTHING);
+    lab.write(10);
+    assert_eq!(lab.sent(), NOTHING);
+    assert_eq!(lab.wait(ms(300)).0, ["200 P. 1:11(10) ack 1 win 10000"]);
+}
+
 /// RFC 9293 §3.8.6.2.1: a small window is used when nothing else can be done.
 #[test]
 fn s11_a_silly_window_is_used_at_last() {
@@ -195,4 +217,16 @@ fn s04_the_number_of_challenges_in_a_second_is_nobodys_to_know() {
     distinct.dedup();
     assert!(distinct.len() > 40, "fifty seconds have {} sizes", distinct.len());
     assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() < 3, "two secrets agree");
+}
+
+/// Without SACK nobody is told of what came twice, so it keeps nobody from resting.
+#[test]
+fn what_came_twice_is_forgotten_where_nobody_is_told() {
+    let mut lab = Lab::established();
+    lab.get(Peer::new(ACK, 1).text(10));
+    lab.get(Peer::new(ACK, 6).text(15));
+    assert_eq!(lab.read(), 20);
+    lab.wait(secs(2));
+    let now = lab.now;
+    assert!(lab.connection.rest(now).is_some());
 }
