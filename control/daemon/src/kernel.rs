@@ -323,6 +323,8 @@ impl Kernel {
     }
 
     /// Changes the addresses of an interface from `is` to `shall`, whatever its user calls it; on an error they are as before.
+    ///
+    /// What stays is added, too: the kernel may take a subnet's other addresses along with its first (`promote_secondaries`).
     pub(crate) fn readdress(
         &self,
         device: &Device,
@@ -330,16 +332,19 @@ impl Kernel {
         shall: &[IpPrefix],
     ) -> Result<(), ApiError> {
         let name = device.name();
-        let change = |is: &[IpPrefix], shall: &[IpPrefix]| {
-            device.inside(|| {
-                let gone = is.iter().filter(|it| !shall.contains(it));
+        let changed = device.inside(|| {
+            let gone = is.iter().filter(|it| !shall.contains(it));
+            gone.into_iter().try_for_each(|it| netlink::remove_address(&name, *it))?;
+            shall.iter().try_for_each(|it| netlink::add_address(&name, *it))
+        });
+        changed.map_err(|error| {
+            // Each for itself: one that cannot be had back is no reason to have none.
+            let _ = device.inside(|| {
                 let new = shall.iter().filter(|it| !is.contains(it));
-                gone.into_iter().try_for_each(|it| netlink::remove_address(&name, *it))?;
-                new.into_iter().try_for_each(|it| netlink::add_address(&name, *it))
-            })
-        };
-        change(is, shall).map_err(|error| {
-            let _ = change(shall, is);
+                new.into_iter().for_each(|it| drop(netlink::remove_address(&name, *it)));
+                is.iter().for_each(|it| drop(netlink::add_address(&name, *it)));
+                Ok(())
+            });
             ApiError::new(status_of(&error), "addresses", &name, error.to_string())
         })
     }

@@ -16,6 +16,7 @@ use rtnetlink::packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkFlags, LinkMessage, LinkVfInfo, VfInfo,
 };
 use rtnetlink::{AddressMessageBuilder, Handle, LinkUnspec, LinkVeth};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
 
 /// Whether there is an interface `name`.
@@ -194,16 +195,27 @@ pub(crate) fn set_mtu(name: &str, mtu: Mtu) -> io::Result<()> {
     request(async |it| it.link().set(link.build()).execute().await)
 }
 
-/// Gives an interface an address.
+/// Gives an interface an address, which it may have already.
 pub(crate) fn add_address(name: &str, address: IpPrefix) -> io::Result<()> {
     let index = index_of(name)?;
-    request(async |it| it.address().add(index, address.addr(), address.prefix_len()).execute().await)
+    let added =
+        request(async |it| it.address().add(index, address.addr(), address.prefix_len()).execute().await);
+    done_if(added, &[Errno::EXIST])
 }
 
-/// Takes an address from an interface.
+/// Takes an address from an interface, which may have lost it already, or IPv6 as a whole.
 pub(crate) fn remove_address(name: &str, address: IpPrefix) -> io::Result<()> {
     let message = address_message(index_of(name)?, address);
-    request(async |it| it.address().del(message).execute().await)
+    let removed = request(async |it| it.address().del(message).execute().await);
+    done_if(removed, &[Errno::ADDRNOTAVAIL, Errno::NXIO])
+}
+
+/// The errors that say that nothing was left to do.
+fn done_if(result: io::Result<()>, done: &[Errno]) -> io::Result<()> {
+    result.or_else(|error| match error.raw_os_error() {
+        Some(code) if done.iter().any(|it| it.raw_os_error() == code) => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// Makes a pair of interfaces that are each other's wire.

@@ -714,8 +714,13 @@ impl Works {
             return Ok(());
         };
         let readdressed = self.kernel.readdress(device, &is.addresses, &shall.addresses);
-        readdressed
-            .inspect_err(|_| drop(self.wanted(to).and_then(|to| self.limit(vnic.id, to, self.wanted(from)?))))
+        readdressed.inspect_err(|_| {
+            // Nobody is told of what was done before the error.
+            if from.guard != to.guard {
+                let _ = self.engine.set_protection(vnic.id, &settings::protection(&from.guard));
+            }
+            drop(self.wanted(to).and_then(|to| self.limit(vnic.id, to, self.wanted(from)?)));
+        })
     }
 }
 

@@ -357,6 +357,65 @@ fn addresses_of_an_interface_change_in_place() {
     ping(&sandbox, "bob", "10.0.0.9");
 }
 
+/// One VNIC in a namespace of its own: its addresses, and what it may send from.
+fn one_tenant(sandbox: &Sandbox, name: &str, addresses: &[&str], allowed: &str) -> String {
+    let text = format!(
+        "[etherstub.s1]\n[vnic.a0]\nover = \"s1\"\nprotection = \"ip-nospoof\"\nallowed_ips = [\"{allowed}\"]\n\
+         tap = {{ namespace = \"a\", addresses = {addresses:?} }}\n\
+         [vnic.b0]\nover = \"s1\"\ntap = {{ namespace = \"b\", addresses = [\"10.0.0.200/24\"] }}\n"
+    );
+    written(sandbox, name, &text)
+}
+
+#[test]
+fn addresses_that_stay_outlive_those_of_their_subnet_that_go() {
+    let sandbox = Sandbox::new();
+    let first = one_tenant(&sandbox, "first.toml", &["10.0.0.1/24", "10.0.0.2/24"], "10.0.0.0/24");
+    let daemon = Daemon::start(&sandbox, Path::new(&first));
+    // The kernel's own default, with which the first address of a subnet takes the others along.
+    for of in ["all", "a0"] {
+        let path = format!("/proc/sys/net/ipv4/conf/{of}/promote_secondaries");
+        sandbox.run(Some("a"), "sh", &["-c", &format!("echo 0 > {path}")]).expect_success();
+    }
+    let mut before = vec!["10.0.0.1/24", "10.0.0.2/24"];
+    for (nth, addresses) in
+        [&["10.0.0.9/24", "10.0.0.2/24"][..], &["10.0.1.1/24", "10.0.1.2/24"], &["10.0.1.3/24"], &[]]
+            .into_iter()
+            .enumerate()
+    {
+        let file = one_tenant(&sandbox, &format!("next{nth}.toml"), addresses, "10.0.0.0/24");
+        daemon.firelane(&["apply", &file]).expect_success();
+        let there = interfaces(&sandbox, Some("a"));
+        for address in addresses {
+            assert!(there.contains(&format!("{address} ")), "{address}: {there}");
+        }
+        for gone in before.iter().filter(|it| !addresses.contains(it)) {
+            assert!(!there.contains(&format!("{gone} ")), "{gone}: {there}");
+        }
+        before = addresses.to_vec();
+    }
+}
+
+#[test]
+fn addresses_that_cannot_be_had_leave_those_of_before_and_what_they_may_send() {
+    let sandbox = Sandbox::new();
+    let first = one_tenant(&sandbox, "first.toml", &["10.0.0.1/24"], "10.0.0.1");
+    let daemon = Daemon::start(&sandbox, Path::new(&first));
+    let write = "echo 1 > /proc/sys/net/ipv6/conf/a0/disable_ipv6";
+    sandbox.run(Some("a"), "sh", &["-c", write]).expect_success();
+    let file = one_tenant(&sandbox, "second.toml", &["fd00::1/64"], "fd00::1");
+    let refused = daemon.firelane(&["apply", &file]);
+    assert!(!refused.status.success() && refused.stderr.contains("a0"), "{}", refused.stderr);
+    let there = interfaces(&sandbox, Some("a"));
+    assert!(there.contains("10.0.0.1/24 "), "{there}");
+    ping(&sandbox, "a", "10.0.0.200");
+    // What somebody inside has removed is no obstacle.
+    sandbox.run(Some("a"), "ip", &["address", "del", "10.0.0.1/24", "dev", "a0"]).expect_success();
+    let file = one_tenant(&sandbox, "third.toml", &["10.0.0.7/24"], "10.0.0.7");
+    daemon.firelane(&["apply", &file]).expect_success();
+    ping(&sandbox, "a", "10.0.0.200");
+}
+
 #[test]
 fn instances_on_one_host_keep_out_of_each_others_way() {
     let sandbox = Sandbox::new();
