@@ -66,7 +66,7 @@ pub async fn serve_with<S: AsyncRead + AsyncWrite + Unpin>(
             Ok(Some(request)) => request,
             Ok(None) => break,
             Err(status) => {
-                refuse(&mut connection, status, false).await?;
+                refuse(&mut connection, None, status, false).await?;
                 break;
             }
         };
@@ -144,20 +144,22 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             };
             if end.is_err() {
                 // Nobody knows where the next request begins (RFC 9112 §6.3).
-                refuse(connection, Status::BadRequest, false).await?;
+                refuse(connection, Some(request), Status::BadRequest, false).await?;
                 return Ok(false);
             }
             match files.existing(&request.target) {
                 Ok(path) => send_file(connection, request, &path).await?,
-                Err(status) => refuse(connection, status, request.keep_alive).await?,
+                Err(status) => refuse(connection, Some(request), status, request.keep_alive).await?,
             }
             Ok(request.keep_alive)
         }
     }
 }
 
+/// Answers with an error. To HEAD its text is not said: it would be taken for the begin of the next answer (RFC 9110 §9.3.2).
 async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut Client<S>,
+    request: Option<&Request>,
     status: Status,
     keep_alive: bool,
 ) -> io::Result<()> {
@@ -165,7 +167,9 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
     let mut head = Head::new(status, text.len() as u64, keep_alive);
     head.field("Content-Type", "text/plain; charset=utf-8");
     let mut response = head.finish();
-    response.extend_from_slice(text.as_bytes());
+    if request.is_none_or(|it| it.method != Method::Head) {
+        response.extend_from_slice(text.as_bytes());
+    }
     connection.send(&response).await
 }
 
@@ -181,13 +185,13 @@ async fn send_file<S: AsyncRead + AsyncWrite + Unpin>(
         Ok((file, length))
     });
     let Ok((file, length)) = opened.await else {
-        return refuse(connection, Status::NotFound, request.keep_alive).await;
+        return refuse(connection, Some(request), Status::NotFound, request.keep_alive).await;
     };
     let part = request.range.map(|range| files::part(range, length)).transpose();
     let (status, first, count) = match part {
         Ok(None) => (Status::Ok, 0, length),
         Ok(Some((first, count))) => (Status::PartialContent, first, count),
-        Err(status) => return refuse(connection, status, request.keep_alive).await,
+        Err(status) => return refuse(connection, Some(request), status, request.keep_alive).await,
     };
     let mut head = Head::new(status, count, request.keep_alive);
     head.field("Content-Type", media_type);
@@ -259,7 +263,7 @@ async fn store<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(path) => path,
         Err(status) => {
             // The body is not read, so the connection cannot be used again.
-            refuse(connection, status, false).await?;
+            refuse(connection, Some(request), status, false).await?;
             return Ok(false);
         }
     };
@@ -274,7 +278,7 @@ async fn store<S: AsyncRead + AsyncWrite + Unpin>(
             Ok(request.keep_alive)
         }
         Err(status) => {
-            refuse(connection, status, false).await?;
+            refuse(connection, Some(request), status, false).await?;
             Ok(false)
         }
     }

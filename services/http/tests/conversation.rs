@@ -82,6 +82,22 @@ fn head_range_and_missing() {
     assert!(none.starts_with("HTTP/1.1 404 Not Found\r\n"), "{none}");
 }
 
+/// RFC 9110 §9.3.2: what followed the head would be the begin of the next answer to whoever asked.
+#[test]
+fn an_answer_to_head_has_no_content_whatever_it_is() {
+    let folder = Folder::new("head");
+    std::fs::write(folder.0.join("a"), "hello").unwrap();
+    let get = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let head = "HEAD /none HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = converse(&folder, format!("{head}{get}").as_bytes());
+    let (first, second) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(first.starts_with("HTTP/1.1 404 ") && first.contains("Content-Length: 14"), "{answer}");
+    assert!(second.starts_with("HTTP/1.1 200 ") && second.ends_with("hello"), "{answer}");
+    let broken = "HEAD /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n";
+    let answer = converse(&folder, broken.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
 #[test]
 fn uploads_are_stored_whole_or_not_at_all() {
     let folder = Folder::new("upload");
