@@ -42,6 +42,7 @@ impl Store {
         if let Some(active) = enabled.filter(|_| request.temporary) {
             return Ok(Self { active: active?, persistent: self.persistent.clone() });
         }
+        self.spare_disabled(&request.change)?;
         let active = edited(&self.active, &request.change);
         if let (Change::MarkAddr(name, _), Err(error)) = (&request.change, &active)
             && error.status == Status::NoAddrObj
@@ -111,6 +112,17 @@ impl Store {
                     _ => Ok(()),
                 }
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// An interface that is disabled gets no address: what is in force would make it anew in the netstack `default`, and the next start
+    /// in its own.
+    fn spare_disabled(&self, change: &Change) -> Result<(), ApiError> {
+        let Change::CreateAddr(name, _) = change else { return Ok(()) };
+        let user = |it: &Model| it.vnics.get(name.interface()).map(|vnic| vnic.user.clone());
+        match (user(&self.active), user(&self.persistent)) {
+            (Some(VnicUser::Nobody), Some(VnicUser::Netstack(_))) => Err(Status::DisabledObject.into()),
             _ => Ok(()),
         }
     }

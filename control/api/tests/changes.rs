@@ -226,13 +226,19 @@ fn what_is_temporary_changes_nothing_that_is_kept() {
         ("POST /v1/ifs", json!({"name": "web0", "netstack": "lab", "temporary": true}), ""),
         ("POST /v1/addrs", addr("web0/v4", false), "Persistent operation on temporary object"),
         ("POST /v1/addrs", addr("web0/v4", true), ""),
+        // It is disabled: what is in force would come to be in `default`.
+        ("POST /v1/vnics", vnic("off0", false), ""),
+        ("POST /v1/ifs", json!({"name": "off0", "netstack": "lab2"}), ""),
+        ("PATCH /v1/ifs/off0", json!({"enabled": false}), ""),
+        ("POST /v1/addrs", addr("off0/v4", false), "Operation not supported on disabled object"),
+        ("POST /v1/addrs", addr("off0/v4", true), "Operation not supported on disabled object"),
     ];
     for (line, body, wanted) in table {
         assert_eq!(refusal(&stub, line, &body), wanted, "{line} {body}");
     }
     let store = stub.store();
     assert!(store.persistent.class_of("later0").is_some() && store.active.class_of("then0").is_some());
-    assert!(store.persistent.netstacks.is_empty());
+    assert!(store.persistent.netstacks.keys().all(|it| it.as_str() == "lab2"));
 }
 
 /// What is only kept, because `-t` has taken it out of what is in force.
