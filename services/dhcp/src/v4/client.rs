@@ -430,7 +430,8 @@ impl Client {
         }
         // §4.4.5: half of what is left, but not less than a minute.
         let wait = (limit.saturating_since(now) / 2).max(EXTEND_LEAST);
-        Exchange { sent: it.sent + 1, next: now + wait, ..it }
+        // They are so far apart that an answer is to the last one: what it gives counts from there.
+        Exchange { begun: now, sent: it.sent + 1, next: now + wait, ..it }
     }
 
     fn lose(&mut self, now: Instant, why: Loss) {

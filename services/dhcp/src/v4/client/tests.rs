@@ -299,6 +299,24 @@ fn a_lease_is_renewed_where_it_came_from() {
     assert!(renewed.until > held.until && lab.phase() == Phase::Bound);
 }
 
+/// RFC 2131 §4.4.5: from when the request was sent that is answered, and not from the first that nobody heard.
+#[test]
+fn a_lease_that_is_given_late_and_for_less_is_in_force() {
+    let mut lab = Lab::new(None);
+    let mut request = lab.renewing();
+    for _ in 0..3 {
+        lab.wait();
+        request = lab.sent().0;
+    }
+    let mut short = answer(MessageType::Ack, &request, SERVER);
+    short.options.insert(option::LEASE_TIME, 60_u32.to_be_bytes().to_vec());
+    let asked_at = lab.now;
+    lab.now += Duration::from_secs(1);
+    lab.hear(&short);
+    let Some(Action::Bound(held)) = lab.next() else { panic!("in {:?}", lab.phase()) };
+    assert_eq!(held.until, asked_at + Duration::from_secs(60));
+}
+
 #[test]
 fn without_its_server_all_are_asked_and_without_any_the_address_is_lost() {
     let mut lab = Lab::new(None);
