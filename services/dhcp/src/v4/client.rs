@@ -439,9 +439,10 @@ impl Client {
         self.begin(now);
     }
 
-    /// Everything of the lease goes, if there is one that its owner was told of.
+    /// Everything of the lease goes, if there is one that its owner was told of, or remembers.
     fn end(&mut self, why: Loss) {
-        let (State::Testing(held)
+        let (State::Rebooting(_, held)
+        | State::Testing(held)
         | State::Bound(held)
         | State::Renewing(_, held)
         | State::Rebinding(_, held)) = &self.state

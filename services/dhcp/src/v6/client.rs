@@ -480,9 +480,10 @@ impl Client {
         self.solicit_anew(now);
     }
 
-    /// Everything of the lease goes, if there is one that its owner was told of.
+    /// Everything of the lease goes, if there is one that its owner was told of, or remembers.
     fn end(&mut self, why: Loss) {
-        if let State::Testing(held)
+        if let State::Confirming(_, held)
+        | State::Testing(held)
         | State::Bound(held)
         | State::Renewing(_, held)
         | State::Rebinding(_, held) = &self.state
@@ -573,7 +574,10 @@ impl Client {
             },
             State::Confirming(_, held) => match options.status() {
                 status::SUCCESS => self.use_again(now, held),
-                status::NOT_ON_LINK => self.begin_again(now),
+                status::NOT_ON_LINK => {
+                    self.end(Loss::Refused);
+                    self.begin_again(now);
+                }
                 code => self.refuse(Unusable::Status(code)),
             },
             State::Renewing(_, held) => self.on_extended(now, options, &held, true),

@@ -397,8 +397,15 @@ fn the_lease_of_before_is_asked_for_first() {
     let mut lab = Lab::new(Some((lease(), Duration::from_secs(600))));
     let (request, _) = lab.sent();
     lab.answer(MessageType::Nak, &request, OTHER_SERVER);
+    assert_eq!(lab.next(), Some(Action::Lost(lease(), Loss::Refused)), "it is not remembered");
     let (discover, _) = lab.sent();
     assert_eq!((discover.kind, lab.client.counters().refused), (MessageType::Discover, 1));
+
+    let mut lab = Lab::new(Some((lease(), Duration::from_secs(600))));
+    lab.sent();
+    lab.client.release();
+    assert_eq!(lab.next(), Some(Action::Lost(lease(), Loss::Released)), "nor what the operator gives back");
+    assert_eq!((lab.next(), lab.phase()), (None, Phase::Released));
 }
 
 #[test]

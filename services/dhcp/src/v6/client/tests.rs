@@ -410,8 +410,15 @@ fn the_lease_of_before_is_confirmed_or_used_if_nobody_answers() {
     let mut lab = Lab::new(before());
     let confirm = lab.sent(MessageType::Confirm);
     lab.refuse(&confirm, SERVER, status::NOT_ON_LINK);
+    assert_eq!(lab.next(), Some(Action::Lost(lease.clone(), Loss::Refused)), "it is not remembered");
     lab.wait();
     assert_eq!(asked_for(&lab.sent(MessageType::Solicit)), None);
+    // Given back before anybody has answered.
+    let mut lab = Lab::new(before());
+    lab.sent(MessageType::Confirm);
+    lab.client.release(lab.now);
+    assert_eq!(lab.next(), Some(Action::Lost(lease.clone(), Loss::Released)));
+    assert_eq!((lab.next(), lab.phase()), (None, Phase::Released));
     // Silence for ten seconds.
     let mut lab = Lab::new(before());
     let begun = lab.now;
