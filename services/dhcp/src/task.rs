@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{Clock, seconds_of};
 use crate::link_local::{LinkLocal, Step};
 use crate::outcome::{Counters, Loss, Times};
-use crate::v4::{Action, Client, ClientConfig, Lease, Phase};
+use crate::v4::{Action, Client, ClientConfig, Lease, Phase, Route};
 
 /// RFC 2131 §4.1.
 pub(crate) const SERVER_PORT: u16 = 67;
@@ -219,11 +219,7 @@ impl Interface {
     /// Gives the routes of a lease, and takes those away that it has no more.
     fn give_routes(&self, lease: &Lease) {
         let mut given = self.given();
-        let route = |it: &crate::v4::Route| {
-            let through = RouteConfig::via(it.destination()?, IpAddr::V4(it.via));
-            Some(RouteConfig { link: Some(self.link), lease: Some(given.primacy), ..through })
-        };
-        let wanted = lease.routes.iter().filter_map(route).collect();
+        let wanted = lease.routes.iter().filter_map(|it| route_of(it, self.link, given.primacy)).collect();
         self.replace_routes(&mut given, wanted);
     }
 
@@ -277,6 +273,16 @@ impl Interface {
             tracing::debug!("leased route {}: {error}", route.destination);
         }
     }
+}
+
+/// A route of a lease that `link` has: through its router, or to the stations of a subnet that is there beside the address' own.
+fn route_of(route: &Route, link: LinkId, primacy: Primacy) -> Option<RouteConfig> {
+    let destination = route.destination()?;
+    let through = match route.is_on_link() {
+        true => RouteConfig::on_link(destination, link),
+        false => RouteConfig::via(destination, IpAddr::V4(route.via)),
+    };
+    Some(RouteConfig { link: Some(link), lease: Some(primacy), ..through })
 }
 
 /// What the task owns.
@@ -405,5 +411,21 @@ impl AtWork {
         (report.phase, report.counters) = (self.client.phase(), self.client.counters());
         let link_local = self.link_local.as_ref().is_some_and(|it| it.in_use().is_some());
         report.link_local = self.interface.given().link_local.filter(|_| link_local);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_without_a_router_leads_to_the_link() {
+        let link = LinkId(7);
+        let route = |via: [u8; 4]| Route { network: [10, 9, 0, 0].into(), prefix_len: 16, via: via.into() };
+        let of = |via| route_of(&route(via), link, Primacy::Primary).unwrap();
+        let (near, far) = (of([0; 4]), of([10, 0, 0, 8]));
+        assert_eq!((near.gateway, near.link, near.lease), (None, Some(link), Some(Primacy::Primary)));
+        assert_eq!((far.gateway, far.link), (Some([10, 0, 0, 8].into()), Some(link)));
+        assert_eq!((near.destination, far.destination), ("10.9.0.0/16".parse().unwrap(), near.destination));
     }
 }

@@ -51,7 +51,7 @@ pub struct Route {
     pub network: Ipv4Addr,
     /// How many of its bits they share.
     pub prefix_len: u8,
-    /// The router.
+    /// The router; 0.0.0.0 if their stations are on the link itself (RFC 3442).
     pub via: Ipv4Addr,
 }
 
@@ -59,6 +59,11 @@ impl Route {
     /// The addresses.
     pub fn destination(&self) -> Option<IpPrefix> {
         IpPrefix::new(self.network.into(), self.prefix_len).map(IpPrefix::network)
+    }
+
+    /// Whether no router is between.
+    pub const fn is_on_link(&self) -> bool {
+        self.via.is_unspecified()
     }
 }
 
@@ -136,7 +141,7 @@ fn times(message: &Message, time: Option<Duration>) -> (Duration, Duration) {
 /// RFC 3442: classless routes take the place of the routers.
 fn routes(message: &Message) -> Vec<Route> {
     if let Some(mut list) = message.options.get(&option::CLASSLESS_ROUTES).and_then(|it| read_routes(it)) {
-        list.retain(|route| is_station(route.via));
+        list.retain(|route| route.is_on_link() || is_station(route.via));
         list.truncate(ROUTES_MAX);
         return list;
     }
@@ -266,6 +271,13 @@ pub(crate) mod tests {
         let classless = [24, 192, 0, 2, 10, 0, 0, 9, 0, 10, 0, 0, 8, 8, 172, 224, 0, 0, 1];
         message.options.insert(option::CLASSLESS_ROUTES, classless.to_vec());
         assert_eq!(routed(&message), ["192.0.2.0/24 10.0.0.9", "0.0.0.0/0 10.0.0.8"], "a group is no router");
+        let on_link = [16, 10, 9, 0, 0, 0, 0, 0, 10, 0, 0, 8];
+        message.options.insert(option::CLASSLESS_ROUTES, on_link.to_vec());
+        assert_eq!(
+            routed(&message),
+            ["10.9.0.0/16 0.0.0.0", "0.0.0.0/0 10.0.0.8"],
+            "nor is a subnet's own link"
+        );
         // What cannot be read is as if it were not there.
         message.options.insert(option::CLASSLESS_ROUTES, vec![33, 1, 2, 3]);
         assert_eq!(routed(&message), ["0.0.0.0/0 10.0.0.1"]);
