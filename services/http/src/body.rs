@@ -58,7 +58,7 @@ impl<S: AsyncRead + Unpin> Buffered<S> {
     }
 
     /// Takes at least one and at most `limit` bytes; nothing at the end of the stream.
-    async fn take(&mut self, limit: u64) -> io::Result<Vec<u8>> {
+    pub(crate) async fn take(&mut self, limit: u64) -> io::Result<Vec<u8>> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut piece = Vec::new();
         if self.unused().is_empty() {

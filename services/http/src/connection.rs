@@ -27,6 +27,9 @@ const KEPT_BYTES: usize = 16 * 1024;
 /// How many pieces there are at a time, of all connections: none waits for its client, so that they are soon free again.
 static PIECES: Semaphore = Semaphore::const_new(64);
 
+/// How long a client who was refused may say nothing before he is left.
+const SILENCE: Duration = Duration::from_secs(2);
+
 /// How long a client is waited for. Each connection is memory and a task, which who says nothing, or next to nothing, does not keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
@@ -61,20 +64,42 @@ pub async fn serve_with<S: AsyncRead + AsyncWrite + Unpin>(
     patience: Patience,
 ) -> io::Result<()> {
     let mut connection = Client { wire: Buffered::new(stream), patience };
-    loop {
+    let then = loop {
         let request = match read_request(&mut connection).await? {
             Ok(Some(request)) => request,
-            Ok(None) => break,
+            Ok(None) => break Then::Close,
             Err(status) => {
                 refuse(&mut connection, None, status, false).await?;
-                break;
+                break Then::HearOut;
             }
         };
-        if !answer(&mut connection, &request, files).await? {
-            break;
+        match answer(&mut connection, &request, files).await? {
+            Then::Next => {}
+            then => break then,
         }
+    };
+    connection.wire.stream.shutdown().await?;
+    if then == Then::HearOut {
+        connection.hear_out().await;
     }
-    connection.wire.stream.shutdown().await
+    Ok(())
+}
+
+/// What comes after an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Then {
+    /// Another request may follow.
+    Next,
+    /// The end.
+    Close,
+    /// The end, as soon as the client has said what nobody will read.
+    HearOut,
+}
+
+impl Then {
+    const fn after(request: &Request) -> Self {
+        if request.keep_alive { Self::Next } else { Self::Close }
+    }
 }
 
 /// Who is served.
@@ -86,6 +111,19 @@ struct Client<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.wire.send(bytes, self.patience.idle).await
+    }
+
+    /// Reads on behind a refusal. A close while something is unread is a reset, which may overtake the answer, and keeps it from who
+    /// still writes (RFC 9112 §9.6).
+    async fn hear_out(&mut self) {
+        let end = Instant::now() + self.patience.head;
+        loop {
+            let until = end.min(Instant::now() + SILENCE);
+            match timeout_at(until, self.wire.take(u64::MAX)).await {
+                Ok(Ok(piece)) if !piece.is_empty() => {}
+                _ => return,
+            }
+        }
     }
 
     async fn next_of(&mut self, body: &mut Body) -> Result<Option<Vec<u8>>, BodyError> {
@@ -126,12 +164,12 @@ async fn read_request<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Answers one request and says whether another may follow.
+/// Answers one request and says what comes then.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut Client<S>,
     request: &Request,
     files: &Files,
-) -> io::Result<bool> {
+) -> io::Result<Then> {
     match request.method {
         Method::Store => store(connection, request, files).await,
         Method::Get | Method::Head => {
@@ -145,13 +183,13 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             if end.is_err() {
                 // Nobody knows where the next request begins (RFC 9112 §6.3).
                 refuse(connection, Some(request), Status::BadRequest, false).await?;
-                return Ok(false);
+                return Ok(Then::HearOut);
             }
             match files.existing(&request.target) {
                 Ok(path) => send_file(connection, request, &path).await?,
                 Err(status) => refuse(connection, Some(request), status, request.keep_alive).await?,
             }
-            Ok(request.keep_alive)
+            Ok(Then::after(request))
         }
     }
 }
@@ -258,13 +296,13 @@ async fn store<S: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut Client<S>,
     request: &Request,
     files: &Files,
-) -> io::Result<bool> {
+) -> io::Result<Then> {
     let path = match files.storable(&request.target) {
         Ok(path) => path,
         Err(status) => {
             // The body is not read, so the connection cannot be used again.
             refuse(connection, Some(request), status, false).await?;
-            return Ok(false);
+            return Ok(Then::HearOut);
         }
     };
     if request.expects_continue {
@@ -275,11 +313,11 @@ async fn store<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(()) => {
             let status = if existed { Status::Ok } else { Status::Created };
             connection.send(&Head::new(status, 0, request.keep_alive).finish()).await?;
-            Ok(request.keep_alive)
+            Ok(Then::after(request))
         }
         Err(status) => {
             refuse(connection, Some(request), status, false).await?;
-            Ok(false)
+            Ok(Then::HearOut)
         }
     }
 }

@@ -115,6 +115,16 @@ fn uploads_are_stored_whole_or_not_at_all() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no part file is left");
 }
 
+/// Who writes until he is done, and reads then, is not reset meanwhile.
+#[test]
+fn an_upload_that_is_refused_is_heard_out() {
+    let folder = Folder::new("refused");
+    let head = b"PUT /none/up HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";
+    let answer = converse(&folder, &[&head[..], &vec![b'x'; 1_000_000]].concat());
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1);
+}
+
 #[test]
 fn a_bad_request_is_answered_and_ends_the_connection() {
     let folder = Folder::new("bad");
