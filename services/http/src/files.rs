@@ -59,13 +59,23 @@ impl Files {
 
 /// The path in `target`, decoded, without its query, and without any step upwards.
 fn relative(target: &str) -> Result<PathBuf, Status> {
-    let path = target.split(['?', '#']).next().unwrap_or_default();
-    let path = path.strip_prefix('/').ok_or(Status::BadRequest)?;
+    let path = origin_form(target).ok_or(Status::BadRequest)?.split(['?', '#']).next().unwrap_or_default();
+    let path = path.strip_prefix('/').unwrap_or_default();
     let decoded = percent_decoded(path).ok_or(Status::BadRequest)?;
     if decoded.contains('\0') || decoded.split('/').any(|part| part == "..") || decoded.starts_with('/') {
         return Err(Status::Forbidden);
     }
     Ok(PathBuf::from(decoded))
+}
+
+/// A target from its path on: as hosts ask, or with scheme and host before it, as proxies are asked (RFC 9112 §3.2.2).
+fn origin_form(target: &str) -> Option<&str> {
+    if target.starts_with('/') {
+        return Some(target);
+    }
+    let (scheme, rest) = target.split_once("://")?;
+    let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    (scheme.eq_ignore_ascii_case("http") && host > 0).then(|| &rest[host..])
 }
 
 /// RFC 3986 §2.1.
@@ -133,6 +143,7 @@ mod tests {
         std::os::unix::fs::symlink(outer.join("secret"), outer.join("root/leak")).unwrap();
         let files = Files::new(&outer.join("root")).unwrap();
         assert!(files.existing("/sub/a%20b.txt?query").is_ok());
+        assert!(files.existing("http://x/sub/a%20b.txt?query").is_ok(), "as who asks by a proxy says it");
         for (target, status) in [
             ("/../secret", Status::Forbidden),
             ("/%2e%2e/secret", Status::Forbidden),
@@ -142,6 +153,11 @@ mod tests {
             ("/sub", Status::NotFound),
             ("secret", Status::BadRequest),
             ("/%zz", Status::BadRequest),
+            ("http://x/../secret", Status::Forbidden),
+            ("http://x//etc/passwd", Status::Forbidden),
+            ("HTTP://x:80?y", Status::NotFound),
+            ("http:///sub", Status::BadRequest),
+            ("ftp://x/sub", Status::BadRequest),
         ] {
             assert_eq!(files.existing(target), Err(status), "{target}");
         }
