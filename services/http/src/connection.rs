@@ -173,6 +173,9 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     match request.method {
         Method::Store => store(connection, request, files).await,
         Method::Get | Method::Head => {
+            if request.expects_continue {
+                connection.send(CONTINUE).await?;
+            }
             let mut body = Body::new(request.body);
             let end = loop {
                 match connection.next_of(&mut body).await {

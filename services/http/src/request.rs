@@ -66,13 +66,15 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Status> {
         // RFC 9112 §3.2: a request without exactly one Host field is answered with 400.
         return Err(Status::BadRequest);
     }
+    let body = fields.body()?;
     let request = Request {
         method,
         target: head.path.unwrap_or_default().to_owned(),
-        body: fields.body()?,
+        body,
         // RFC 9112 §6.1: a proxy that knows HTTP/1.0 alone has seen another end of a body of chunks.
         keep_alive: fields.connection.unwrap_or(is_1_1) && (is_1_1 || !fields.chunked),
-        expects_continue: fields.expects_continue,
+        // RFC 9110 §10.1.1: one of HTTP/1.0 would take it for the answer, and who sends no body does not wait.
+        expects_continue: fields.expects_continue && is_1_1 && body != BodyLength::Known(0),
         // RFC 9110 §14.2: it is defined for GET alone.
         range: fields.range.filter(|_| method == Method::Get),
     };
@@ -213,6 +215,13 @@ mod tests {
             request("POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\nExpect: 100-continue\r\n\r\n")
                 .unwrap();
         assert_eq!((upload.body, upload.expects_continue), (BodyLength::Known(7), true));
+        // RFC 9110 §10.1.1: HTTP/1.0 knows no 100, and who sends nothing waits for none.
+        for (line, fields) in
+            [("POST /f HTTP/1.0", "Content-Length: 7\r\n"), ("GET /f HTTP/1.1", ""), ("HEAD /f HTTP/1.1", "")]
+        {
+            let text = format!("{line}\r\nHost: x\r\n{fields}Expect: 100-continue\r\n\r\n");
+            assert!(!request(&text).unwrap().expects_continue, "{text:?}");
+        }
         let ranged = request("GET / HTTP/1.1\r\nHost: x\r\nRange: bytes=5-9\r\n\r\n").unwrap();
         assert_eq!(ranged.range, Some(Range::From { first: 5, last: Some(9) }));
         let head = request("HEAD / HTTP/1.1\r\nHost: x\r\nRange: bytes=5-9\r\n\r\n").unwrap();

@@ -109,6 +109,9 @@ fn uploads_are_stored_whole_or_not_at_all() {
     let second = converse(&folder, chunked);
     assert!(second.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), "{second}");
     assert_eq!(stored().as_deref(), Some("new"));
+    let get = b"GET /up HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nxx";
+    let answer = converse(&folder, get);
+    assert!(answer.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), "{answer}");
     let broken = converse(&folder, b"POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nhalf");
     assert!(broken.starts_with("HTTP/1.1 400 "), "{broken}");
     assert_eq!(stored().as_deref(), Some("new"));
