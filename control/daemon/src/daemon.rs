@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
         return Ok(());
     }
     let state = State::new(&folders.state);
-    let wanted = choose_model(&state, configured, &mut early);
+    let (wanted, unkept) = choose_model(&state, configured, &mut early);
     let lanes = lane_count(args.lanes, wanted.daemon.lanes);
     let queues = u16::try_from(lanes.min(QUEUES_MAX)).unwrap_or(1);
     let mut kernel = Kernel::new(args.instance.clone(), &folders.state, queues);
@@ -87,8 +87,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     let door = folders.runtime.join(PROGRAMS);
     let places = (folders.state, door.clone());
     let works = Works::new(engine, kernel, &args.instance, places, runtime.handle().clone(), clients);
-    let parts =
-        Parts { instance: args.instance.to_string(), lanes_given: args.lanes.is_some(), works, state, early };
+    let (instance, lanes_given) = (args.instance.to_string(), args.lanes.is_some());
+    let parts = Parts { instance, lanes_given, works, state, early, unkept };
     let host = Arc::new(Host::start(parts, &wanted));
     serve_programs(&door, programs_engine, &host);
     match History::start(&state_folder, &host) {
@@ -187,7 +187,11 @@ fn take_folders(folders: &Folders, early: &mut Vec<String>) -> Result<(Lock, Opt
 }
 
 /// What to begin with: what is remembered, else the file, else nothing.
-fn choose_model(state: &State, configured: Option<Model>, early: &mut Vec<String>) -> Model {
+fn choose_model(
+    state: &State,
+    configured: Option<Model>,
+    early: &mut Vec<String>,
+) -> (Model, Option<String>) {
     match state.load() {
         Found::Model(remembered) => {
             if configured.is_some_and(|it| it != *remembered) {
@@ -196,7 +200,7 @@ fn choose_model(state: &State, configured: Option<Model>, early: &mut Vec<String
                     "the configuration remembered in {path} is used; `firelane apply` replaces it"
                 );
             }
-            return *remembered;
+            return (*remembered, None);
         }
         Found::Nothing => {}
         Found::Broken(why) => {
@@ -206,11 +210,9 @@ fn choose_model(state: &State, configured: Option<Model>, early: &mut Vec<String
     }
     let model = configured.unwrap_or_default();
     let kept = state.prepare(&model).and_then(|it| it.commit().map_err(|error| state.refused(&error)));
-    if let Err(error) = kept {
-        tracing::error!("{error}");
-        early.push(error.to_string());
-    }
-    model
+    let unkept = kept.err().map(|error| error.to_string());
+    unkept.iter().for_each(|error| tracing::error!("{error}"));
+    (model, unkept)
 }
 
 fn lane_count(given: Option<u16>, configured: Lanes) -> usize {
@@ -246,9 +248,9 @@ mod tests {
         let state = State::new(folder.path());
         let (one, two) = (model("[etherstub.one1]\n"), model("[etherstub.two2]\n"));
         let mut early = Vec::new();
-        assert_eq!(choose_model(&state, Some(one.clone()), &mut early), one);
-        assert_eq!(choose_model(&state, Some(two), &mut early), one);
-        assert_eq!(choose_model(&state, None, &mut early), one);
+        for configured in [Some(one.clone()), Some(two), None] {
+            assert_eq!(choose_model(&state, configured, &mut early), (one.clone(), None));
+        }
         assert!(early.is_empty());
     }
 
@@ -257,8 +259,9 @@ mod tests {
         let one = model("[etherstub.one1]\n");
         let mut early = Vec::new();
         let state = State::new(Path::new("/nonexistent"));
-        assert_eq!(choose_model(&state, Some(one.clone()), &mut early), one);
-        assert!(early.len() == 1 && early[0].contains("/nonexistent/model.toml"), "{early:?}");
+        let (chosen, unkept) = choose_model(&state, Some(one.clone()), &mut early);
+        assert_eq!((chosen, early.len()), (one, 0));
+        assert!(unkept.as_ref().is_some_and(|it| it.contains("/nonexistent/model.toml")), "{unkept:?}");
     }
 
     #[test]
@@ -268,7 +271,7 @@ mod tests {
         std::fs::write(state.path(), "[[[").unwrap();
         let one = model("[etherstub.one1]\n");
         let mut early = Vec::new();
-        assert_eq!(choose_model(&state, Some(one.clone()), &mut early), one);
+        assert_eq!(choose_model(&state, Some(one.clone()), &mut early), (one, None));
         assert_eq!(early.len(), 1);
     }
 

@@ -64,6 +64,8 @@ struct Inner {
     addresses: Addresses,
     /// What went wrong before there was a configuration.
     early: Vec<String>,
+    /// Why what the store says is kept is not on the disk, if it is not.
+    unkept: Option<String>,
     /// Steps of the start that failed.
     failed: Vec<(Step, String)>,
     /// Lanes that came back to CPUs that they had lost.
@@ -86,12 +88,14 @@ pub(crate) struct Parts {
     pub(crate) works: Works,
     pub(crate) state: State,
     pub(crate) early: Vec<String>,
+    /// Why the configuration could not be written down.
+    pub(crate) unkept: Option<String>,
 }
 
 impl Host {
     /// Carries out `wanted` as far as possible: what fails is logged and shown in status, the rest runs.
     pub(crate) fn start(parts: Parts, wanted: &Model) -> Self {
-        let Parts { instance, lanes_given, works, state, early } = parts;
+        let Parts { instance, lanes_given, works, state, early, unkept } = parts;
         // What a device has not is told when its VNIC is made.
         let mut wanted = Store::new(wanted.clone());
         let _ = wanted.settle(&Model::default(), &|_, link| nic::factory_of_link(link));
@@ -110,6 +114,7 @@ impl Host {
             state,
             addresses,
             early,
+            unkept,
             failed,
             returns,
             told,
@@ -376,7 +381,18 @@ impl Inner {
         let prepared = state.prepare(&next.persistent)?;
         steps.iter().try_for_each(|step| self.try_step(step))?;
         prepared.commit().map_err(|error| state.refused(&error))?;
+        self.unkept = None;
         self.store.persistent = next.persistent.clone();
+        Ok(())
+    }
+
+    /// Writes down what is kept, if that could not be done at the start: nothing would change of it otherwise.
+    fn make_up(&mut self) -> Result<(), ApiError> {
+        if self.unkept.is_some() {
+            let prepared = self.state.prepare(&self.store.persistent)?;
+            prepared.commit().map_err(|error| self.state.refused(&error))?;
+            self.unkept = None;
+        }
         Ok(())
     }
 
@@ -429,6 +445,7 @@ impl Inner {
             }
             return Err(state.refused(&error));
         }
+        self.unkept = None;
         tracing::info!("rename link {from} to {to}");
         if runs {
             self.rename_counted(counted, from, to);
@@ -466,6 +483,7 @@ impl Inner {
 
     fn problems(&self, lanes_given: bool, lanes_alive: usize) -> Vec<String> {
         let mut problems = self.early.clone();
+        problems.extend(self.unkept.clone());
         let failed = self.failed.iter().filter(|(step, _)| self.is_missing(step));
         problems.extend(failed.map(|(step, why)| format!("{step}: {why}")));
         problems.extend(self.addresses.duplicates());

@@ -308,6 +308,23 @@ fn a_full_disk_refuses_persistent_changes_and_nothing_else() {
 }
 
 #[test]
+fn a_first_configuration_that_cannot_be_written_is_written_by_the_next_apply() {
+    let sandbox = Sandbox::new();
+    let obstacle = sandbox.folder().join("run/state/model.new");
+    fs::create_dir_all(&obstacle).expect("writable");
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let told = || daemon.firelane(&["status"]).expect_success().contains("model.toml");
+    assert!(told(), "status says that it is not kept");
+    let file = two_tenants().to_string_lossy().into_owned();
+    let refused = daemon.firelane(&["apply", &file]);
+    assert!(refused.stderr.contains("model.toml"), "{}{}", refused.stdout, refused.stderr);
+    daemon.firelane(&["apply", "--temporary", &file]).expect_success();
+    fs::remove_dir(&obstacle).expect("writable");
+    daemon.firelane(&["apply", &file]).expect_success();
+    assert!(daemon.runtime().join("state/model.toml").exists() && !told(), "it is kept");
+}
+
+#[test]
 fn a_history_that_cannot_be_kept_is_said_and_all_else_runs() {
     let sandbox = Sandbox::new();
     fs::create_dir_all(sandbox.folder().join("run/state/history.db")).expect("writable");

@@ -77,6 +77,9 @@ impl Api for Host {
         let mut inner = self.lock();
         let mut next = inner.store.replaced(wanted, temporary)?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
+        if !temporary {
+            inner.make_up()?;
+        }
         let before = inner.store.active.clone();
         let mut steps = inner.remake(true);
         steps.extend(inner.move_to(next)?);
