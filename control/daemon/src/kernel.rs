@@ -282,7 +282,7 @@ impl Kernel {
         namespace: Option<PathBuf>,
         why: &str,
     ) -> Result<(Device, Vec<Queue>), ApiError> {
-        let near = mac::near_name(wanted.link, &self.instance);
+        let near = self.free_near(wanted.link);
         self.owned.note_interface(&near);
         let pair = Pair {
             near: &near,
@@ -310,6 +310,18 @@ impl Kernel {
                 self.owned.forget_interface(&near);
                 Err(refused("tap", &ifname, &format!("{why}; nor can a veth pair be made: "), &error))
             }
+        }
+    }
+
+    /// A name for the near end of a pair: that of a link which was renamed may still be what is made of this one's name.
+    fn free_near(&self, link: &LinkName) -> String {
+        let mut nth = 0;
+        loop {
+            let near = mac::near_name(link, &self.instance, nth);
+            if !self.owned.has_interface(&near) {
+                return near;
+            }
+            nth += 1;
         }
     }
 

@@ -43,9 +43,10 @@ impl Macs {
     }
 }
 
-/// The name of the near end of a veth pair for the VNIC `name`: eleven characters, so that one more fits.
-pub(crate) fn near_name(name: &LinkName, instance: &Instance) -> String {
-    format!("fl{:09x}", digest(&[&instance.to_string(), name.as_str()]) >> 28)
+/// The name of the near end of a veth pair for the VNIC `name`, the first or another: eleven characters, so that one more fits.
+pub(crate) fn near_name(name: &LinkName, instance: &Instance, nth: u32) -> String {
+    let parts = [&instance.to_string(), name.as_str(), &nth.to_string()];
+    format!("fl{:09x}", digest(&parts) >> 28)
 }
 
 /// FNV-1a over parts with their ends: names things, keeps no secret.
@@ -81,8 +82,9 @@ mod tests {
         let names = ["web0", "a_very_long_name_of_a_vnic_12345"].map(|it| it[..it.len().min(31)].to_owned());
         for name in names {
             let name: LinkName = name.trim_end_matches(char::is_alphabetic).parse().unwrap();
-            assert_eq!(near_name(&name, &one).len(), 11);
-            assert_ne!(near_name(&name, &one), near_name(&name, &two));
+            assert!((0..3).all(|nth| near_name(&name, &one, nth).len() == 11));
+            assert_ne!(near_name(&name, &one, 0), near_name(&name, &two, 0));
+            assert_ne!(near_name(&name, &one, 0), near_name(&name, &one, 1));
         }
     }
 }

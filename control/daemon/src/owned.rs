@@ -91,6 +91,11 @@ impl Owned {
         self.record.interfaces.iter().cloned().collect()
     }
 
+    /// Whether the interface `name` is ours.
+    pub(crate) fn has_interface(&self, name: &str) -> bool {
+        self.record.interfaces.contains(name)
+    }
+
     /// Writes a namespace down: before it is made with inode 0, then with the one it has.
     pub(crate) fn note_namespace(&mut self, name: &str, inode: u64) {
         self.record.namespaces.insert(name.to_owned(), inode);

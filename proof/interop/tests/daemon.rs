@@ -362,6 +362,23 @@ fn without_tap_devices_vnics_use_veth_pairs_and_status_says_why() {
 }
 
 #[test]
+fn a_veth_pair_whose_vnic_was_renamed_gives_its_place_to_nobody() {
+    let sandbox = Sandbox::new();
+    sandbox.run(None, "mount", &["-t", "tmpfs", "tmpfs", "/dev/net"]).expect_success();
+    let text = "[etherstub.s1]\n[vnic.v0]\nover = \"s1\"\ntap = { namespace = \"a\", addresses = [\"10.0.0.1/24\"] }\n";
+    let daemon = Daemon::start(&sandbox, Path::new(&written(&sandbox, "one.toml", text)));
+    daemon.firelane(&["dladm", "rename-link", "v0", "w0"]).expect_success();
+    let both = daemon.firelane(&["dump"]).expect_success()
+        + "\n[vnic.v0]\nover = \"s1\"\ntap = { namespace = \"b\", addresses = [\"10.0.0.2/24\"] }\n";
+    daemon.firelane(&["apply", &written(&sandbox, "both.toml", &both)]).expect_success();
+    ping(&sandbox, "a", "10.0.0.2");
+    daemon.kill();
+    Daemon::run(&sandbox, &["--clean"]).expect_success();
+    let left = sandbox.run(None, "ip", &["-o", "link"]).expect_success();
+    assert_eq!(left.lines().count(), 1, "{left}");
+}
+
+#[test]
 fn addresses_of_an_interface_change_in_place() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start(&sandbox, &two_tenants());
