@@ -2,7 +2,7 @@
 //!
 //! Called by `host.rs`: steps begin and end addresses, notices say what duplicate address detection found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use firelane::{AddressOrigin, Configured, Notice, Resolvers};
@@ -102,6 +102,16 @@ impl Addresses {
                 *known = state;
             }
         }
+        let own = works.vnics.len();
+        if self.configured.len() > own || self.resolvers.len() > own {
+            self.keep(works.vnics.values().map(|it| it.id).collect());
+        }
+    }
+
+    /// Forgets the links that have ended: no other one gets their numbers.
+    fn keep(&mut self, links: BTreeSet<LinkId>) {
+        self.configured.retain(|link, _| links.contains(link));
+        self.resolvers.retain(|link, _| links.contains(link));
     }
 
     fn configure(&mut self, change: Configured) {
@@ -156,4 +166,23 @@ fn is_link_local(prefix: IpPrefix) -> bool {
 
 fn info_of(known: Resolvers) -> ResolverInfo {
     ResolverInfo { name_servers: known.servers.into_iter().map(IpAddr::V6).collect(), domains: known.domains }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_links_have_configured_ends_with_them() {
+        let mut addresses = Addresses::default();
+        for link in (0..3).map(LinkId) {
+            let prefix = "fe80::1/64".parse().unwrap();
+            let origin = AddressOrigin::LinkLocal;
+            addresses.configure(Configured::Address { link, prefix, origin, is_deprecated: false });
+            addresses.resolvers.insert(link, ResolverInfo::default());
+        }
+        addresses.keep(BTreeSet::from([LinkId(1)]));
+        let left = (addresses.configured.keys().copied(), addresses.resolvers.keys().copied());
+        assert_eq!((left.0.collect(), left.1.collect()), (vec![LinkId(1)], vec![LinkId(1)]));
+    }
 }
