@@ -7,8 +7,8 @@
 //!
 //! Given: messages, whether an address passed its test (RFC 5227), what the operator wants, and `now`. Gives
 //! [`Action`]s, which its owner carries out in order (`task.rs`), and the time of its next timer. Of several offers the
-//! first is taken, unless another is of the address that the client had; a server that is not the one asked is not
-//! believed.
+//! first is taken: the DISCOVER names the address that the client had, for any server to offer it. A server that is not the
+//! one asked is not believed.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
