@@ -670,28 +670,42 @@ fn hops_that_must_be_left_are_looked_at_as_in_the_kernel() {
 passive = socket.create_server(('0.0.0.0', 7079))
 passive.setsockopt(socket.IPPROTO_IP, 21, 255)
 print('ready', flush=True)
-print(passive.accept()[0].recv(9), flush=True)";
+active = passive.accept()[0]
+print(active.recv(4), active.recv(3), flush=True)";
     let server = stage.serve(On::Firelane, &["/usr/bin/python3", "-c", server]);
     wait_for_log(&server, "ready");
     let client = |hops: &str| {
         let client = format!(
-            "import socket
+            "import socket, time
 one = socket.socket()
 one.settimeout(1)
 one.setsockopt(socket.IPPROTO_IP, 2, {hops})
-print(one.connect_ex(('{}', 7079)), one.sendall(b'near') if {hops} == 255 else '')",
+print(one.connect_ex(('{}', 7079)))
+if {hops} == 255:
+    one.sendall(b'near')
+    one.setsockopt(socket.IPPROTO_IP, 2, 64)
+    one.sendall(b'far')
+    time.sleep(0.1)
+    one.setsockopt(socket.IPPROTO_IP, 2, 255)
+    time.sleep(1)",
             Stage::FIRELANE
         );
         stage.ask(On::Kernel, &["/usr/bin/python3", "-c", &client])
     };
-    assert_eq!(client("64"), "11 \n");
-    let shown = stage.daemon().firelane(&["netstat", "-s", "-P", "tcp"]).expect_success();
-    let words: Vec<&str> =
-        shown.split(|it: char| it == '=' || it.is_whitespace()).filter(|it| !it.is_empty()).collect();
-    let at = words.iter().position(|&it| it == "tcpInFewHops").expect("it is counted");
-    assert!(words[at + 1].parse::<u64>().unwrap() > 0, "{shown}");
-    assert_eq!(client("255"), "0 None\n");
-    wait_for_log(&server, "b'near'");
+    assert_eq!(client("64"), "11\n");
+    let refused = || {
+        let shown = stage.daemon().firelane(&["netstat", "-s", "-P", "tcp"]).expect_success();
+        let words: Vec<&str> =
+            shown.split(|it: char| it == '=' || it.is_whitespace()).filter(|it| !it.is_empty()).collect();
+        let at = words.iter().position(|&it| it == "tcpInFewHops").expect("it is counted");
+        words[at + 1].parse::<u64>().unwrap()
+    };
+    let syns = refused();
+    assert!(syns > 0);
+    // Of a connection, too: what has come from too far is sent again from nearer.
+    assert_eq!(client("255"), "0\n");
+    wait_for_log(&server, "b'near' b'far'");
+    assert!(refused() > syns);
     server.expect_success();
     stage.wait_until_nothing_is_left();
 }

@@ -164,7 +164,9 @@ impl<D> Inside<'_, D> {
         headers: &Headers,
     ) -> Result<(), Frame> {
         let conn = self.conns.slab.get_mut(id).expect(TABLED);
-        let Some(route) = conn.route().filter(|_| conn.steps == StepLists::TCP) else { return Err(frame) };
+        // How many hops it has left is asked on the long way.
+        let is_usual = conn.steps == StepLists::TCP && conn.least_hops == 0;
+        let Some(route) = conn.route().filter(|_| is_usual) else { return Err(frame) };
         let l3_offset = usize::from(headers.l3_offset);
         let payload = self.shard.ip.core.returned(route, link, frame.as_slice(), l3_offset);
         let ends = || (tuple.remote(), tuple.local());
