@@ -385,39 +385,34 @@ impl Ip {
         }
     }
 
-    /// A neighbour does not answer: if it is a router, another is asked first, until this one is heard again.
-    pub(crate) fn suspect(&mut self, link: LinkId, ip: IpAddr) {
-        let is_router = |route: &Route| {
-            matches!(route.origin, Origin::Router(_)) && route.gateway == Some(ip) && route.link == Some(link)
-        };
-        if self.routes.has_from_routers() && self.routes.iter().any(is_router) {
-            self.note_suspect(link, ip);
-        }
-        self.suspect_default(link, ip);
+    /// A neighbour does not answer: if it is a router, another is asked first, until this one is heard again. Says whether
+    /// that is new.
+    pub(crate) fn suspect(&mut self, link: LinkId, ip: IpAddr) -> bool {
+        let is_new_router = self.routes.is_from_router(link, ip) && self.note_suspect(link, ip);
+        self.suspect_default(link, ip) || is_new_router
     }
 
     /// RFC 1122 §3.3.1.4: a neighbour in use has stopped to answer: if it is a default gateway of the operator's or of a lease, another one
     /// that is as good is asked from here on. Only default routes are looked at, which are few: anybody can make
     /// neighbours fail.
-    pub(crate) fn suspect_default(&mut self, link: LinkId, ip: IpAddr) {
+    pub(crate) fn suspect_default(&mut self, link: LinkId, ip: IpAddr) -> bool {
         let is_gateway = |route: &Route| {
             let is_his = !matches!(route.origin, Origin::Router(_));
             is_his && route.gateway == Some(ip) && self.route_link(route) == Some(link)
         };
-        if self.routes.defaults().any(is_gateway) {
-            self.note_suspect(link, ip);
-        }
+        self.routes.defaults().any(is_gateway) && self.note_suspect(link, ip)
     }
 
-    fn note_suspect(&mut self, link: LinkId, ip: IpAddr) {
+    fn note_suspect(&mut self, link: LinkId, ip: IpAddr) -> bool {
         if self.suspects.contains(&(link, ip)) {
-            return;
+            return false;
         }
         // The oldest is tried again.
         if self.suspects.len() == SUSPECTS_MAX {
             self.suspects.remove(0);
         }
         self.suspects.push((link, ip));
+        true
     }
 
     /// A route has ended: whoever is a gateway no more is no suspect if he becomes one again.
@@ -430,10 +425,7 @@ impl Ip {
         let mut suspects = core::mem::take(&mut self.suspects);
         suspects.retain(|suspect| {
             let (link, ip) = *suspect;
-            let is_router = |route: &Route| route.origin.is_routers() && route.gateway == Some(ip);
-            !is_his(suspect)
-                || self.is_default_gateway(link, ip)
-                || (self.routes.has_from_routers() && self.routes.iter().any(is_router))
+            !is_his(suspect) || self.is_default_gateway(link, ip) || self.routes.is_from_router(link, ip)
         });
         self.suspects = suspects;
     }

@@ -81,8 +81,10 @@ pub(crate) enum Evidence {
 /// What came of a piece of evidence.
 #[derive(Debug, Default)]
 pub(crate) struct Learnt {
-    /// An address is new or another, or one that did not answer does: cached ways are void.
+    /// An address is another, or one is there that was waited for, or one that did not answer does: cached ways are void.
     pub(crate) changed: bool,
+    /// Somebody of whom nothing was known: whoever has a way through him may have a better one.
+    pub(crate) is_new: bool,
     /// The other lanes should hear of it.
     pub(crate) is_news: bool,
     /// What they know stays: here nobody is known, and whoever has answered replaces nobody.
@@ -107,8 +109,8 @@ pub(crate) enum Due {
     Ask { link: LinkId, ip: IpAddr, to: Option<MacAddr> },
     /// It does not answer: everybody is asked, and its users look for another way.
     Unreachable { link: LinkId, ip: IpAddr },
-    /// The neighbour does not answer; what waited for it comes back.
-    Failed { link: LinkId, ip: IpAddr, queue: Chain },
+    /// The neighbour does not answer; what waited for it comes back. Whether it had an address, to which somebody may still send.
+    Failed { link: LinkId, ip: IpAddr, had_address: bool, queue: Chain },
     /// Its users must look again, so that it is asked if it is used.
     Aged,
 }
@@ -337,7 +339,7 @@ impl Neighbours {
             (None, Some(mac)) if evidence == Evidence::Question => {
                 let Some(slot) = self.create(now, link, ip) else { return Learnt::default() };
                 self.entry(slot).mac = mac;
-                Learnt { changed: true, is_news: true, ..Learnt::default() }
+                Learnt { is_new: true, is_news: true, ..Learnt::default() }
             }
             // Another lane may have asked: all, or one whose address it knows, and who need not say it then. Or it goes by what
             // is not so any more.
@@ -465,7 +467,7 @@ impl Neighbours {
                 }
                 NeighbourState::Incomplete if is_spent => {
                     let queue = self.remove(slot).queue;
-                    return Some(Due::Failed { link, ip, queue });
+                    return Some(Due::Failed { link, ip, had_address: false, queue });
                 }
                 NeighbourState::Incomplete => {
                     entry.probes += 1;
@@ -475,7 +477,7 @@ impl Neighbours {
                 // Nobody uses it any more.
                 NeighbourState::Unreachable if !is_used => {
                     let queue = self.remove(slot).queue;
-                    return Some(Due::Failed { link, ip, queue });
+                    return Some(Due::Failed { link, ip, had_address: true, queue });
                 }
                 NeighbourState::Probe | NeighbourState::Unreachable if is_spent => {
                     let exponent = u32::from(entry.probes - MAX_PROBES) + 1;
@@ -626,7 +628,7 @@ mod tests {
         let station = |n: u32| (link, IpAddr::from((0x0a00_0000 + n).to_be_bytes()));
         let learn = |table: &mut Neighbours, n: u32| {
             let before = table.hand;
-            let is_learnt = table.learn(now, station(n), Some(mac), Evidence::Question).changed;
+            let is_learnt = table.learn(now, station(n), Some(mac), Evidence::Question).is_new;
             (is_learnt, (table.hand + ENTRIES_MAX - before) % ENTRIES_MAX)
         };
         for n in 0..ENTRIES_MAX as u32 {

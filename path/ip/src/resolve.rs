@@ -30,7 +30,8 @@ impl Ip {
             self.suspects.retain(|suspect| *suspect != (link, ip));
         }
         // Whoever left a gateway because it was silent may come back.
-        if learnt.changed || self.suspects.len() < suspects {
+        let is_better_way = learnt.is_new && self.routes.is_from_router(link, ip);
+        if learnt.changed || is_better_way || self.suspects.len() < suspects {
             self.begin_generation();
         }
         let is_needed = match evidence {

@@ -104,6 +104,11 @@ impl Route {
         *self == Self { hint: self.hint, ..*other }
     }
 
+    /// The router that says it of itself, if one does.
+    fn router(&self) -> Option<(LinkId, IpAddr)> {
+        matches!(self.origin, Origin::Router(_)).then_some((self.link?, self.gateway?))
+    }
+
     /// Whether a routing daemon has no say in it. Such a route comes before all of a daemon's to the same network, even where
     /// its router is silent or packets end: what is administered here holds, whatever is said elsewhere.
     pub(crate) const fn is_administered(&self) -> bool {
@@ -177,8 +182,8 @@ pub(crate) struct Routes {
     /// Their gateways, by the number there.
     gateways: Gateways,
     count: usize,
-    /// How many of them routers told us.
-    from_routers: usize,
+    /// The routers that told us of routes, each as often as it has told one: they are few beside all routes.
+    routers: Vec<(LinkId, IpAddr)>,
     keyed: Keyed,
 }
 
@@ -219,7 +224,7 @@ impl Same {
 impl Routes {
     pub(crate) fn new(keyed: Keyed) -> Self {
         let (same, free, gateways) = (Vec::new(), Vec::new(), Gateways::new(keyed));
-        Self { v4: Trie::new(), v6: Trie::new(), same, free, gateways, count: 0, from_routers: 0, keyed }
+        Self { v4: Trie::new(), v6: Trie::new(), same, free, gateways, count: 0, routers: Vec::new(), keyed }
     }
 
     /// Adds a route. The same way with another hint takes the place of the one that is there, so that it is there all the time.
@@ -259,7 +264,7 @@ impl Routes {
             }
         }
         self.count += 1;
-        self.from_routers += usize::from(matches!(route.origin, Origin::Router(_)));
+        self.routers.extend(route.router());
         Ok(())
     }
 
@@ -283,7 +288,10 @@ impl Routes {
             self.replace(route.destination, entry, Same::of(routes));
         }
         self.count -= 1;
-        self.from_routers -= usize::from(matches!(route.origin, Origin::Router(_)));
+        let nth = route.router().and_then(|router| self.routers.iter().position(|other| *other == router));
+        if let Some(nth) = nth {
+            self.routers.swap_remove(nth);
+        }
         Ok(())
     }
 
@@ -411,9 +419,9 @@ impl Routes {
         self.search(addr, Some).unwrap_or(&[])
     }
 
-    /// Whether routers told us any.
-    pub(crate) const fn has_from_routers(&self) -> bool {
-        self.from_routers > 0
+    /// Whether a neighbour is a router that told us one.
+    pub(crate) fn is_from_router(&self, link: LinkId, ip: IpAddr) -> bool {
+        self.routers.contains(&(link, ip))
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -564,6 +572,31 @@ mod tests {
         assert_eq!(text, ["fe80::9", "fe80::1", "fe80::2", "fe80::3"]);
         let liked = table.best(dst, |route| Some(route.gateway == "fe80::3".parse().ok())).unwrap();
         assert_eq!(liked.gateway, "fe80::3".parse().ok());
+    }
+
+    #[test]
+    fn a_router_is_known_as_such_while_a_route_of_its_own_is_there() {
+        let mut table = routes();
+        let by = |to: &str, gateway: &str, hint| Route {
+            origin: Origin::Router(RouterPreference::Medium),
+            hint,
+            ..route(to, Some(gateway), Some(1))
+        };
+        let is_router =
+            |table: &Routes, link, ip: &str| table.is_from_router(LinkId(link), ip.parse().unwrap());
+        table.add(route("2001:db8::/32", Some("fe80::2"), Some(1))).unwrap();
+        for new in [by("::/0", "fe80::1", 0), by("fd00::/8", "fe80::1", 0), by("::/0", "fe80::3", 0)] {
+            table.add(new).unwrap();
+        }
+        table.add(by("::/0", "fe80::1", 7)).expect("it says something else");
+        assert!(is_router(&table, 1, "fe80::1") && is_router(&table, 1, "fe80::3"));
+        assert!(!is_router(&table, 1, "fe80::2") && !is_router(&table, 2, "fe80::1"));
+        table.remove(by("::/0", "fe80::1", 0)).unwrap();
+        assert!(is_router(&table, 1, "fe80::1"), "it has told another one");
+        table.remove(by("fd00::/8", "fe80::1", 0)).unwrap();
+        assert!(!is_router(&table, 1, "fe80::1") && is_router(&table, 1, "fe80::3"));
+        table.forget(LinkId(1));
+        assert!(table.routers.is_empty());
     }
 
     #[test]

@@ -400,9 +400,11 @@ impl Ip {
     fn on_due(&mut self, now: Instant, due: Due, pools: &mut Pools) {
         match due {
             Due::Ask { link, ip, to } => self.ask(link, ip, to, pools),
-            Due::Failed { link, ip, mut queue } => {
-                self.suspect(link, ip);
-                self.begin_generation();
+            Due::Failed { link, ip, had_address, mut queue } => {
+                // Whoever has waited for it looks again by himself.
+                if self.suspect(link, ip) || had_address {
+                    self.begin_generation();
+                }
                 while let Some(frame) = queue.pop() {
                     self.on_unresolved(now, &frame, pools);
                     self.give_up(frame, DropReason::NeighbourUnresolved, pools);

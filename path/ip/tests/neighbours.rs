@@ -7,12 +7,14 @@ use core::net::IpAddr;
 use std::time::Duration;
 
 use common::{ANSWER, LINK, Station, exchange, ip, mac};
-use firelane_ip::{DadConfig, ErrorKind, Hearsay, IpEvent, NeighbourState, Sent, Upper};
+use firelane_ip::{
+    Configured, DadConfig, ErrorKind, Hearsay, IpEvent, NeighbourState, Origin, Route, RouteKind, Sent, Upper,
+};
 use firelane_units::{DropReason, Instant, MacAddr};
 use firelane_wire::ndp::solicited_node;
 use firelane_wire::{
     ArpOperation, ArpRepr, ArpView, EtherType, EthernetRepr, IpProtocol, Ipv6Repr, NdpMessage, NdpOption,
-    NdpRepr, icmpv6,
+    NdpRepr, RouterPreference, icmpv6,
 };
 use proptest::prelude::*;
 
@@ -604,6 +606,53 @@ fn a_neighbour_that_changes_all_the_time_is_news_a_limited_number_of_times() {
         a.outputs(NOW);
     }
     assert_eq!(told(&a), 256);
+}
+
+/// Anybody can have a router ask for addresses of its subnets at which nobody is, and whoever is on a link may ask in many
+/// names: nobody's way leads there, so none is void.
+#[test]
+fn neighbours_that_are_new_or_never_answer_leave_the_ways_of_others_as_they_are() {
+    for (own, nobody, from) in [("10.0.0.1/24", "10.0.0.9", 2), ("fd00::1/64", "fd00::9", 3)] {
+        let mut a = settled(&[own]);
+        let generation = a.ip.generation();
+        assert!(matches!(a.send(LATER, nobody, &[0; 20], Upper::udp()), Sent::Held));
+        run(&mut a, 200);
+        assert_eq!((state(&a, nobody), a.ip.generation()), (None, generation));
+        let question = match own.contains(':') {
+            false => arp(mac(from), &ArpRepr::request(mac(from), [10, 0, 0, 7].into(), [10, 0, 0, 1].into())),
+            true => {
+                let target = "fd00::1".parse().unwrap();
+                let group = solicited_node(target).to_string();
+                let options = [NdpOption::SourceLinkLayer(mac(from))];
+                ndp(from, "fd00::7", &group, NdpMessage::NeighbourSolicit { target }, &options)
+            }
+        };
+        assert_eq!(a.input_bytes(Instant::from_secs(200), &question), "consumed");
+        assert_eq!((a.ip.neighbours().count(), a.ip.generation()), (1, generation));
+    }
+}
+
+/// Of several routers of a link the one that is known comes first.
+#[test]
+fn a_router_that_is_new_as_a_neighbour_is_gone_by_at_once() {
+    let mut a = settled(&["fd00::1/64"]);
+    for router in ["fe80::7", "fe80::8"] {
+        let route = Route {
+            gateway: Some(ip(router)),
+            link: Some(LINK),
+            origin: Origin::Router(RouterPreference::Medium),
+            ..Route::ending("2001:db8::/32".parse().unwrap(), RouteKind::Unicast)
+        };
+        a.ip.on_configured(Configured::Route(route));
+    }
+    let egress = a.ip.egress(LATER, None, ip("2001:db8::1")).unwrap();
+    let unknown = if egress.next_hop == ip("fe80::7") { "fe80::8" } else { "fe80::7" };
+    let target = "fd00::1".parse().unwrap();
+    let group = solicited_node(target).to_string();
+    let options = [NdpOption::SourceLinkLayer(mac(8))];
+    a.input_bytes(LATER, &ndp(8, unknown, &group, NdpMessage::NeighbourSolicit { target }, &options));
+    assert!(!a.ip.is_current(&egress));
+    assert_eq!(a.ip.egress(LATER, None, ip("2001:db8::1")).unwrap().next_hop, ip(unknown));
 }
 
 #[test]
