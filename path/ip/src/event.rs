@@ -210,7 +210,8 @@ pub enum ErrorKind {
     /// A header field was refused (EPROTO).
     ParameterProblem,
     /// It was too large for a link on its way (EMSGSIZE). A transport that really sent it passes the MTU
-    /// to [`Ip::confirm_path_mtu`](crate::Ip::confirm_path_mtu); nothing is believed before.
+    /// to [`Ip::confirm_path_mtu`](crate::Ip::confirm_path_mtu), one that may have to
+    /// [`Ip::suppose_path_mtu`](crate::Ip::suppose_path_mtu); nothing is believed before.
     TooBig {
         /// That link's MTU, already within the limits of reason.
         mtu: Mtu,

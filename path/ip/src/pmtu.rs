@@ -54,12 +54,17 @@ impl Paths {
         self.table.get(&dst).map_or(link_mtu, |&(mtu, _)| mtu.min(link_mtu))
     }
 
+    /// Whether it would be lower than what is believed.
+    pub(crate) fn is_lower(&self, dst: IpAddr, mtu: Mtu, link_mtu: Mtu) -> bool {
+        mtu.max(floor(dst)) < self.mtu(dst, link_mtu)
+    }
+
     /// Believes that packets to `dst` may have `mtu`; says whether that is lower than before.
     pub(crate) fn lower(&mut self, now: Instant, dst: IpAddr, mtu: Mtu, link_mtu: Mtu) -> bool {
-        let mtu = mtu.max(floor(dst));
-        if mtu >= self.mtu(dst, link_mtu) {
+        if !self.is_lower(dst, mtu, link_mtu) {
             return false;
         }
+        let mtu = mtu.max(floor(dst));
         self.forget(dst);
         if self.table.len() == PATHS_MAX
             && let Some((_, oldest)) = self.ages.first().copied()

@@ -42,7 +42,7 @@ impl Ip {
             _ => learnt.is_news || self.may_be_suspect(link, ip),
         };
         // What is not told is asked for by the lane that needs it.
-        if is_needed && self.news.allow(now, link, ip) {
+        if is_needed && self.news.allow(now, (link, ip)) {
             let how = match evidence {
                 Evidence::Answer { .. } => Hearsay::Answer { replace: !learnt.only_confirms },
                 _ => Hearsay::Claim,

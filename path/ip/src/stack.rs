@@ -23,7 +23,7 @@ use crate::icmp_limit::IcmpLimit;
 use crate::ident::Identifications;
 use crate::interface::Interfaces;
 use crate::neighbour::{Due, Evidence, Neighbour, Neighbours};
-use crate::news_limit::NewsLimit;
+use crate::news_limit::{self, NewsLimit};
 use crate::pmtu::{NarrowPath, Paths};
 use crate::random::{Keyed, Random};
 use crate::reassembly::Reassembly;
@@ -70,6 +70,8 @@ pub struct Ip {
     pub(crate) labels: FlowLabels,
     pub(crate) icmp_limit: IcmpLimit,
     pub(crate) news: NewsLimit,
+    /// Paths of which anybody may have spoken.
+    path_news: NewsLimit,
     pub(crate) reassembly: Reassembly,
     pub(crate) random: Random,
     /// The next stations of routes.
@@ -109,7 +111,8 @@ impl Ip {
             identifications: Identifications::new(keyed(4), &mut random),
             labels: FlowLabels::new(keyed(7)),
             icmp_limit: IcmpLimit::new(keyed(5)),
-            news: NewsLimit::new(keyed(8)),
+            news: NewsLimit::new(keyed(8), news_limit::NEIGHBOURS),
+            path_news: NewsLimit::new(keyed(9), news_limit::PATHS),
             reassembly: Reassembly::new(keyed(6)),
             random,
             gateways: KnownGateways::default(),
@@ -311,6 +314,15 @@ impl Ip {
     pub fn confirm_path_mtu(&mut self, now: Instant, dst: IpAddr, mtu: Mtu) {
         if let Some(mtu) = self.lower_path(now, dst, mtu) {
             self.tell(IpEvent::PathMtu { dst, mtu });
+        }
+    }
+
+    /// The same of a transport that may have sent one and cannot know. Anybody can make it hear that of as many destinations
+    /// as he likes, and each costs all lanes their ways and another path its place: only so many are believed.
+    pub fn suppose_path_mtu(&mut self, now: Instant, dst: IpAddr, mtu: Mtu) {
+        let Some(largest) = self.interfaces.largest_mtu(dst) else { return };
+        if self.paths.is_lower(dst, mtu, largest) && self.path_news.allow(now, dst) {
+            self.confirm_path_mtu(now, dst, mtu);
         }
     }
 

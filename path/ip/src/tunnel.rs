@@ -96,7 +96,11 @@ impl Ip {
     ) {
         if let ErrorKind::TooBig { mtu } = kind {
             // RFC 2003 §5.1: soft state, of which the next packet that is too large is told.
-            return self.confirm_path_mtu(now, quoted.dst, mtu);
+            let is_named = self.tunnel_ends.contains(&(quoted.src, quoted.dst));
+            return match is_named {
+                true => self.confirm_path_mtu(now, quoted.dst, mtu),
+                false => self.suppose_path_mtu(now, quoted.dst, mtu),
+            };
         }
         if let Some(inside) = quoted_inside(quoted) {
             // RFC 2003 §4.1, §4.3, RFC 2473 §8.2: whatever it is outside, inside somebody is not reached.

@@ -429,6 +429,25 @@ fn c03_c04_errors_become_events_and_change_nothing_by_themselves() {
     }
 }
 
+/// Whoever cannot know whether it has sent what is quoted believes few, and the same again costs nothing.
+#[test]
+fn c03_paths_that_are_only_supposed_are_believed_a_limited_number_of_times() {
+    let mut a = station();
+    let mtu = firelane_units::Mtu::new(1400).unwrap();
+    let generation = a.ip.generation();
+    for last in (1..=1000u32).flat_map(|last| [last, last]) {
+        a.ip.suppose_path_mtu(NOW, std::net::Ipv4Addr::from_bits(0xc633_6400 + last).into(), mtu);
+    }
+    assert_eq!((a.ip.narrow_paths().count(), a.ip.generation() - generation), (64, 64));
+    a.ip.confirm_path_mtu(NOW, PEER4.into(), mtu);
+    assert_eq!(a.ip.narrow_paths().count(), 65, "who knows is believed");
+    let one = NOW + std::time::Duration::from_secs(60);
+    for bytes in (600..1400).rev() {
+        a.ip.suppose_path_mtu(one, PEER4.into(), firelane_units::Mtu::new(bytes).unwrap());
+    }
+    assert_eq!(a.ip.generation() - generation, 65 + 8);
+}
+
 #[test]
 fn c03_a_path_that_a_transport_confirms_is_lower_for_ten_minutes_in_all_lanes() {
     let (mut a, mut lane) = (station(), station());

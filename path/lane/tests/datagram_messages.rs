@@ -5,9 +5,11 @@ use std::num::NonZeroU8;
 
 use firelane_driver_memory::WireConfig;
 use firelane_frame::{Capabilities, Envelope};
-use firelane_lane::{DatagramOption, PacketOption};
+use firelane_ip::{ErrorKind, QuotedText, Said, TransportError};
+use firelane_lane::{DatagramOption, LaneMessage, Learned, PacketOption};
 use firelane_socket::{Datagram, DatagramEnd, Ready, SendDatagramError, SocketError, SocketToken};
-use firelane_units::{Family, Mtu, NetstackId};
+use firelane_units::{Family, Mtu, NetstackId, Port};
+use firelane_wire::IpProtocol;
 use firelane_world::*;
 
 const FAMILIES: [(&str, &str, usize); 2] =
@@ -298,6 +300,53 @@ fn a_socket_gets_another_peer_and_none() {
     assert_eq!(world.connect_datagrams(2, 1, None), Ok("0.0.0.0:9".parse().unwrap()));
     assert_eq!(heard(&mut world), [4001, 4002]);
     assert_eq!(world.connect_datagrams(2, 99, None), Err(SocketError::Aborted), "nobody's");
+}
+
+/// What netstack 1 hears: a router says that a datagram from its port 4000 to `dst` was too large.
+fn too_big(world: &mut World, dst: [u8; 4], mtu: u16) {
+    let (src, dst) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from(dst));
+    let error = TransportError {
+        protocol: IpProtocol::UDP,
+        src,
+        dst,
+        ports: (Port(4000), Port(9)),
+        seq: None,
+        kind: ErrorKind::TooBig { mtu: Mtu::new(mtu).unwrap() },
+        said: Said {
+            from: dst,
+            link: None,
+            hops: 64,
+            tos: 0,
+            icmp: [3, 4],
+            rest: 0,
+            text: QuotedText::of(&[]),
+        },
+    };
+    let message = LaneMessage::Learned(NetstackId(1), Box::new(Learned::Error(error)));
+    world.lanes[0].on_message(world.now, message);
+}
+
+/// Anybody can quote datagrams to all the world that a socket without a peer might have sent.
+#[test]
+fn paths_of_which_anybody_may_have_spoken_are_believed_a_limited_number_of_times() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut client = world.bind_large(1, 2, "0.0.0.0:4000");
+    let mut fits = |world: &mut World, last: u8, len: usize| {
+        let envelope = Envelope { dont_fragment: Some(true), ..to(&format!("10.0.0.{last}:9")) };
+        world.send_msg(&mut client, 2, envelope, &vec![0; len]);
+        world.run();
+        client.send.shared().words().take_error() != Some(SocketError::MessageTooLong)
+    };
+    let others = 3..=250;
+    for last in others.clone() {
+        too_big(&mut world, [10, 0, 0, last], 1000);
+    }
+    let believed = others.filter(|&last| !fits(&mut world, last, 1300)).count();
+    assert_eq!(believed, 64);
+    // Whom it has just sent something is another matter.
+    assert!(fits(&mut world, 2, 1300));
+    too_big(&mut world, [10, 0, 0, 2], 1000);
+    assert!(!fits(&mut world, 2, 1300));
 }
 
 /// ICMP errors are the connected socket's own, before and after it changes its peer.

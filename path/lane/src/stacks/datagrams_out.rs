@@ -386,6 +386,11 @@ fn fill(place: &DatagramSocket, letter: &Letter, frame: &mut Frame) -> bool {
 }
 
 impl DatagramSocket {
+    /// To whom it has sent last, if the record said nothing unusual.
+    pub(super) fn last_peer(&self) -> Option<SocketAddr> {
+        self.route.as_ref().map(|(peer, _)| *peer)
+    }
+
     /// The source that its datagrams have, unless it is left to the way.
     fn src(&self) -> Option<IpAddr> {
         Some(self.local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast())

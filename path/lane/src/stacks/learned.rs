@@ -158,12 +158,18 @@ impl<D> Inside<'_, D> {
         let end = |(ip, port): (IpAddr, Port)| SocketAddr::new(ip, port.0);
         let kind = if error.protocol == IpProtocol::UDP { DatagramKind::Udp } else { DatagramKind::Echo };
         let Some(blamed) = self.shard.datagram_table(kind).blamed(end(local), end(remote)) else { return };
-        if let ErrorKind::TooBig { mtu } = error.kind {
-            self.shard.ip.core.confirm_path_mtu(self.common.now, error.dst, mtu);
-            self.shard.ip.touch();
-        }
         let socket = blamed.socket();
         let Some(place) = self.shard.datagrams.get(socket.index()) else { return };
+        if let ErrorKind::TooBig { mtu } = error.kind {
+            // Whoever has no peer may have sent it to anybody, but for the one that it sent the last to.
+            let has_sent = matches!(blamed, Blamed::Connected(_)) || place.last_peer() == Some(end(remote));
+            let ip = &mut self.shard.ip;
+            match has_sent {
+                true => ip.core.confirm_path_mtu(self.common.now, error.dst, mtu),
+                false => ip.core.suppose_path_mtu(self.common.now, error.dst, mtu),
+            }
+            ip.touch();
+        }
         if place.hears_faults(error.dst) {
             return self.tell_fault(socket, Fault::Told(*error));
         }
