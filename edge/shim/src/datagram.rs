@@ -244,11 +244,7 @@ fn write_pieces<'p, P: Iterator<Item = &'p [u8]>>(
 fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
     let bits = stream.end().block().file.load(Ordering::Relaxed);
     let usual = ((bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as u16;
-    let scope = match peer {
-        SocketAddr::V6(v6) => v6.scope_id(),
-        SocketAddr::V4(_) => 0,
-    };
-    let interface = if extra.interface != 0 { extra.interface } else { scope };
+    let interface = if extra.interface != 0 { extra.interface } else { scope_of(peer) };
     Envelope {
         peer: SocketAddr::new(peer.ip(), peer.port()),
         // As in Linux one of IPv4 that is left open is not the socket's own.
@@ -266,6 +262,16 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
         arrived: None,
         dropped: 0,
     }
+}
+
+/// The interface that an address says: as in Linux only one that every interface has (RFC 4007 §4, §6) says any.
+const fn scope_of(peer: SocketAddr) -> u32 {
+    let SocketAddr::V6(v6) = peer else { return 0 };
+    let ip = v6.ip();
+    // Of a group the scope stands in its second octet: the interface's own, or the link's.
+    let is_everywhere =
+        ip.is_unicast_link_local() || ip.is_multicast() && matches!(ip.octets()[1] & 0xf, 1 | 2);
+    if is_everywhere { v6.scope_id() } else { 0 }
 }
 
 /// Receives a datagram; with UDP_GRO perhaps several of one length.
@@ -353,4 +359,24 @@ pub(crate) fn open(is_v6: bool, is_echo: bool, flags: c_int) -> Result<c_int, Er
     let fd = session::open_datagrams(is_v6, is_echo, flags)?;
     crate::table::put(fd, socket::datagram_word(is_v6, is_echo));
     Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_not_every_interface_has_says_none() {
+        for (address, interface) in [
+            ("[fe80::1%3]:9", 3),
+            ("[ff02::fb%3]:9", 3),
+            ("[ff11::1%3]:9", 3),
+            ("[ff05::2%3]:9", 0),
+            ("[2001:db8::1%3]:9", 0),
+            ("[fd00::1%3]:9", 0),
+            ("10.0.0.1:9", 0),
+        ] {
+            assert_eq!(scope_of(address.parse().unwrap()), interface, "{address}");
+        }
+    }
 }

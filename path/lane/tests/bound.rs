@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use firelane_frame::Envelope;
 use firelane_lane::{
-    Connect, Control, LaneMessage, LinkConfig, Listen, PortUser, Relisten, RouteConfig, SocketCommand,
-    StreamOptions,
+    Connect, Control, DatagramOption, LaneMessage, LinkConfig, Listen, PacketOption, PortUser, Relisten,
+    RouteConfig, SocketCommand, StreamOptions,
 };
-use firelane_socket::{ListenerEnd, ReadError, SocketError, StreamEnd, listener, stream};
-use firelane_units::{FlowId, LaneId, LinkId, Mtu, NetstackId, SocketId};
+use firelane_socket::{DatagramEnd, ListenerEnd, ReadError, SocketError, StreamEnd, listener, stream};
+use firelane_units::{Family, FlowId, LaneId, LinkId, Mtu, NetstackId, SocketId};
 use firelane_world::*;
 
 /// The second network's links: its own, and each netstack's VNIC.
@@ -108,6 +109,35 @@ fn a_connection_keeps_to_its_link_whatever_routes_say_and_after_it_has_rested() 
         world.transfer(&mut client, &mut server, b"still there");
         assert_eq!(connects(&mut world, 1, None, "10.0.1.2:80").1, Some(false));
     }
+}
+
+/// RFC 3542 §6.7, ip(7): the interface that stands beside a datagram is that by which it leaves, and routes over others do not count.
+#[test]
+fn a_datagram_leaves_by_the_interface_that_stands_beside_it() {
+    let mut world = two_networks(1);
+    let far = "192.0.2.1/32".parse().unwrap();
+    world.all(|| Control::AddAddress(NetstackId(2), OVER_BESIDE[1], far));
+    let dead = RouteConfig::via("192.0.2.0/24".parse().unwrap(), "10.0.0.99".parse().unwrap());
+    world.all(|| Control::AddRoute(NetstackId(1), dead));
+    let mut server = world.bind_large(2, 1, "0.0.0.0:9");
+    let mut client = world.bind_large(1, 2, "0.0.0.0:0");
+    let came_by = |world: &mut World, server: &mut DatagramEnd| {
+        world.run_for(Duration::from_secs(5));
+        server.recv.recv(&mut [0; 8]).unwrap().map(|got| got.envelope.link)
+    };
+    let beside = Envelope { link: Some(OVER_BESIDE[0]), ..Envelope::to("192.0.2.1:9".parse().unwrap()) };
+    for preferred in [None, Some(LinkId(1))] {
+        let option = PacketOption::UnicastLink(preferred);
+        world.set(1, 2, DatagramOption::Packets(Family::V4, option));
+        world.send_msg(&mut client, 2, beside, b"x");
+        assert_eq!(came_by(&mut world, &mut server), Some(Some(OVER_BESIDE[1])), "{preferred:?}");
+    }
+    // What is for an address of the netstack's own stays in it, whatever stands beside it.
+    let mut own = world.bind_large(1, 3, "0.0.0.0:9");
+    let to_itself = Envelope { link: Some(OVER_BESIDE[0]), ..Envelope::to("10.0.0.1:9".parse().unwrap()) };
+    world.send_msg(&mut client, 2, to_itself, b"x");
+    assert!(came_by(&mut world, &mut own).is_some());
+    world.check_conservation();
 }
 
 /// A listener's client whose handshake is not over hears all of it by the link that the listener keeps to, whatever routes say.

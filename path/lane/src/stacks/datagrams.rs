@@ -73,12 +73,12 @@ pub(super) struct DatagramOptions {
 }
 
 impl DatagramSocket {
-    /// The only link by which what it sends to `dst` may leave, if its program says so of all that or, where nothing else is named, of
-    /// what is for one station.
-    pub(super) fn link_to(&self, dst: IpAddr, is_named: bool) -> Option<LinkId> {
+    /// The only link by which what it sends to `dst` may leave, if its program says so of all that, of this record, which has
+    /// `named` one beside it, or, where nothing else is named, of what is for one station.
+    pub(super) fn link_to(&self, dst: IpAddr, named: Option<LinkId>) -> Option<LinkId> {
         let is_one = !dst.is_multicast() && dst != Ipv4Addr::BROADCAST;
-        let usual = self.options.packets(dst).unicast_link.filter(|_| is_one && !is_named);
-        self.link.or(usual)
+        let of_one = || named.or(self.options.packets(dst).unicast_link);
+        self.link.or_else(|| is_one.then(of_one).flatten())
     }
 
     /// Whether it has nothing to do with IPv4 (IPV6_V6ONLY).
@@ -289,7 +289,7 @@ impl<D> Inside<'_, D> {
             let (now, ip) = (self.common.now, &mut shard.ip.core);
             let src = Some(local.ip())
                 .filter(|&it| !it.is_unspecified() && !it.is_multicast() && !ip.is_broadcast(it));
-            let egress = match place.link_to(remote.ip(), false) {
+            let egress = match place.link_to(remote.ip(), None) {
                 Some(link) => ip.egress_over(now, link, src, remote.ip()),
                 None => ip.egress_by(now, link, src, remote.ip()),
             };

@@ -267,7 +267,9 @@ impl<D> Inside<'_, D> {
             return Err(SocketError::NetworkUnreachable);
         }
         let link = envelope.link.or(place.link).or(place.options.packets(dst).multicast_link);
-        let egress = match place.link_to(dst, envelope.link.is_some()) {
+        // What is for this netstack stays in it, wherever the question came by.
+        let named = envelope.link.filter(|_| !ip.is_local(dst));
+        let egress = match place.link_to(dst, named) {
             Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
             Some(link) => ip.egress_over(self.common.now, link, src, dst),
             None => ip.egress_by(self.common.now, link, src, dst),
