@@ -190,10 +190,14 @@ impl Binding {
     /// and, if it is connected, its peer are known to be right.
     #[inline]
     pub(crate) fn fit(&self, local: IpAddr, link: Option<LinkId>) -> Option<u8> {
-        match (self.link, link) {
-            (Some(own), Some(link)) if own != link => None,
-            _ => self.local.fit(local),
-        }
+        let of_address = self.local.fit(local)?;
+        // As in Linux one address counts most, then one link, and then which addresses all of them are.
+        let is_one = matches!(self.local, LocalAddr::One(_));
+        let is_of_link = match (self.link, link) {
+            (Some(own), Some(link)) if own != link => return None,
+            (own, link) => own.is_some() && link.is_some(),
+        };
+        Some(of_address + 4 * u8::from(is_of_link) + 8 * u8::from(is_one))
     }
 
     /// Whether what is sent to one of both may as well be the other's: they are bound to the same, and spread.

@@ -456,6 +456,31 @@ mod tests {
         );
     }
 
+    /// As in Linux, whose DHCP servers and mDNS rely on it.
+    #[test]
+    fn a_socket_on_the_link_comes_before_others_at_as_many_addresses() {
+        for (others, on_link, wanted) in [
+            ("0.0.0.0:67", "0.0.0.0:67", true),
+            ("0.0.0.0:67", "[::]:67", true),
+            ("[::]:67", "0.0.0.0:67", true),
+            ("10.0.0.1:67", "10.0.0.1:67", true),
+            ("0.0.0.0:67", "10.0.0.1:67", true),
+            ("10.0.0.1:67", "0.0.0.0:67", false),
+        ] {
+            for is_first in [true, false] {
+                let mut table = UdpTable::new();
+                let bound = binding(on_link).sharing(SHARED).on_link(Some(LINK));
+                let free = binding(others).sharing(SHARED);
+                for (n, binding) in if is_first { [(0, bound), (1, free)] } else { [(1, free), (0, bound)] } {
+                    table.bind(SocketId(n), binding).unwrap();
+                }
+                let hears = |link| table.lookup(link, at("10.0.0.1:67"), at(FAR));
+                assert_eq!(hears(LINK), Some(SocketId(u32::from(!wanted))), "{others} {on_link} {is_first}");
+                assert_eq!(hears(LinkId(9)), Some(SocketId(1)), "{others} {on_link}");
+            }
+        }
+    }
+
     #[test]
     fn an_error_blames_the_socket_that_sent() {
         let table = sharing(&["10.0.0.1:53", "10.0.0.1:53>10.9.9.9:999"]);
