@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use firelane_frame::Envelope;
+use firelane_ip::SourceFilter;
 use firelane_lane::{
-    Connect, Control, DatagramOption, LaneMessage, LinkConfig, Listen, PacketOption, PortUser, Relisten,
-    RouteConfig, SocketCommand, StreamOptions,
+    Bind, Connect, Control, DatagramKind, DatagramOption, Join, LaneMessage, LinkConfig, Listen,
+    PacketOption, PortUser, Relisten, RouteConfig, Sharing, SocketCommand, StreamOptions,
 };
-use firelane_socket::{DatagramEnd, ListenerEnd, ReadError, SocketError, StreamEnd, listener, stream};
+use firelane_socket::{
+    DatagramEnd, ListenerEnd, ReadError, SocketError, StreamEnd, datagram, listener, stream,
+};
 use firelane_units::{Family, FlowId, LaneId, LinkId, Mtu, NetstackId, SocketId};
 use firelane_world::*;
 
@@ -108,6 +111,66 @@ fn a_connection_keeps_to_its_link_whatever_routes_say_and_after_it_has_rested() 
         }
         world.transfer(&mut client, &mut server, b"still there");
         assert_eq!(connects(&mut world, 1, None, "10.0.1.2:80").1, Some(false));
+    }
+}
+
+/// A datagram socket of netstack 1 that speaks over one of its links alone.
+fn datagrams_over(
+    world: &mut World,
+    kind: DatagramKind,
+    socket: u32,
+    local: &str,
+    link: LinkId,
+) -> DatagramEnd {
+    let (end, slot) = datagram(1 << 16, 1 << 16, LaneId(0), NetstackId(1));
+    let bind = Bind {
+        socket: SocketId(socket),
+        local: local.parse().unwrap(),
+        v6_only: false,
+        sharing: Sharing::default(),
+        remote: None,
+        kind,
+        link: Some(link),
+        slot,
+    };
+    let command = SocketCommand::Bind(Box::new(bind));
+    world.lanes[0].on_message(world.now, LaneMessage::Socket(NetstackId(1), command));
+    end
+}
+
+/// What a netstack sends to a group, or to everybody on a network, its own sockets hear as what came by the link that it left by.
+#[test]
+fn who_is_bound_to_a_link_hears_what_his_own_netstack_sends_there_to_many() {
+    let mut world = two_networks(1);
+    let group = "239.1.1.1".parse().unwrap();
+    let mut members = [(1, OVER_BESIDE[0]), (2, LinkId(1))].map(|(n, link)| {
+        let end = datagrams_over(&mut world, DatagramKind::Udp, n, "0.0.0.0:5353", link);
+        let join = Join { socket: SocketId(n), group, link: Some(link), filter: SourceFilter::any() };
+        let command = SocketCommand::Join(Box::new(join));
+        world.lanes[0].on_message(world.now, LaneMessage::Socket(NetstackId(1), command));
+        end
+    });
+    let mut sender = datagrams_over(&mut world, DatagramKind::Udp, 3, "0.0.0.0:0", OVER_BESIDE[0]);
+    world.set(1, 3, DatagramOption::Broadcast(true));
+    for to in ["239.1.1.1:5353", "10.0.1.255:5353"] {
+        world.send_msg(&mut sender, 3, Envelope::to(to.parse().unwrap()), b"x");
+        world.run_for(Duration::from_millis(100));
+        let heard = members.each_mut().map(|end| end.recv.recv(&mut [0; 8]).unwrap());
+        let by = heard.map(|got| got.map(|it| it.envelope.link));
+        assert_eq!(by, [Some(Some(OVER_BESIDE[0])), None], "{to}");
+    }
+    world.check_conservation();
+}
+
+#[test]
+fn who_is_bound_to_a_link_hears_the_echo_of_its_own_address() {
+    let mut world = two_networks(1);
+    let mut ping = datagrams_over(&mut world, DatagramKind::Echo, 1, "0.0.0.0:7", OVER_BESIDE[0]);
+    for to in ["10.0.1.2:0", "10.0.1.1:0"] {
+        world.send_msg(&mut ping, 1, Envelope::to(to.parse().unwrap()), b"\x08\0\0\0\0\0\0\x01text");
+        world.run_for(Duration::from_millis(100));
+        let answer = ping.recv.recv(&mut [0; 16]).unwrap();
+        assert_eq!(answer.map(|it| it.envelope.peer), Some(to.parse().unwrap()));
     }
 }
 

@@ -429,14 +429,16 @@ impl<D> Inside<'_, D> {
     /// A datagram to a group or to everybody: for each socket at the port that hears it (RFC 1122 §4.1.3.5).
     fn datagram_to_many(
         &mut self,
-        packet: Delivered,
+        mut packet: Delivered,
         local: SocketAddr,
         remote: SocketAddr,
         datagram: &Datagram,
     ) {
         let Delivered { src, dst, link, .. } = packet;
+        // What this netstack has sent itself comes as from the link that it left by, but for who has joined on any.
+        packet.link = self.shard.link_of_arrival(link, src);
         let mut listeners = mem::take(&mut self.shard.listeners_of_many);
-        listeners.extend(self.shard.udp.lookup_all(link, local, remote));
+        listeners.extend(self.shard.udp.lookup_all(packet.link, local, remote));
         listeners.retain(|&socket| !dst.is_multicast() || self.shard.hears_group(socket, link, dst, src));
         let (is_heard, mut is_full, mut is_blocked) = (!listeners.is_empty(), false, true);
         for socket in listeners.drain(..) {

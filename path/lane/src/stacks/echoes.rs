@@ -65,10 +65,11 @@ impl<D> Inside<'_, D> {
     /// An answer to an echo: whose identifier it has gets it.
     pub(crate) fn echo_answer(&mut self, packet: Delivered) {
         let Delivered { src, dst, link, .. } = packet;
+        let of_arrival = self.shard.link_of_arrival(link, dst);
         let message = &packet.frame.as_slice()[packet.payload.clone()];
         let socket = message.get(4..HEADER).and_then(|id| {
             let identifier = u16::from_be_bytes([id[0], id[1]]);
-            self.shard.echoes.lookup(link, SocketAddr::new(dst, identifier), SocketAddr::new(src, 0))
+            self.shard.echoes.lookup(of_arrival, SocketAddr::new(dst, identifier), SocketAddr::new(src, 0))
         });
         let place = socket.and_then(|socket| self.shard.datagrams.get_mut(socket.index()));
         let (Some(socket), Some(place)) = (socket, place) else {
