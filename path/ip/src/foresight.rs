@@ -114,7 +114,7 @@ impl Ip {
             }
             _ => false,
         };
-        is_for_others && self.is_on_reverse_path(link, src) && !self.sourced.has(src)
+        is_for_others && self.is_on_reverse_path(link, src, dst) && !self.sourced.has(src)
     }
 
     /// Looks for the way to a gateway and keeps it, if there is one and its address is known.

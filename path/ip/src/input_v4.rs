@@ -110,7 +110,7 @@ impl Ip {
         if self.is_martian_v4(link, header.src) || (header.dst.is_loopback() && link != LOOPBACK) {
             return Err(DropReason::Martian);
         }
-        if !self.is_on_reverse_path(link, header.src.into()) {
+        if !self.is_on_reverse_path(link, header.src.into(), header.dst.into()) {
             return Err(DropReason::ReversePath);
         }
         Ok((header, view.header_len()))

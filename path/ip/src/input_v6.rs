@@ -33,7 +33,7 @@ impl Ip {
         if self.is_martian_v6(link, header.src) || (header.dst.is_loopback() && link != LOOPBACK) {
             return Input::Drop(frame, DropReason::Martian);
         }
-        if !self.is_on_reverse_path(link, header.src.into()) {
+        if !self.is_on_reverse_path(link, header.src.into(), header.dst.into()) {
             return Input::Drop(frame, DropReason::ReversePath);
         }
         let by_group = frame.as_slice()[0] & 1 != 0;

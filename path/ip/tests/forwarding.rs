@@ -260,6 +260,29 @@ fn a_source_that_is_elsewhere_is_refused_if_the_interface_asks() {
     }
 }
 
+/// A router with two uplinks gives one of its stations the way by the second: what comes for that station comes by it, too.
+#[test]
+fn the_way_back_is_that_of_whom_a_packet_is_for() {
+    for mode in [ReversePath::Strict, ReversePath::Loose] {
+        let mut router = router();
+        router.ip.add_route(prefix("192.0.2.0/24"), Some(ip("10.0.0.9")), None).unwrap();
+        let of_source = Route {
+            gateway: Some(ip("10.2.0.9")),
+            source: Some(prefix("10.0.0.8/32")),
+            ..Route::ending(prefix("0.0.0.0/0"), RouteKind::Unicast)
+        };
+        router.ip.insert_route(of_source).unwrap();
+        assert!([A, B].into_iter().all(|link| router.ip.set_routing(link, both(mode))));
+        let mut fate = |link, src: &str, dst: &str| fate(&mut router, link, &datagram(src, dst, 64, 10)).0;
+        let refused = if mode == ReversePath::Strict { "ip_reverse_path" } else { "forwarded" };
+        assert_eq!(fate(B, "192.0.2.1", "10.0.0.8"), "forwarded", "{mode:?}");
+        assert_eq!(fate(B, "198.51.100.1", "10.0.0.8"), "forwarded", "{mode:?}");
+        assert_eq!(fate(B, "192.0.2.1", "10.0.0.9"), refused, "{mode:?}");
+        assert_eq!(fate(A, "192.0.2.1", "10.0.0.8"), refused, "{mode:?}");
+        assert_eq!(fate(B, "198.51.100.1", "10.0.0.9"), "ip_reverse_path", "{mode:?}");
+    }
+}
+
 #[test]
 fn flows_share_equal_routes() {
     let mut router = router();
