@@ -206,10 +206,12 @@ impl Ip {
         Ok(())
     }
 
-    /// An address leaves the subnet of `prefix`: the route there goes unless another address needs it.
+    /// An operator's address leaves the subnet of `prefix`: the route there goes unless another one of his needs it. What this host
+    /// made brings none, and takes none away.
     fn leave_subnet(&mut self, link: LinkId, prefix: IpPrefix) {
         let network = prefix.network();
-        if !self.addresses.on(link).any(|other| other.prefix.network() == network) {
+        let brings_it = |it: &Address| it.origin == AddressOrigin::Operator && it.prefix.network() == network;
+        if !self.addresses.on(link).any(brings_it) {
             let _ = self.routes.remove(connected(link, prefix));
         }
     }

@@ -7,8 +7,8 @@ use core::time::Duration;
 use common::{ANSWER, Station, exchange, ip, mac};
 use firelane_frame::{Checksum, Pools, PoolsConfig, SegmentKind, Segmentation};
 use firelane_ip::{
-    AddressError, DadConfig, Forwarding, IfConfig, Ip, IpConfig, IpEvent, LOOPBACK, Route, RouteError,
-    RouteKind, RouteTableError, Sent, Upper,
+    AddressError, AddressOrigin, Configured, DadConfig, Forwarding, IfConfig, Ip, IpConfig, IpEvent,
+    LOOPBACK, Route, RouteError, RouteKind, RouteTableError, Sent, Upper,
 };
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, MacAddr, Mtu};
 use firelane_wire::{
@@ -159,6 +159,28 @@ fn routes_come_and_go_with_addresses_and_interfaces() {
     assert_eq!(stack.egress(NOW, None, ip("192.0.2.1")).unwrap().link, A);
     stack.remove_route(prefix("0.0.0.0/0"), Some(ip("10.2.0.254")), None).unwrap();
     assert_eq!(stack.remove_route(prefix("10.2.0.0/24"), None, Some(A)), Err(RouteTableError::Missing));
+}
+
+/// RFC 5942 §4: an address that this host made from a router's prefix says nothing of what is on the link, and its end takes no route
+/// away.
+#[test]
+fn a_subnets_route_goes_with_the_operators_address_though_one_that_was_made_stays() {
+    let mut stack = two(&[]);
+    let made = Configured::Address {
+        link: A,
+        prefix: prefix("2001:db8:1::abc/64"),
+        origin: AddressOrigin::Prefix,
+        is_deprecated: false,
+    };
+    stack.on_configured(made);
+    for last in [5, 6] {
+        stack.add_address(NOW, A, prefix(&format!("2001:db8:1::{last}/64"))).unwrap();
+    }
+    assert_eq!((stack.addresses().count(), stack.routes().count()), (3, 1));
+    stack.remove_address(A, ip("2001:db8:1::5")).unwrap();
+    assert_eq!(stack.routes().count(), 1, "the other one is the operator's, too");
+    stack.remove_address(A, ip("2001:db8:1::6")).unwrap();
+    assert_eq!((stack.addresses().count(), stack.routes().count()), (1, 0));
 }
 
 #[test]
