@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::{ANSWER, LINK, Station, exchange, ip, mac};
 use firelane_ip::{
-    Configured, DadConfig, ErrorKind, Hearsay, IpEvent, NeighbourState, Origin, Route, RouteKind, Sent, Upper,
+    Configured, DadConfig, ErrorKind, Hearsay, IpEvent, LinkParameters, NeighbourState, Origin, Route,
+    RouteKind, Sent, Upper,
 };
 use firelane_units::{DropReason, Instant, MacAddr};
 use firelane_wire::ndp::solicited_node;
@@ -630,6 +631,22 @@ fn neighbours_that_are_new_or_never_answer_leave_the_ways_of_others_as_they_are(
         assert_eq!(a.input_bytes(Instant::from_secs(200), &question), "consumed");
         assert_eq!((a.ip.neighbours().count(), a.ip.generation()), (1, generation));
     }
+}
+
+/// What a router says of asking is of its link, and ends with that.
+#[test]
+fn a_link_that_comes_again_is_asked_as_one_of_which_no_router_has_spoken() {
+    let mut a = settled(&["fd00::1/64"]);
+    let parameters = LinkParameters { retransmit: Duration::from_secs(20), ..LinkParameters::default() };
+    a.ip.on_configured(Configured::Link(LINK, parameters));
+    let interface = *a.ip.interfaces().next().unwrap();
+    a.ip.remove_interface(LINK, &mut a.pools);
+    a.ip.add_interface(interface);
+    a.ip.add_address(NOW, LINK, "fd00::1/64".parse().unwrap()).unwrap();
+    run(&mut a, 60);
+    assert!(matches!(a.send(LATER, "fd00::9", &[0; 20], Upper::udp()), Sent::Held));
+    a.outputs(LATER);
+    assert_eq!(run(&mut a, 200), [(101, 0x33), (102, 0x33)]);
 }
 
 /// Of several routers of a link the one that is known comes first.
