@@ -93,8 +93,13 @@ impl Ip {
         pools: &mut Pools,
     ) -> Sent {
         if !self.is_current(egress) || egress.dst_mac.is_none() {
+            // While nothing has changed only its user can have narrowed it.
+            let most = self.is_current(egress).then_some(egress.mtu);
             match self.egress_for(now, egress.bound, Some(egress.src), egress.dst) {
-                Ok(current) => *egress = current,
+                Ok(current) => {
+                    let mtu = most.map_or(current.mtu, |most| current.mtu.min(most));
+                    *egress = Egress { mtu, ..current };
+                }
                 Err(_) => return Sent::Drop(frame, DropReason::NoRoute),
             }
         }

@@ -348,6 +348,25 @@ fn fragments_that_wait_for_a_neighbour_all_leave_in_order() {
     assert_eq!(delivered.src, ip("10.0.0.1"));
 }
 
+/// A program's own limit (IPV6_MTU) holds for the first packets to a station, too, and only the way itself makes it void.
+#[test]
+fn a_way_that_its_user_has_narrowed_stays_so_until_the_neighbour_is_known() {
+    let (mut a, mut b) = (Station::new(1, &["fd00::1/64"]), Station::new(2, &["fd00::2/64"]));
+    let mut egress = a.ip.egress(NOW, None, ip("fd00::2")).unwrap();
+    egress.mtu = Mtu::new(1280).unwrap();
+    for _ in 0..2 {
+        let frame = a.frame(&data(1400));
+        let sent = a.ip.send(NOW, &mut egress, frame, Upper::udp(), &mut a.pools);
+        assert!(matches!(sent, Sent::Held) && egress.mtu.bytes() == 1280);
+    }
+    assert_eq!(exchange(NOW, &mut [&mut a, &mut b]).iter().filter(|it| it.len() > 300).count(), 2);
+    assert_eq!((a.ip.counts().v6.pieces, b.delivered.len()), (4, 2));
+    a.ip.decide_anew();
+    let frame = a.frame(&data(1400));
+    assert!(matches!(a.ip.send(NOW, &mut egress, frame, Upper::udp(), &mut a.pools), Sent::Out));
+    assert_eq!(egress.mtu, Mtu::ETHERNET);
+}
+
 #[test]
 fn what_is_cut_is_what_the_rfcs_say() {
     let (mut a, _) = pair(&["10.0.0.1/24", "fd00::1/64"], &["10.0.0.2/24"]);
