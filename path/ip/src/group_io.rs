@@ -14,6 +14,7 @@ use firelane_wire::{
 };
 
 use crate::config::LOOPBACK;
+use crate::egress::is_link_local;
 use crate::group_reports::{GroupReports, Record, Say};
 use crate::groups::{JoinError, Member, Membership, SourceFilter};
 use crate::input::{Delivered, Input};
@@ -114,6 +115,16 @@ impl Ip {
         let said = self.reports[at].2.set(now, group, wanted, &mut self.random);
         if let Some(say) = said {
             self.say(link, protocol, &say, pools);
+        }
+    }
+
+    /// An address has passed its test. Routers do not believe what was reported before there was a link-local one: it is said again
+    /// from that (RFC 3590 §4, RFC 3810 §5.2.13).
+    pub(crate) fn report_again(&mut self, now: Instant, link: LinkId, addr: IpAddr) {
+        if is_link_local(addr)
+            && let Some(reports) = mld_of(&mut self.reports, link)
+        {
+            reports.say_again(now, &mut self.random);
         }
     }
 
@@ -299,7 +310,13 @@ impl Ip {
             }
             IpAddr::V6(dst) => {
                 // RFC 3810 §5.2.13: nobody, while the address is still being tested.
-                let src = self.addresses.link_local(link).unwrap_or(Ipv6Addr::UNSPECIFIED);
+                let own = self.addresses.link_local(link);
+                if own.is_none()
+                    && let Some(reports) = mld_of(&mut self.reports, link)
+                {
+                    reports.note_unheard();
+                }
+                let src = own.unwrap_or(Ipv6Addr::UNSPECIFIED);
                 append_mld(&mut frame, src, dst, len, emit);
             }
         }
@@ -313,6 +330,12 @@ impl Ip {
         }
         self.out.push(frame);
     }
+}
+
+/// What is reported of a link's groups of IPv6.
+fn mld_of(reports: &mut [LinkReports], link: LinkId) -> Option<&mut GroupReports> {
+    let of_link = reports.iter_mut().find(|(on, which, _)| (*on, *which) == (link, GroupProtocol::Mld));
+    of_link.map(|(.., reports)| reports)
 }
 
 fn append_igmp(frame: &mut Frame, src: Ipv4Addr, dst: Ipv4Addr, len: usize, emit: impl FnOnce(&mut [u8])) {

@@ -66,6 +66,8 @@ pub(crate) struct GroupReports {
     /// When something is to be said.
     next: Option<Instant>,
     robustness: u8,
+    /// Something was said that routers have not believed.
+    is_unheard: bool,
     query_interval: Duration,
     /// Until when an old querier is taken to be there.
     old: [Option<Instant>; 2],
@@ -78,6 +80,7 @@ impl GroupReports {
             asked: None,
             next: None,
             robustness: ROBUSTNESS,
+            is_unheard: false,
             query_interval: QUERY_INTERVAL,
             old: [None, None],
         }
@@ -162,6 +165,30 @@ impl GroupReports {
             return says.then_some(Say::Old(OldKind::Leave, group));
         }
         None
+    }
+
+    /// Something was said from an address that routers do not believe.
+    pub(crate) const fn note_unheard(&mut self) {
+        self.is_unheard = true;
+    }
+
+    /// There is an address that routers believe: if they have not heard something, all of it is news again.
+    pub(crate) fn say_again(&mut self, now: Instant, random: &mut Random) {
+        if !core::mem::take(&mut self.is_unheard) {
+            return;
+        }
+        let (is_old, robustness) = (self.version(now) < GroupVersion::Three, self.robustness);
+        for known in self.groups.values_mut().filter(|known| !known.filter.is_none()) {
+            if is_old {
+                let at = now + random.within(UNSOLICITED_INTERVAL_OLD);
+                known.asked.get_or_insert((at, Vec::new()));
+                continue;
+            }
+            known.mode_left = robustness;
+            known.sources_left.clear();
+            known.change_at = Some(now + random.within(UNSOLICITED_INTERVAL));
+        }
+        self.schedule();
     }
 
     /// A group that nobody listens to is kept until that is said often enough.

@@ -392,6 +392,9 @@ impl Ip {
     }
 
     fn on_dad_step(&mut self, now: Instant, step: DadStep, pools: &mut Pools) {
+        if let DadStep::Ready(link, prefix, _) = step {
+            self.report_again(now, link, prefix.addr());
+        }
         match step {
             DadStep::Ready(link, prefix, AddressOrigin::Operator) => {
                 self.begin_generation();

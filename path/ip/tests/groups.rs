@@ -366,3 +366,46 @@ fn v10_many_members_sources_make_one_report_of_everybody() {
     };
     assert!(hears(3, "fd00::3:5") && !hears(4, "fd00::3:5"), "each hears whom he has named");
 }
+
+/// RFC 3590 §4, RFC 3810 §5.2.13: routers believe no report that nobody has sent, as those before a host has a link-local address.
+#[test]
+fn what_was_reported_from_no_address_is_said_again_once_there_is_one() {
+    for forms in [IidKind::Eui64, IidKind::Stable] {
+        let mut station = Station::bare(2, DadConfig::FAST, true, 1500);
+        let config = IpConfig {
+            dad: DadConfig::FAST,
+            link_local: Some(forms),
+            group_reports: true,
+            ..IpConfig::new([2; 16])
+        };
+        station.ip = Ip::new(config);
+        let mtu = Mtu::new(1500).unwrap();
+        station.ip.add_interface(IfConfig { link: LINK, mac: mac(3), mtu, is_home: true });
+        station.ip.bring_up(Instant::ZERO, LINK);
+        let (group, filter) = (ip("ff05::7"), SourceFilter::any());
+        station.ip.set_membership(Instant::ZERO, Some(LINK), group, ME, filter, &mut station.pools).unwrap();
+        let mut said = station.outputs(Instant::ZERO);
+        let mut pass = |station: &mut Station, until: u64| {
+            while let Some(at) = station.ip.poll_at().filter(|&at| at <= Instant::from_secs(until)) {
+                station.ip.on_timer(at, &mut station.pools);
+                said.extend(station.outputs(at));
+            }
+            let of_it = std::mem::take(&mut said).into_iter().filter_map(|frame| {
+                let view = Ipv6View::parse(&frame[14..]).ok()?;
+                let is_report = view.next_header() == IpProtocol::HOP_BY_HOP;
+                let (src, message) = (view.src(), &view.payload()[8..]);
+                let text = is_report.then(|| words(message, 16, "all"))?;
+                text.contains("ff05::7").then_some((src.is_unspecified(), text))
+            });
+            of_it.collect::<Vec<_>>()
+        };
+        let reports = pass(&mut station, 60);
+        assert!(reports[0].0, "the first is early");
+        let heard: Vec<_> = reports.iter().filter(|(is_nobodys, _)| !is_nobodys).collect();
+        assert_eq!(heard.len(), 2, "{reports:?}");
+        assert!(heard.iter().all(|(_, text)| *text == reports[0].1), "{reports:?}");
+        // Another one changes nothing.
+        station.ip.add_address(Instant::from_secs(60), LINK, "fe80::77/64".parse().unwrap()).unwrap();
+        assert_eq!(pass(&mut station, 100), []);
+    }
+}
