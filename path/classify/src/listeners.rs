@@ -83,14 +83,14 @@ struct Entry {
 }
 
 impl Entry {
-    fn socket_for(&self, hash: impl FnOnce() -> u32) -> Option<SocketId> {
+    fn socket_for(&self, counts: impl Fn(SocketId) -> bool, hash: impl FnOnce() -> u32) -> Option<SocketId> {
         if let [only] = self.sockets[..] {
-            return Some(only);
+            return counts(only).then_some(only);
         }
         // Spread over all bits first: numbers that differ little would weigh much the same.
         let hash = u64::from(hash()).wrapping_mul(ODD) ^ OTHER_ODD;
         let weight = |socket: &SocketId| fold(hash, (u64::from(socket.0) + 1).wrapping_mul(OTHER_ODD) ^ ODD);
-        self.sockets.iter().copied().max_by_key(weight)
+        self.sockets.iter().copied().filter(|&socket| counts(socket)).max_by_key(weight)
     }
 }
 
@@ -102,16 +102,23 @@ impl Listeners {
 
     /// The socket that waits for what comes to `local` and `port`. `hash` is of the whole connection, and is asked for if
     /// several wait.
-    pub fn lookup(&self, local: IpAddr, port: Port, hash: impl FnOnce() -> u32) -> Option<SocketId> {
-        let exact = self.find(key(local), port);
-        let found = match (exact, local.to_canonical()) {
-            (Some(entry), _) => Some(entry),
-            (None, IpAddr::V4(_)) => self
-                .find(LocalAddr::AnyV4.key(), port)
-                .or_else(|| self.find(0, port).filter(|dual| !dual.v6_only)),
-            (None, IpAddr::V6(_)) => self.find(0, port),
-        };
-        found?.socket_for(hash)
+    pub fn lookup(&self, local: IpAddr, port: Port, hash: impl Fn() -> u32) -> Option<SocketId> {
+        self.lookup_among(local, port, |_| true, hash)
+    }
+
+    /// The same as if only those were there that count.
+    pub fn lookup_among(
+        &self,
+        local: IpAddr,
+        port: Port,
+        counts: impl Fn(SocketId) -> bool,
+        hash: impl Fn() -> u32,
+    ) -> Option<SocketId> {
+        let is_v4 = local.to_canonical().is_ipv4();
+        let of = |entry: Option<&Entry>| entry?.socket_for(&counts, &hash);
+        of(self.find(key(local), port))
+            .or_else(|| of(is_v4.then(|| self.find(LocalAddr::AnyV4.key(), port)).flatten()))
+            .or_else(|| of(self.find(0, port).filter(|dual| !(is_v4 && dual.v6_only))))
     }
 
     /// Enters a listener. A specific address and a wildcard may have the same port; two equal ones if both share.

@@ -37,10 +37,19 @@ fn over(link: Option<LinkId>) -> StreamOptions {
 }
 
 fn listening(world: &mut World, socket: u32, link: Option<LinkId>, backlog: usize) -> ListenerEnd {
+    listening_at(world, socket, ("0.0.0.0:80", link, false), backlog)
+}
+
+fn listening_at(
+    world: &mut World,
+    socket: u32,
+    (local, link, shares): (&str, Option<LinkId>, bool),
+    backlog: usize,
+) -> ListenerEnd {
     let (end, slot) = listener(backlog);
-    let (local, options) = ("0.0.0.0:80".parse().unwrap(), over(link));
+    let (local, options) = (local.parse().unwrap(), over(link));
     let (rings, socket) = (RINGS, SocketId(socket));
-    let listen = Listen { socket, local, v6_only: false, shares: false, slot, rings, options };
+    let listen = Listen { socket, local, v6_only: false, shares, slot, rings, options };
     for lane in &mut world.lanes {
         let command = SocketCommand::Listen(Box::new(listen.clone()));
         lane.on_message(world.now, LaneMessage::Socket(NetstackId(2), command));
@@ -86,6 +95,35 @@ fn a_listener_hears_what_comes_by_its_link() {
         }
         assert_eq!(connects(&mut world, 1, None, "10.0.0.2:80").1, Some(true));
         world.check_conservation();
+    }
+}
+
+/// One listener for each device at one port (SO_REUSEPORT): each hears what comes by its own.
+#[test]
+fn listeners_that_share_hear_what_comes_by_their_links() {
+    for lanes in [1, 2] {
+        let mut world = two_networks(lanes);
+        let at = |world: &mut World, n, link| listening_at(world, n, ("0.0.0.0:80", Some(link), true), 32);
+        let listeners = [at(&mut world, 1, LinkId(2)), at(&mut world, 2, OVER_BESIDE[1])];
+        for (remote, nth) in [("10.0.0.2:80", 0), ("10.0.1.2:80", 1)] {
+            for from in [1, 2].repeat(8) {
+                assert_eq!(connects(&mut world, from, None, remote).1, Some(true), "{remote} from {from}");
+                assert!(listeners[nth].accept().is_some(), "{remote} from {from}");
+            }
+        }
+        world.check_conservation();
+    }
+}
+
+/// Who listens at one address by another link alone leaves what comes by this one to who listens at all.
+#[test]
+fn a_listener_that_does_not_hear_a_link_hides_no_other() {
+    let mut world = two_networks(1);
+    let one = listening_at(&mut world, 1, ("10.0.0.2:80", Some(OVER_BESIDE[1]), false), 8);
+    let all = listening(&mut world, 2, None, 8);
+    for from in [1, 2] {
+        assert_eq!(connects(&mut world, from, None, "10.0.0.2:80").1, Some(true));
+        assert!(all.accept().is_some() && one.accept().is_none());
     }
 }
 

@@ -66,7 +66,8 @@ impl<D> Inside<'_, D> {
         if self.shard.socket_filters.is_empty() || AtListener::of(seg) != AtListener::Open {
             return true;
         }
-        let socket = self.shard.listener(local, remote).map(|(socket, _)| socket);
+        let link = self.shard.link_of_arrival(packet.link, local.ip());
+        let socket = self.shard.listener(local, remote, Some(link)).map(|(socket, _)| socket);
         socket.is_none_or(|socket| self.admits(packet, socket))
     }
 

@@ -169,11 +169,10 @@ impl<D> Inside<'_, D> {
         if asks || self.shard.half_open.has(&firelane_tcp::Tuple::new(local, remote)) {
             return None;
         }
-        let (socket, listening) = self.shard.listener(local, remote)?;
-        let options = &listening.options;
         let link = self.shard.link_of_arrival(LOOPBACK, local.ip());
-        let takes = listening.hears(link)
-            && options.least_hops[Family::of(remote.ip()).index()] == 0
+        let (socket, listening) = self.shard.listener(local, remote, Some(link))?;
+        let options = &listening.options;
+        let takes = options.least_hops[Family::of(remote.ip()).index()] == 0
             && options.defer == 0
             && !self.shard.half_open.wants_cookie(socket, &self.shard.config.tcp)
             && listening.slot.has_room();

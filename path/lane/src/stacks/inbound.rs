@@ -432,22 +432,24 @@ impl<D> Inside<'_, D> {
             TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
         };
         let link = self.shard.link_of_arrival(link, local.ip());
-        let listening = self.shard.listener(local, remote).filter(|(_, it)| it.hears(link));
+        let listening = self.shard.listener(local, remote, Some(link));
         let least_hops =
             listening.map_or(0, |(_, it)| it.options.least_hops[Family::of(remote.ip()).index()]);
         if hops < least_hops {
             return Err(DropReason::FewHops);
         }
-        let is_heard = listening.is_some();
-        if is_heard {
+        let listener = listening.map(|(socket, _)| socket);
+        if let Some(socket) = listener {
             match AtListener::of(seg) {
-                AtListener::Open => return self.on_syn(seg, local, remote, least_iss),
+                AtListener::Open => return self.on_syn(seg, socket, (local, remote), least_iss),
                 AtListener::Ignore => return Err(DropReason::Unacceptable),
                 AtListener::Reset => {}
             }
         }
-        let read =
-            if is_heard { self.read_cookie(seg, local, remote) } else { Err(DropReason::NoConnection) };
+        let read = match listener {
+            Some(socket) => self.read_cookie(seg, socket, (local, remote)),
+            None => Err(DropReason::NoConnection),
+        };
         let refused = match read {
             Ok(half_open) => return self.promote(&half_open, seg, Names { local, remote }, None),
             Err(DropReason::ListenFull) => return Err(DropReason::ListenFull),

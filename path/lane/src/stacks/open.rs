@@ -100,12 +100,12 @@ impl<D> Inside<'_, D> {
     pub(crate) fn on_syn(
         &mut self,
         seg: &SegmentIn<'_>,
-        local: SocketAddr,
-        remote: SocketAddr,
+        socket: SocketId,
+        (local, remote): (SocketAddr, SocketAddr),
         least_iss: Option<SeqNum>,
     ) -> Result<(), DropReason> {
         let now = self.common.now;
-        let (socket, listening) = self.shard.listener(local, remote).ok_or(DropReason::NoConnection)?;
+        let listening = self.shard.listening.get(socket.index()).ok_or(DropReason::NoConnection)?;
         if !listening.slot.has_room() {
             return Err(DropReason::ListenFull);
         }
@@ -143,10 +143,10 @@ impl<D> Inside<'_, D> {
     pub(crate) fn read_cookie(
         &mut self,
         seg: &SegmentIn<'_>,
-        local: SocketAddr,
-        remote: SocketAddr,
+        socket: SocketId,
+        (local, remote): (SocketAddr, SocketAddr),
     ) -> Result<HalfOpen, DropReason> {
-        let (socket, listening) = self.shard.listener(local, remote).ok_or(DropReason::NoConnection)?;
+        let listening = self.shard.listening.get(socket.index()).ok_or(DropReason::NoConnection)?;
         if !self.shard.half_open.expects_cookie(self.common.now, socket) {
             return Err(DropReason::NoConnection);
         }

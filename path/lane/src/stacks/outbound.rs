@@ -395,7 +395,7 @@ impl<D> Inside<'_, D> {
         if !out.flags.contains(TcpFlags::SYN) {
             return usual;
         }
-        self.shard.listener(local, remote).map_or(usual, |(_, it)| {
+        self.shard.listener(local, remote, None).map_or(usual, |(_, it)| {
             let (options, family) = (&it.options, Family::of(remote.ip()).index());
             Upper { hops: options.hops[family].map(NonZeroU8::get), dscp: options.dscp[family], ..usual }
         })
