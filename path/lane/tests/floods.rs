@@ -272,6 +272,14 @@ fn a_connection_in_time_wait_does_not_answer_a_flood() {
         target.send(fin);
         assert_eq!(target.segments().len(), 1, "its acknowledgment was lost");
     }
+    // Where nobody listens any more a SYN opens nothing, and leaves it there for the next FIN.
+    drop(listener);
+    target.world.run();
+    target.send(Segment { seq: fin.seq + 9, ack: None, flags: TcpFlags::SYN, ..fin });
+    target.send(fin);
+    let answers = target.segments();
+    assert!(answers.last().is_some_and(|it| it.flags == TcpFlags::ACK), "{answers:?}");
+    assert_eq!(target.sum(|it| it.time_wait as u64), 1);
     target.world.check_conservation();
 }
 

@@ -272,15 +272,22 @@ impl TimeWaitTable {
         self.find(tuple).is_some()
     }
 
-    /// A segment came for `tuple`.
-    pub fn on_segment(&mut self, now: Instant, tuple: &Tuple, seg: &SegmentIn<'_>) -> TimeWaitAnswer {
+    /// A segment came for `tuple`. Where nobody hears it (`is_heard`), a SYN opens nothing and ends no record, which its
+    /// sender's next FIN may need (RFC 1337).
+    pub fn on_segment(
+        &mut self,
+        now: Instant,
+        tuple: &Tuple,
+        seg: &SegmentIn<'_>,
+        is_heard: bool,
+    ) -> TimeWaitAnswer {
         let Some(slot) = self.find(tuple) else { return TimeWaitAnswer::Unknown };
         let record = &mut self.places[self.index[slot].position()];
         // RFC 1337: a RST must not end TIME-WAIT early.
         if seg.has(TcpFlags::RST) {
             return TimeWaitAnswer::Drop(DropReason::Unacceptable);
         }
-        if seg.has(TcpFlags::SYN) && seg.ack.is_none() && record.yields_to(seg) {
+        if is_heard && seg.has(TcpFlags::SYN) && seg.ack.is_none() && record.yields_to(seg) {
             let least_iss = record.snd_nxt + INCARNATIONS_APART;
             self.kill(slot);
             return TimeWaitAnswer::Reuse { least_iss };

@@ -423,22 +423,21 @@ impl<D> Inside<'_, D> {
             SynAnswer::Promote(half_open) => return self.promote_or_keep(half_open, seg, names),
         }
         let is_own = link == LOOPBACK;
-        // Of connections with ourselves there are no records.
-        let waiting = (!is_own).then(|| self.shard.time_wait.on_segment(now, &names, seg));
-        let least_iss = match waiting.unwrap_or(TimeWaitAnswer::Unknown) {
+        let link = self.shard.link_of_arrival(link, local.ip());
+        let listening = self.shard.listener(local, remote, Some(link));
+        let least_hops =
+            listening.map_or(0, |(_, it)| it.options.least_hops[Family::of(remote.ip()).index()]);
+        let listener = listening.map(|(socket, _)| socket);
+        let is_heard = listener.is_some() && hops >= least_hops;
+        let least_iss = match self.shard.time_wait.on_segment(now, &names, seg, is_heard) {
             TimeWaitAnswer::Unknown => None,
             TimeWaitAnswer::Drop(reason) => return Err(reason),
             TimeWaitAnswer::Reply(reply) => return self.answer_old(seg, (local, remote), &reply),
             TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
         };
-        let link = self.shard.link_of_arrival(link, local.ip());
-        let listening = self.shard.listener(local, remote, Some(link));
-        let least_hops =
-            listening.map_or(0, |(_, it)| it.options.least_hops[Family::of(remote.ip()).index()]);
         if hops < least_hops {
             return Err(DropReason::FewHops);
         }
-        let listener = listening.map(|(socket, _)| socket);
         if let Some(socket) = listener {
             match AtListener::of(seg) {
                 AtListener::Open => return self.on_syn(seg, socket, (local, remote), least_iss),

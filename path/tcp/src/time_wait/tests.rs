@@ -68,7 +68,7 @@ fn a_record_takes_at_most_64_bytes_with_its_index_and_all_memory_comes_back() {
         }
     }
     for n in (0..200_000).step_by(977) {
-        let known = table.on_segment(at(1), &far_record(n).tuple, &seg(2000, TcpFlags::ACK, Some(50)));
+        let known = table.on_segment(at(1), &far_record(n).tuple, &seg(2000, TcpFlags::ACK, Some(50)), true);
         assert_ne!(known, TimeWaitAnswer::Unknown);
     }
     for _ in 0..200_000 / AT_ONCE + 1 {
@@ -102,13 +102,13 @@ fn growth_keeps_who_is_there_and_only_him() {
     for n in 0..50_000 {
         assert!(table.insert(at(0), far_record(n)));
         if n % 3 == 0 {
-            let answer = table.on_segment(at(0), &far_record(n).tuple, &syn);
+            let answer = table.on_segment(at(0), &far_record(n).tuple, &syn, true);
             assert!(matches!(answer, TimeWaitAnswer::Reuse { .. }));
         }
     }
     let ack = seg(2000, TcpFlags::ACK, Some(50));
     for n in 0..50_000 {
-        let known = table.on_segment(at(0), &far_record(n).tuple, &ack) != TimeWaitAnswer::Unknown;
+        let known = table.on_segment(at(0), &far_record(n).tuple, &ack, true) != TimeWaitAnswer::Unknown;
         assert_eq!(known, n % 3 != 0, "{n}");
     }
 }
@@ -130,7 +130,7 @@ fn every_entry_knows_how_far_from_home_it_is() {
             far += usize::from(distance >= Slot::FAR);
         }
         for n in (0..49_152).step_by(gone) {
-            let _ = table.on_segment(at(0), &far_record(n).tuple, &syn);
+            let _ = table.on_segment(at(0), &far_record(n).tuple, &syn, true);
         }
     }
     assert!(far > 0);
@@ -147,7 +147,7 @@ fn who_is_reused_leaves_its_place() {
         }
         for port in 0..99 {
             let syn = seg(3000, TcpFlags::SYN, None);
-            let answer = table.on_segment(at(round), &tuple(port), &syn);
+            let answer = table.on_segment(at(round), &tuple(port), &syn, true);
             assert!(matches!(answer, TimeWaitAnswer::Reuse { .. }));
         }
     }
@@ -200,7 +200,7 @@ fn answers() {
     ] {
         let mut table = table();
         assert!(table.insert(at(0), record(1)));
-        let said = match table.on_segment(at(1), &tuple(1), &seg(seq, flags, value)) {
+        let said = match table.on_segment(at(1), &tuple(1), &seg(seq, flags, value), true) {
             TimeWaitAnswer::Unknown => "unknown",
             TimeWaitAnswer::Drop(_) => "drop",
             TimeWaitAnswer::Reply(out) => {
@@ -217,6 +217,21 @@ fn answers() {
     }
 }
 
+/// RFC 1337: a SYN that opens nothing is answered as anything else is, and the record stays for who repeats his FIN.
+#[test]
+fn where_nobody_listens_no_syn_ends_a_record() {
+    let mut table = table();
+    assert!(table.insert(at(0), record(1)));
+    for value in [None, Some(51)] {
+        let syn = seg(2001, TcpFlags::SYN, value);
+        assert!(matches!(table.on_segment(at(1), &tuple(1), &syn, false), TimeWaitAnswer::Reply(_)));
+    }
+    assert!(matches!(
+        table.on_segment(at(1), &tuple(1), &seg(2001, TcpFlags::SYN, None), true),
+        TimeWaitAnswer::Reuse { .. }
+    ));
+}
+
 #[test]
 fn a_repeated_fin_restarts_the_time() {
     let mut table = table();
@@ -224,11 +239,11 @@ fn a_repeated_fin_restarts_the_time() {
     table.insert(at(0), record(2));
     let fin = seg(1999, TcpFlags::FIN.with(TcpFlags::ACK), Some(50));
     let elsewhere = seg(1900, TcpFlags::FIN.with(TcpFlags::ACK), Some(50));
-    assert!(matches!(table.on_segment(at(50), &tuple(2), &elsewhere), TimeWaitAnswer::Reply(_)));
-    assert!(matches!(table.on_segment(at(50), &tuple(1), &fin), TimeWaitAnswer::Reply(_)));
+    assert!(matches!(table.on_segment(at(50), &tuple(2), &elsewhere, true), TimeWaitAnswer::Reply(_)));
+    assert!(matches!(table.on_segment(at(50), &tuple(1), &fin, true), TimeWaitAnswer::Reply(_)));
     table.on_timer(at(62));
     assert_eq!(table.len(), 1);
-    assert!(matches!(table.on_segment(at(62), &tuple(2), &fin), TimeWaitAnswer::Unknown));
+    assert!(matches!(table.on_segment(at(62), &tuple(2), &fin, true), TimeWaitAnswer::Unknown));
     table.on_timer(at(112));
     assert!(table.is_empty() && table.poll_at().is_none());
 }
@@ -261,13 +276,13 @@ proptest! {
                 2 => {
                     let syn = seg(3000, TcpFlags::SYN, None);
                     let reused = matches!(
-                        table.on_segment(now, &tuple(port), &syn),
+                        table.on_segment(now, &tuple(port), &syn, true),
                         TimeWaitAnswer::Reuse { .. }
                     );
                     prop_assert_eq!(reused, model.remove(&port).is_some());
                 }
                 _ => {
-                    let known = table.on_segment(now, &tuple(port), &seg(2000, TcpFlags::ACK, Some(50)));
+                    let known = table.on_segment(now, &tuple(port), &seg(2000, TcpFlags::ACK, Some(50)), true);
                     prop_assert_eq!(known != TimeWaitAnswer::Unknown, model.contains_key(&port));
                 }
             }

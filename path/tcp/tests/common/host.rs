@@ -257,7 +257,7 @@ impl Host {
     /// A segment without a connection: TIME-WAIT, the listener, or a RST.
     fn on_stray(&mut self, now: Instant, packet: &Packet) {
         let seg = packet.as_segment();
-        match self.time_wait.on_segment(now, &Self::tuple(), &seg) {
+        match self.time_wait.on_segment(now, &Self::tuple(), &seg, true) {
             TimeWaitAnswer::Reply(out) => return self.post(out),
             TimeWaitAnswer::Drop(_) | TimeWaitAnswer::Reuse { .. } => return,
             TimeWaitAnswer::Unknown => {}

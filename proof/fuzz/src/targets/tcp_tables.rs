@@ -176,7 +176,7 @@ impl Tables {
         let bits = input.u8();
         let flags = if bits & 3 == 0 { TcpFlags::ACK } else { TcpFlags::from_bits(bits.into()) };
         let seg = self.segment(input, seq, flags.ack().then_some(ack), flags);
-        let answer = self.time_wait.on_segment(self.now, &tuple(peer), &seg);
+        let answer = self.time_wait.on_segment(self.now, &tuple(peer), &seg, true);
         note(core::mem::discriminant(&answer));
         let before = self.syn.len();
         let answer = self.syn.on_segment(self.now, &tuple(peer), &seg, |_| bits & 64 == 0);
