@@ -336,18 +336,26 @@ impl Kernel {
 
     /// Changes the addresses of an interface from `is` to `shall`, whatever its user calls it; on an error they are as before.
     ///
-    /// What stays is added, too: the kernel may take a subnet's other addresses along with its first (`promote_secondaries`).
+    /// Where one goes, what stays is added, too: the kernel may take a subnet's other addresses along with its first
+    /// (`promote_secondaries`). What its user has done to others is his affair.
     pub(crate) fn readdress(
         &self,
         device: &Device,
         is: &[IpPrefix],
         shall: &[IpPrefix],
     ) -> Result<(), ApiError> {
+        if is == shall {
+            return Ok(());
+        }
         let name = device.name();
         let changed = device.inside(|| {
-            let gone = is.iter().filter(|it| !shall.contains(it));
-            gone.into_iter().try_for_each(|it| netlink::remove_address(&name, *it))?;
-            shall.iter().try_for_each(|it| netlink::add_address(&name, *it))
+            let (stay, gone): (Vec<_>, Vec<_>) = is.iter().partition(|it| shall.contains(it));
+            gone.iter().try_for_each(|it| netlink::remove_address(&name, **it))?;
+            if !gone.is_empty() {
+                stay.iter().for_each(|it| drop(netlink::add_address(&name, **it)));
+            }
+            let new = shall.iter().filter(|it| !is.contains(it));
+            new.into_iter().try_for_each(|it| netlink::add_address(&name, *it))
         });
         changed.map_err(|error| {
             // Each for itself: one that cannot be had back is no reason to have none.

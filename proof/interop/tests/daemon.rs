@@ -443,8 +443,11 @@ fn addresses_that_cannot_be_had_leave_those_of_before_and_what_they_may_send() {
     let there = interfaces(&sandbox, Some("a"));
     assert!(there.contains("10.0.0.1/24 "), "{there}");
     ping(&sandbox, "a", "10.0.0.200");
-    // What somebody inside has removed is no obstacle.
+    // What somebody inside has removed is no obstacle, and is not had back with a property that has nothing to do with it.
     sandbox.run(Some("a"), "ip", &["address", "del", "10.0.0.1/24", "dev", "a0"]).expect_success();
+    daemon.firelane(&["dladm", "set-linkprop", "-t", "-p", "maxbw=100M", "a0"]).expect_success();
+    let there = interfaces(&sandbox, Some("a"));
+    assert!(!there.contains("10.0.0.1/24 "), "{there}");
     let file = one_tenant(&sandbox, "third.toml", &["10.0.0.7/24"], "10.0.0.7");
     daemon.firelane(&["apply", &file]).expect_success();
     ping(&sandbox, "a", "10.0.0.200");
