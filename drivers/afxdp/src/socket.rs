@@ -269,8 +269,9 @@ impl Socket {
             let taken = self.tx.consumer();
             match kick_transmit(self.fd.as_fd()) {
                 Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => return Err(Down),
-                // More than it takes in one call.
-                Ok(()) | Err(Errno::AGAIN) if self.tx.consumer() != taken => {}
+                // More than it takes in one call. Kernels before 6.17 show only at the end how much that was.
+                Err(Errno::AGAIN) => {}
+                Ok(()) if self.tx.consumer() != taken => {}
                 // The device has only begun, or is busy: a turn tries again soon.
                 _ => return Ok(()),
             }
