@@ -174,6 +174,13 @@ impl Ip {
         Ok(Egress { bound: Some(link), ..egress })
     }
 
+    /// Whether a route over `link` leads to `dst`.
+    pub fn leads_over(&self, link: LinkId, src: Option<IpAddr>, dst: IpAddr) -> bool {
+        is_link_local(dst)
+            || dst.is_multicast()
+            || self.routed((src, Some(link)), None, Some(link), dst).is_ok()
+    }
+
     /// [`Ip::egress_over`] for who is bound to a link, and [`Ip::egress`] for all others.
     #[inline]
     pub fn egress_for(

@@ -233,6 +233,13 @@ fn a_datagram_leaves_by_the_interface_that_stands_beside_it() {
         world.send_msg(&mut client, 2, beside, b"x");
         assert_eq!(came_by(&mut world, &mut server), Some(Some(OVER_BESIDE[1])), "{preferred:?}");
     }
+    // In IPv6 it is a wish where the source is said, too, and yields to the routes.
+    let mut far = world.bind_large(2, 4, "[::]:10");
+    let mut near = world.bind_large(1, 5, "[::]:0");
+    let to = Envelope::to("[fd00::2]:10".parse().unwrap());
+    let wish = Envelope { local: "fd00::1".parse().ok(), link: Some(OVER_BESIDE[0]), ..to };
+    world.send_msg(&mut near, 5, wish, b"x");
+    assert_eq!(came_by(&mut world, &mut far), Some(Some(LinkId(2))));
     // What is for an address of the netstack's own stays in it, whatever stands beside it.
     let mut own = world.bind_large(1, 3, "0.0.0.0:9");
     let to_itself = Envelope { link: Some(OVER_BESIDE[0]), ..Envelope::to("10.0.0.1:9".parse().unwrap()) };

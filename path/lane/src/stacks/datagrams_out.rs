@@ -268,7 +268,10 @@ impl<D> Inside<'_, D> {
         }
         let link = envelope.link.or(place.link).or(place.options.packets(dst).multicast_link);
         // What is for this netstack stays in it, wherever the question came by.
-        let named = envelope.link.filter(|_| !ip.is_local(dst));
+        // As in Linux, in IPv6 it is no more than a wish where the source is said.
+        let is_wish = dst.is_ipv6() && src.is_some() && place.link.is_none();
+        let is_kept = |&link: &_| !ip.is_local(dst) && (!is_wish || ip.leads_over(link, src, dst));
+        let named = envelope.link.filter(is_kept);
         let egress = match place.link_to(dst, named) {
             Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
             Some(link) => ip.egress_over(self.common.now, link, src, dst),
