@@ -385,17 +385,21 @@ impl<D> Inside<'_, D> {
         self.shard.tcp_counters.on_sent(out);
         let flow_label = self.shard.ip.core.flow_label(IpProtocol::TCP, local, remote);
         // Who waits for it asks again.
-        let upper = Upper { flow_label, ..self.upper_of(local, remote, out) };
+        let upper = Upper { flow_label, ..self.upper_of(egress.link, (local, remote), out) };
         let _ = self.shard.ip.send_found(self.common, egress, frame, upper);
     }
 
     /// What the packet of a segment of no connection is like: that of a listener's answer as its program wants it.
-    fn upper_of(&self, local: SocketAddr, remote: SocketAddr, out: &SegmentOut) -> Upper {
+    fn upper_of(&self, link: LinkId, (local, remote): (SocketAddr, SocketAddr), out: &SegmentOut) -> Upper {
         let usual = Upper::tcp(out.ecn);
         if !out.flags.contains(TcpFlags::SYN) {
             return usual;
         }
-        self.shard.listener(local, remote, None).map_or(usual, |(_, it)| {
+        // Of those that share a port the one that has the entry; a cookie has none.
+        let socket = self.shard.half_open.listener_of(&firelane_tcp::Tuple::new(local, remote));
+        let entered = socket.and_then(|it| self.shard.listening.get(it.index()));
+        let listener = entered.or_else(|| self.shard.listener(local, remote, Some(link)).map(|(_, it)| it));
+        listener.map_or(usual, |it| {
             let (options, family) = (&it.options, Family::of(remote.ip()).index());
             Upper { hops: options.hops[family].map(NonZeroU8::get), dscp: options.dscp[family], ..usual }
         })
