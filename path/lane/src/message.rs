@@ -122,8 +122,8 @@ pub enum Stage {
     /// At the door of a netstack's shard in the receiving lane, whatever lane such packets belong to: that one has the state of what an
     /// ICMP error is about.
     Door(NetstackId),
-    /// At the same door, because things are not where they would begin now: that lane was asked first for what the packet is for, and
-    /// has it not.
+    /// At the same door, because things are not where they would begin now, or because somebody behind the translator gets what no socket
+    /// is for: that lane was asked first for what the packet is for, and has it not.
     Asked(NetstackId, LaneId),
     /// From a netstack to itself: before its shard in the receiving lane.
     Loopback(NetstackId),

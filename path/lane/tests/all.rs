@@ -34,6 +34,7 @@ mod streams;
 mod switching;
 mod translated_pieces;
 mod translating;
+mod translating_own;
 mod tunnels;
 #[path = "unpredictable/main.rs"]
 mod unpredictable;

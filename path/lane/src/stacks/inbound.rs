@@ -74,7 +74,7 @@ impl Stacks {
             },
             false => frame,
         };
-        let frame = match inside.shard.config.steering.is_settling() {
+        let frame = match inside.shard.config.steering.is_settling() || arrival.asked.is_some() {
             true => match inside.ask_others(frame, arrival) {
                 Some(frame) => frame,
                 None => return,

@@ -50,16 +50,14 @@ impl Shard {
         }
     }
 
-    /// Whether a packet finds what it is for here. Whoever begins a connection does so here.
+    /// Whether a packet finds what it is for here.
     fn knows(&self, link: LinkId, headers: &Headers, tuple: &Tuple, has: impl FnOnce() -> bool) -> bool {
         let local = SocketAddr::new(tuple.local(), tuple.local_port().0);
         let remote = SocketAddr::new(tuple.remote(), tuple.remote_port().0);
         match headers.protocol {
             IpProtocol::TCP => {
                 let names = firelane_tcp::Tuple::new(local, remote);
-                let flags = headers.tcp_flags;
-                let begins = flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK);
-                begins || has() || self.half_open.has(&names) || self.time_wait.has(&names)
+                has() || self.half_open.has(&names) || self.time_wait.has(&names)
             }
             IpProtocol::UDP => {
                 let link = self.link_of_arrival(link, local.ip());
@@ -68,6 +66,12 @@ impl Shard {
             _ => true,
         }
     }
+}
+
+/// Whether a segment asks for a connection: whoever begins one does so where it would begin now.
+fn begins(headers: &Headers) -> bool {
+    let flags = headers.tcp_flags;
+    headers.protocol == IpProtocol::TCP && flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK)
 }
 
 impl<D> Inside<'_, D> {
@@ -94,18 +98,21 @@ impl<D> Inside<'_, D> {
         frame: Frame,
         headers: &Headers,
     ) -> Option<Frame> {
+        let (steering, me) = (&self.shard.config.steering, self.common.id);
+        let first = asked.unwrap_or(me);
+        // Who translates addresses hears in the end that nobody has it.
+        let translator = (self.shard.is_translated && asked == Some(steering.home())).then_some(first);
         let Some(tuple) = headers.tuple() else { return Some(frame) };
         let is_own = self.shard.ip.core.is_local(tuple.local()) || headers.dst.is_multicast();
-        if !is_own
+        if translator == Some(me)
+            || translator.is_none() && (!is_own || begins(headers))
             || link == LOOPBACK && headers.protocol == IpProtocol::TCP
             || self.shard.knows(link, headers, &tuple, || self.lookup(&tuple).is_some())
         {
             return Some(frame);
         }
-        let first = asked.unwrap_or(self.common.id);
-        let Some(next) = self.shard.config.steering.next_to_ask(self.common.id, first) else {
-            return Some(frame);
-        };
+        let next = steering.next_to_ask(me, first).filter(|_| steering.is_settling());
+        let Some(next) = next.or(translator) else { return Some(frame) };
         self.common.hand_over(next, Stage::Asked(self.shard.config.id, first), link, frame);
         None
     }

@@ -6,9 +6,10 @@
 //! hash in common. What is for the netstack itself then goes on to the lane that has its sockets. A known flow's session stands in its entry
 //! among the forwarded flows (`onward.rs`), and its packets change without a search.
 
+use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use firelane_classify::{ConnTable, Headers, L3, Listeners, Steering};
+use firelane_classify::{ConnTable, Headers, L3, Listeners, Steering, SteeringKey};
 use firelane_frame::{Checksum, Frame};
 use firelane_ip::{Adjacency, Ip, LOOPBACK};
 use firelane_nat::{Host, Nat, NatConfig, NatCounts, NatRef, NatRow, Outcome};
@@ -24,7 +25,7 @@ use super::{NO_NETSTACK, Stacks};
 use crate::common::Common;
 use crate::control::Refusal;
 use crate::message::Stage;
-use crate::steer::lane_of;
+use crate::steer::{connection_lane, datagram_lane, lane_of};
 use crate::steps::Step;
 use crate::watch::Sight;
 
@@ -36,8 +37,32 @@ struct Own<'a> {
     listeners: &'a Listeners,
     udp: &'a UdpTable,
     echoes: &'a UdpTable,
-    /// Sockets are in other lanes, too.
-    is_spread: bool,
+    /// Which lanes have its other sockets, unless they were asked.
+    elsewhere: Option<Elsewhere<'a>>,
+}
+
+/// The lanes that a netstack's sockets are in, seen from its home.
+struct Elsewhere<'a> {
+    steering: &'a Steering,
+    key: SteeringKey,
+    home: LaneId,
+    /// What is expected may be for a socket in another of them.
+    is_asked: Cell<bool>,
+}
+
+impl Elsewhere<'_> {
+    /// Whether another lane would have the socket that a packet is for, if there is one: that one says.
+    fn may_expect(&self, protocol: IpProtocol, local: SocketAddr, remote: SocketAddr) -> bool {
+        let is_there = match protocol {
+            IpProtocol::TCP | IpProtocol::UDP if self.steering.is_settling() => true,
+            IpProtocol::TCP => Inside::<()>::tuple(local, remote)
+                .is_some_and(|tuple| connection_lane(&tuple, self.steering, &self.key) != self.home),
+            IpProtocol::UDP => datagram_lane(Port(local.port()), self.steering, &self.key) != self.home,
+            _ => false,
+        };
+        self.is_asked.set(self.is_asked.get() || is_there);
+        is_there
+    }
 }
 
 impl Own<'_> {
@@ -80,8 +105,10 @@ impl Host for Own<'_> {
             let of_tuple = |tuple| self.shard_conns.lookup(&tuple, |id| self.conns.is_named(id, &tuple));
             arrived.protocol == IpProtocol::TCP && tuple.is_some_and(|tuple| of_tuple(tuple).is_some())
         };
-        // Whether another lane has a socket for it that lane says, and answers as sockets do.
-        self.is_spread || self.has_socket(arrived.protocol, local, remote) || is_connection()
+        let elsewhere = self.elsewhere.as_ref().filter(|_| self.owns(arrived.dst));
+        self.has_socket(arrived.protocol, local, remote)
+            || is_connection()
+            || elsewhere.is_some_and(|it| it.may_expect(arrived.protocol, local, remote))
     }
 }
 
@@ -175,7 +202,8 @@ impl<D> Inside<'_, D> {
         }
         // What was made before it is asked about before it.
         self.go_out();
-        let outcome = self.translate(Direction::In, link, &mut frame, headers.l3_offset);
+        let (outcome, is_in_doubt) =
+            self.translate((Direction::In, link), &mut frame, headers.l3_offset, asked);
         match outcome {
             Outcome::Ended(reason) => {
                 self.drop_frame(frame, reason);
@@ -187,6 +215,10 @@ impl<D> Inside<'_, D> {
             }
             // The lane that has its sockets has asked this one.
             Outcome::Untouched if asked.is_some() => Some((frame, None)),
+            Outcome::Untouched if is_in_doubt && headers.tuple().is_some() => {
+                self.ask_for(link, frame, headers);
+                None
+            }
             Outcome::Untouched => match self.lane_of_own(link, dst, &frame, headers) {
                 Some(lane) => {
                     self.common.hand_over(lane, Stage::Door(self.shard.config.id), link, frame);
@@ -214,7 +246,7 @@ impl<D> Inside<'_, D> {
         l3_offset: u16,
     ) -> Result<Option<NatRef>, Stay> {
         let link = frame.meta().ingress;
-        match self.translate(Direction::Out, link, frame, l3_offset) {
+        match self.translate((Direction::Out, link), frame, l3_offset, None).0 {
             Outcome::Ended(reason) => Err(Stay::Ended(reason)),
             Outcome::Early(piece) => Err(Stay::Early(piece)),
             Outcome::Untouched => Ok(None),
@@ -222,35 +254,45 @@ impl<D> Inside<'_, D> {
         }
     }
 
+    /// What becomes of a packet; and whether it may yet become another, if no other lane has a socket for it.
     fn translate(
         &mut self,
-        direction: Direction,
-        link: LinkId,
+        (direction, link): (Direction, LinkId),
         frame: &mut Frame,
         l3_offset: u16,
-    ) -> Outcome {
+        asked: Option<LaneId>,
+    ) -> (Outcome, bool) {
+        let key = self.common.secrets.steering();
         self.step(Step::Nat, direction, frame.meta().trace, |it| {
-            let Shard { gate, ip, conns, listeners, udp, echoes, others, .. } = &mut *it.shard;
-            let Some(nat) = gate.nat() else { return Outcome::Untouched };
-            let own = Own {
-                ip: &ip.core,
-                conns: it.conns,
-                shard_conns: conns,
-                listeners,
-                udp,
-                echoes,
-                is_spread: !others.is_empty(),
-            };
+            let Shard { gate, ip, conns, listeners, udp, echoes, others, config, .. } = &mut *it.shard;
+            let Some(nat) = gate.nat() else { return (Outcome::Untouched, false) };
+            let (steering, home) = (&config.steering, it.common.id);
+            let is_spread = asked.is_none() && !others.is_empty();
+            let elsewhere = is_spread.then(|| Elsewhere { steering, key, home, is_asked: Cell::new(false) });
+            let own =
+                Own { ip: &ip.core, conns: it.conns, shard_conns: conns, listeners, udp, echoes, elsewhere };
             let is_open = is_open(frame);
             let Some(packet) = frame.as_mut_slice().get_mut(usize::from(l3_offset)..) else {
-                return Outcome::Untouched;
+                return (Outcome::Untouched, false);
             };
             let outcome = nat.pass((direction, link), packet, is_open, &own, it.common.now);
+            let is_in_doubt = own.elsewhere.is_some_and(|it| it.is_asked.get());
             if matches!(outcome, Outcome::Translated(_)) && frame.meta().trace != 0 {
                 it.show_ends(frame);
             }
-            outcome
+            (outcome, is_in_doubt)
         })
+    }
+
+    /// Somebody inside gets a packet unless another lane has a socket for it: that lane is asked, and what it has not comes back.
+    #[cold]
+    fn ask_for(&mut self, link: LinkId, frame: Frame, headers: &Headers) {
+        let (steering, me) = (&self.shard.config.steering, self.common.id);
+        let lane = match steering.is_settling() {
+            true => steering.next_to_ask(me, me).unwrap_or(me),
+            false => lane_of(headers, steering, &self.common.secrets.steering()),
+        };
+        self.common.hand_over(lane, Stage::Asked(self.shard.config.id, me), link, frame);
     }
 
     /// Tells whoever follows a frame which ends it has now.

@@ -1,0 +1,91 @@
+//! A netstack that translates and has sockets of its own, in however many lanes: each gets what is for it, and what is for none of them is for
+//! those inside.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use firelane_lane::*;
+use firelane_nat::NatConfig;
+use firelane_units::{DropReason, NatAction, NatFiltering, NatLimits, NatRule, NatTarget};
+use firelane_wire::TcpFlags;
+use firelane_world::router::*;
+
+use crate::translating::*;
+
+const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 77);
+
+fn translate_with(net: &mut Net, rules: &[NatRule<firelane_units::LinkId>], filtering: NatFiltering) {
+    let limits = NatLimits { filtering, ..NatLimits::default() };
+    let config = Arc::new(NatConfig { rules: rules.to_vec(), limits });
+    net.change(|| Control::SetNat(ROUTER, Arc::clone(&config)));
+}
+
+/// RFC 4787 REQ-8: who is let in does not depend on the lanes.
+#[test]
+fn who_may_answer_is_let_in_whatever_the_lanes() {
+    let (inside, peer) = (station(0).0, station(1).0);
+    let NatAction::Map(_, ports) = map().action else { unreachable!() };
+    // An address of nobody's in place of the router's own.
+    let target = NatTarget::Prefix("10.2.0.99/32".parse().unwrap());
+    let other = NatRule { action: NatAction::Map(target, ports), ..map() };
+    for (lanes, rule) in [(1, map()), (2, map()), (4, map()), (2, other)] {
+        for (filtering, lets_in) in [
+            (NatFiltering::Anybody, [true, true]),
+            (NatFiltering::Address, [true, false]),
+            (NatFiltering::Port, [false, false]),
+        ] {
+            let mut net = ready(lanes);
+            translate_with(&mut net, &[rule], filtering);
+            for port in 1..9 {
+                let left = pass(&mut net, 0, (inside, port), (peer, 53)).unwrap();
+                let outer = ends(&left).0;
+                for (from, is_let_in) in [(peer, 99), (STRANGER, 53)].into_iter().zip(lets_in) {
+                    for nth in 0..3 {
+                        let got = pass(&mut net, 1, from, outer).map(|frame| ends(&frame));
+                        let expected = is_let_in.then_some((from, (inside, port)));
+                        assert_eq!(got, expected, "{lanes} lanes, {filtering:?}, {port}, time {nth}");
+                    }
+                }
+            }
+            let refused = lets_in.iter().filter(|is_let_in| !**is_let_in).count() as u64;
+            assert_eq!(net.drops(DropReason::NatFiltered), 24 * refused);
+            net.world.check_conservation();
+        }
+    }
+}
+
+/// RFC 5382 REQ-4: who asks for a connection at a port of the translator's hears nothing, whatever lane his connections would be in.
+#[test]
+fn a_stranger_who_asks_for_a_connection_hears_nothing() {
+    for lanes in [1, 2, 4] {
+        let mut net = ready(lanes);
+        translate(&mut net, &[map()]);
+        for port in 20_000..20_010 {
+            let ends = [(STRANGER, 5), (OUTSIDE, port)];
+            let answer = segment(&mut net, (1, 1), ends, (TcpFlags::SYN, 9, 0), &[]);
+            assert_eq!(answer, None, "{lanes} lanes, port {port}");
+        }
+        assert_eq!(net.drops(DropReason::NatUnsolicited), 10);
+        net.world.check_conservation();
+    }
+}
+
+/// What another lane has a socket for reaches it, though somebody inside has the same names outside.
+#[test]
+fn a_socket_in_another_lane_comes_before_a_mapping() {
+    let (inside, peer) = (station(0).0, station(1).0);
+    for lanes in [1, 2, 4] {
+        let mut net = ready(lanes);
+        translate_with(&mut net, &[map()], NatFiltering::Anybody);
+        for socket in 0..8_u32 {
+            let left = pass(&mut net, 0, (inside, 7 + socket as u16), (peer, 53)).unwrap();
+            let (address, port) = ends(&left).0;
+            let local = format!("{address}:{port}");
+            let mut end = net.world.bind(ROUTER.0, 100 + socket, 0, &local);
+            assert_eq!(pass(&mut net, 1, (STRANGER, 9), (OUTSIDE, port)), None);
+            let mut text = [0; 9];
+            assert!(end.recv.recv(&mut text).unwrap().is_some(), "{lanes} lanes, {local}");
+        }
+        net.world.check_conservation();
+    }
+}
