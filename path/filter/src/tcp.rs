@@ -68,6 +68,9 @@ impl Phase {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tracked {
     sides: [Side; 2],
+    /// What an end acknowledged last that was not all: there the other one resets what it does not know (RFC 5961 §3.2). Of both ends, for
+    /// their numbers have nothing in common.
+    acked: u32,
     /// By how much each end's windows are shifted.
     shifts: [u8; 2],
     has: [Has; 2],
@@ -134,6 +137,9 @@ impl Tracked {
         if !is_answer && !self.asks_again(at, segment) && !self.is_in_window(at, segment) {
             return self.is_of_forgotten(at, segment);
         }
+        if !self.believes(at, segment) {
+            return true;
+        }
         let (offered, has_other) = (self.offers(at, segment), self.has_sent(1 - at));
         let (from, to) = self.pair(at);
         from.window = from.window.max(offered).max(1);
@@ -145,6 +151,9 @@ impl Tracked {
             let most = segment.ack_field().0.wrapping_add(offered.max(1));
             if !has_other || ahead(most, to.most) > 0 {
                 to.most = most;
+            }
+            if segment.ack_field().0 != to.end {
+                self.acked = segment.ack_field().0;
             }
         }
         if !self.has_sent(at) {
@@ -232,6 +241,15 @@ impl Tracked {
         };
         let is_next = !self.strict || ahead(seq, from.end) == 0 || end == from.end;
         is_below && is_above && is_known && is_next
+    }
+
+    /// Whether a segment inside the window says something of the connection. Of one that both ends have shown to be there a reset does
+    /// only with a number that the other end would believe: any other one in the window is easily guessed, and answered by the end itself
+    /// (RFC 5961 §3.2).
+    fn believes(&self, at: usize, segment: &TcpView<'_>) -> bool {
+        let is_theirs = self.has_met && matches!(self.phase, Phase::Established | Phase::HalfClosed);
+        let seq = segment.seq().0;
+        !is_theirs || !segment.flags().rst() || seq == self.sides[at].end || seq == self.acked
     }
 
     /// How far the connection is after a segment.
