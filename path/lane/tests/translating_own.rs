@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firelane_lane::*;
 use firelane_nat::NatConfig;
-use firelane_units::{DropReason, NatAction, NatFiltering, NatLimits, NatRule, NatTarget};
+use firelane_units::{DropReason, NatAction, NatFiltering, NatLimits, NatPorts, NatRule, NatTarget, Port};
 use firelane_wire::TcpFlags;
 use firelane_world::router::*;
 
@@ -67,6 +67,42 @@ fn a_stranger_who_asks_for_a_connection_hears_nothing() {
         }
         assert_eq!(net.drops(DropReason::NatUnsolicited), 10);
         net.world.check_conservation();
+    }
+}
+
+/// Nobody inside has the names of the netstack's own conversations, and so gets what is for these.
+#[test]
+fn a_socket_of_the_netstacks_own_keeps_its_names() {
+    let (inside, peer) = (station(0).0, station(1).0);
+    let NatAction::Map(target, _) = map().action else { unreachable!() };
+    let rules = [
+        // From a range nobody is given a port that the netstack chooses from.
+        (NatPorts::Range(Port(20_000), Port(60_000)), 40_000, true),
+        (NatPorts::Range(Port(40_000), Port(60_000)), 40_000, false),
+    ];
+    for (ports, port, is_before) in rules {
+        for lanes in [1, 2, 4] {
+            if lanes > 1 && !is_before {
+                // It is the home lane alone that knows.
+                continue;
+            }
+            let mut net = ready(lanes);
+            translate(&mut net, &[NatRule { action: NatAction::Map(target, ports), ..map() }]);
+            if is_before {
+                let left = pass(&mut net, 0, (inside, port), (peer, 53)).unwrap();
+                assert!(ends(&left).0.1 < 32_768, "{lanes} lanes");
+            }
+            let mut end = net.world.bind(ROUTER.0, 100, 0, &format!("{OUTSIDE}:{port}"));
+            if !is_before {
+                net.world.connect_datagrams(ROUTER.0, 100, Some(&format!("{peer}:53"))).unwrap();
+                let left = pass(&mut net, 0, (inside, port), (peer, 53)).unwrap();
+                assert_ne!(ends(&left).0.1, port, "it stays that of the socket");
+            }
+            assert_eq!(pass(&mut net, 1, (peer, 53), (OUTSIDE, port)), None);
+            let mut text = [0; 9];
+            assert!(end.recv.recv(&mut text).unwrap().is_some(), "{lanes} lanes, {port}");
+            net.world.check_conservation();
+        }
     }
 }
 

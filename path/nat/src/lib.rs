@@ -58,8 +58,11 @@ pub trait Host {
     /// The first address of a link.
     fn address_of(&self, link: LinkId) -> Option<Ipv4Addr>;
 
-    /// Whether the netstack itself listens there: such a port is given to nobody.
-    fn uses(&self, protocol: IpProtocol, address: Ipv4Addr, port: Port) -> bool;
+    /// Whether a packet with these names, should it arrive, would be for the netstack itself: nobody inside is given its names.
+    fn uses(&self, arrived: &Tuple) -> bool;
+
+    /// From which port on the netstack chooses those of its own sockets at an address: as long as there are others nobody is given those.
+    fn chooses_from(&self, protocol: IpProtocol, address: Ipv4Addr) -> Option<Port>;
 
     /// Whether a packet that arrives may be for the netstack itself, though somebody inside has such names, too.
     fn expects(&self, arrived: &Tuple) -> bool;

@@ -46,7 +46,16 @@ struct Range {
     last: u16,
 }
 
-/// Finds names outside for the source of `tuple` by a `map` rule of which nobody says that they are taken.
+impl Range {
+    /// Its ports below one, if it has others, too.
+    fn below(self, port: u16) -> Option<Self> {
+        let is_cut = self.first < port && port <= self.last;
+        is_cut.then(|| Self { last: port - 1, ..self })
+    }
+}
+
+/// Finds names outside for the source of `tuple` by a `map` rule of which nobody says that they are taken. From the port on that `own_from`
+/// says of an address others choose theirs there: those are given last.
 pub(crate) fn choose(
     rule: &NatRule<LinkId>,
     (to, ports): (NatTarget, NatPorts),
@@ -54,17 +63,21 @@ pub(crate) fn choose(
     of_link: Option<Ipv4Addr>,
     hasher: &SipHasher13,
     is_taken: impl Fn(Ipv4Addr, u16) -> bool,
+    own_from: impl Fn(Ipv4Addr) -> Option<u16>,
 ) -> Option<(Ipv4Addr, u16)> {
+    let search = |range: Range| {
+        let below = own_from(range.address).and_then(|port| range.below(port));
+        let ranges = below.into_iter().chain([range]);
+        ranges.into_iter().find_map(|range| search(tuple, range, source_hash(tuple, hasher), &is_taken))
+    };
     let (first, count) = target(to, of_link)?;
-    let nobody = Ipv4Addr::UNSPECIFIED;
-    let source = Tuple { dst: nobody, ports: [tuple.ports[0], 0], ..*tuple };
-    let (port, begin) = (tuple.ports[0], source.hash(hasher));
+    let port = tuple.ports[0];
     if let NatPorts::Block(each) = ports {
         let range = block(rule.from.prefix?, tuple.src, (first, count), each)?;
-        return search(tuple.protocol, port, range, begin, &is_taken);
+        return search(range);
     }
     // Whatever it sends, it has the same address.
-    let owner = Tuple { ports: [0; 2], protocol: IpProtocol(0), ..source };
+    let owner = Tuple { dst: Ipv4Addr::UNSPECIFIED, ports: [0; 2], protocol: IpProtocol(0), ..*tuple };
     let home = u64::from(owner.hash(hasher)) % count;
     (0..count.min(ADDRESSES_TRIED)).find_map(|nth| {
         let address = Ipv4Addr::from_bits(first + ((home + nth) % count) as u32);
@@ -74,8 +87,13 @@ pub(crate) fn choose(
             _ if tuple.protocol == IpProtocol::ICMPV4 => Range { address, first: 0, last: u16::MAX },
             _ => Range { address, first: port, last: port },
         };
-        search(tuple.protocol, port, range, begin, &is_taken)
+        search(range)
     })
+}
+
+/// Where the search for a port begins.
+fn source_hash(tuple: &Tuple, hasher: &SipHasher13) -> u32 {
+    Tuple { dst: Ipv4Addr::UNSPECIFIED, ports: [tuple.ports[0], 0], ..*tuple }.hash(hasher)
 }
 
 /// The ports that an address inside has for itself.
@@ -99,12 +117,12 @@ fn block(
 }
 
 fn search(
-    protocol: IpProtocol,
-    port: u16,
+    tuple: &Tuple,
     Range { address, first, last }: Range,
     begin: u32,
     is_taken: &impl Fn(Ipv4Addr, u16) -> bool,
 ) -> Option<(Ipv4Addr, u16)> {
+    let (protocol, port) = (tuple.protocol, tuple.ports[0]);
     let free = |port: u16| (!is_taken(address, port)).then_some((address, port));
     if !matches!(protocol, IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV4) {
         return free(0);
@@ -153,7 +171,7 @@ mod tests {
             let (rule, to) = rule("203.0.113.1/32", ports);
             let tuple = tuple(host, port, if udp { IpProtocol::UDP } else { IpProtocol::TCP });
             let hasher = SipHasher13::new_with_keys(1, 2);
-            let found = choose(&rule, to, &tuple, None, &hasher, |_, port| taken.contains(&port));
+            let found = choose(&rule, to, &tuple, None, &hasher, |_, port| taken.contains(&port), |_| None);
             prop_assert_eq!(found.is_some(), taken.len() < 64);
             if let Some((_, chosen)) = found {
                 prop_assert!((2000..2064).contains(&chosen) && !taken.contains(&chosen));
@@ -178,7 +196,8 @@ mod tests {
             assert_eq!(block.last - block.first, 1007);
             assert!(seen.insert((block.address, block.first)) && block.first >= 1024);
             let found =
-                choose(&rule, to, &tuple(host, 80, IpProtocol::TCP), None, &hasher, |_, _| false).unwrap();
+                choose(&rule, to, &tuple(host, 80, IpProtocol::TCP), None, &hasher, |_, _| false, |_| None)
+                    .unwrap();
             assert!((block.first..=block.last).contains(&found.1));
         }
         let small =
@@ -191,16 +210,36 @@ mod tests {
         let (rule, to) = rule("203.0.113.0/31", NatPorts::Same);
         let hasher = SipHasher13::new_with_keys(1, 2);
         let tcp = tuple(7, 4000, IpProtocol::TCP);
-        let first = choose(&rule, to, &tcp, None, &hasher, |_, _| false).unwrap();
-        let second = choose(&rule, to, &tcp, None, &hasher, |address, _| address == first.0).unwrap();
+        let first = choose(&rule, to, &tcp, None, &hasher, |_, _| false, |_| None).unwrap();
+        let second =
+            choose(&rule, to, &tcp, None, &hasher, |address, _| address == first.0, |_| None).unwrap();
         assert!(first.0 != second.0 && [first.1, second.1] == [4000; 2]);
-        assert_eq!(choose(&rule, to, &tcp, None, &hasher, |_, _| true), None);
+        assert_eq!(choose(&rule, to, &tcp, None, &hasher, |_, _| true, |_| None), None);
         let ping = tuple(7, 4000, IpProtocol::ICMPV4);
-        let other = choose(&rule, to, &ping, None, &hasher, |_, id| id == 4000).unwrap();
+        let other = choose(&rule, to, &ping, None, &hasher, |_, id| id == 4000, |_| None).unwrap();
         assert!(other.0 == first.0 && other.1 != 4000, "an identifier may change");
         assert_eq!(
-            choose(&rule, to, &tuple(7, 0, IpProtocol(47)), None, &hasher, |_, _| false).unwrap().1,
+            choose(&rule, to, &tuple(7, 0, IpProtocol(47)), None, &hasher, |_, _| false, |_| None).unwrap().1,
             0
         );
+    }
+
+    /// A netstack that chooses ports of its own at an address gets them before others do.
+    #[test]
+    fn ports_that_others_choose_from_are_given_last() {
+        let (rule, to) = rule("203.0.113.1/32", NatPorts::Range(Port(2000), Port(2063)));
+        let hasher = SipHasher13::new_with_keys(1, 2);
+        let mut given = HashSet::new();
+        for nth in 0..64 {
+            let asks = tuple(nth, 2040, IpProtocol::UDP);
+            let is_taken = |_, port: u16| given.contains(&port);
+            let (_, port) = choose(&rule, to, &asks, None, &hasher, is_taken, |_| Some(2032)).unwrap();
+            assert_eq!(port < 2032, nth < 32, "{nth}: {port}");
+            given.insert(port);
+        }
+        // Of what has no others they are given.
+        let asks = tuple(1, 2040, IpProtocol::UDP);
+        let all = choose(&rule, to, &asks, None, &hasher, |_, _| false, |_| Some(2000));
+        assert_eq!(all.map(|(_, port)| port), Some(2040));
     }
 }

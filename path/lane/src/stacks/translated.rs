@@ -24,13 +24,14 @@ use super::shard::Shard;
 use super::{NO_NETSTACK, Stacks};
 use crate::common::Common;
 use crate::control::Refusal;
-use crate::message::Stage;
+use crate::message::{NetstackConfig, Stage};
 use crate::steer::{connection_lane, datagram_lane, lane_of};
 use crate::steps::Step;
 use crate::watch::Sight;
 
 /// The netstack that a translator works for, as it asks about it.
 struct Own<'a> {
+    config: &'a NetstackConfig,
     ip: &'a Ip,
     conns: &'a Conns,
     shard_conns: &'a ConnTable,
@@ -91,25 +92,36 @@ impl Host for Own<'_> {
         })
     }
 
-    fn uses(&self, protocol: IpProtocol, address: Ipv4Addr, port: Port) -> bool {
-        let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-        self.has_socket(protocol, SocketAddr::new(address.into(), port.0), nobody)
-    }
-
-    fn expects(&self, arrived: &firelane_nat::Tuple) -> bool {
-        let [from, to] = arrived.ports;
-        let (local, remote) =
-            (SocketAddr::new(arrived.dst.into(), to), SocketAddr::new(arrived.src.into(), from));
+    fn uses(&self, arrived: &firelane_nat::Tuple) -> bool {
+        let (local, remote) = ends_of(arrived);
         let is_connection = || {
             let tuple = Inside::<()>::tuple(local, remote);
             let of_tuple = |tuple| self.shard_conns.lookup(&tuple, |id| self.conns.is_named(id, &tuple));
             arrived.protocol == IpProtocol::TCP && tuple.is_some_and(|tuple| of_tuple(tuple).is_some())
         };
-        let elsewhere = self.elsewhere.as_ref().filter(|_| self.owns(arrived.dst));
-        self.has_socket(arrived.protocol, local, remote)
-            || is_connection()
-            || elsewhere.is_some_and(|it| it.may_expect(arrived.protocol, local, remote))
+        self.has_socket(arrived.protocol, local, remote) || is_connection()
     }
+
+    fn chooses_from(&self, protocol: IpProtocol, address: Ipv4Addr) -> Option<Port> {
+        let ports = match protocol {
+            IpProtocol::TCP => &self.config.tcp_ports,
+            IpProtocol::UDP => &self.config.udp_ports,
+            _ => return None,
+        };
+        self.owns(address).then(|| Port(*ports.start()))
+    }
+
+    fn expects(&self, arrived: &firelane_nat::Tuple) -> bool {
+        let elsewhere = self.elsewhere.as_ref().filter(|_| self.owns(arrived.dst));
+        let (local, remote) = ends_of(arrived);
+        self.uses(arrived) || elsewhere.is_some_and(|it| it.may_expect(arrived.protocol, local, remote))
+    }
+}
+
+/// The netstack's end of what arrives, and the other.
+fn ends_of(arrived: &firelane_nat::Tuple) -> (SocketAddr, SocketAddr) {
+    let [from, to] = arrived.ports;
+    (SocketAddr::new(arrived.dst.into(), to), SocketAddr::new(arrived.src.into(), from))
 }
 
 /// What came in has other ends now: its headers, and a whole packet's session.
@@ -269,8 +281,16 @@ impl<D> Inside<'_, D> {
             let (steering, home) = (&config.steering, it.common.id);
             let is_spread = asked.is_none() && !others.is_empty();
             let elsewhere = is_spread.then(|| Elsewhere { steering, key, home, is_asked: Cell::new(false) });
-            let own =
-                Own { ip: &ip.core, conns: it.conns, shard_conns: conns, listeners, udp, echoes, elsewhere };
+            let own = Own {
+                config,
+                ip: &ip.core,
+                conns: it.conns,
+                shard_conns: conns,
+                listeners,
+                udp,
+                echoes,
+                elsewhere,
+            };
             let is_open = is_open(frame);
             let Some(packet) = frame.as_mut_slice().get_mut(usize::from(l3_offset)..) else {
                 return (Outcome::Untouched, false);

@@ -38,11 +38,14 @@ impl Host for Router {
     fn address_of(&self, link: LinkId) -> Option<Ipv4Addr> {
         (link == WAN).then(|| ip(OUTSIDE))
     }
-    fn uses(&self, _: IpProtocol, address: Ipv4Addr, port: Port) -> bool {
-        address == ip(OUTSIDE) && self.used.contains(&port.0)
+    fn uses(&self, arrived: &Tuple) -> bool {
+        arrived.dst == ip(OUTSIDE) && self.used.contains(&arrived.ports[1])
+    }
+    fn chooses_from(&self, _: IpProtocol, _: Ipv4Addr) -> Option<Port> {
+        None
     }
     fn expects(&self, arrived: &Tuple) -> bool {
-        self.uses(arrived.protocol, arrived.dst, Port(arrived.ports[1]))
+        self.uses(arrived)
     }
 }
 
