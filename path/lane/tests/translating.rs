@@ -237,10 +237,24 @@ fn what_belongs_to_no_session_goes_where_its_own_address_says() {
 pub(crate) fn segment(
     net: &mut Net,
     (side, heard): (usize, usize),
+    ends: [(Ipv4Addr, u16); 2],
+    what: (TcpFlags, u32, u32),
+    text: &[u8],
+) -> Option<(Vec<u8>, u32)> {
+    net.received(heard);
+    net.send(side, &segment_of(side, ends, what, text));
+    let frame = net.received(heard).into_iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 6)?;
+    let seq = TcpView::parse(Ipv4View::parse(&frame[14..]).unwrap().payload()).unwrap().seq().0;
+    Some((frame, seq))
+}
+
+/// A segment between two ends, to the router from a side.
+pub(crate) fn segment_of(
+    side: usize,
     [from, to]: [(Ipv4Addr, u16); 2],
     (flags, seq, ack): (TcpFlags, u32, u32),
     text: &[u8],
-) -> Option<(Vec<u8>, u32)> {
+) -> Vec<u8> {
     let mut bytes = datagram_of(side, from, to, &[0; 12]);
     let ack = flags.ack().then_some(SeqNum(ack));
     let (src_port, dst_port) = (Port(from.1), Port(to.1));
@@ -255,11 +269,7 @@ pub(crate) fn segment(
     Ipv4Repr::new(from.0, to.0, IpProtocol::TCP, length).emit(&mut bytes[14..]);
     bytes.truncate(34);
     bytes.extend(segment);
-    net.received(heard);
-    net.send(side, &bytes);
-    let frame = net.received(heard).into_iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 6)?;
-    let seq = TcpView::parse(Ipv4View::parse(&frame[14..]).unwrap().payload()).unwrap().seq().0;
-    Some((frame, seq))
+    bytes
 }
 
 /// What was passed on inside before is for a socket of the netstack now, and for its connection behind that.

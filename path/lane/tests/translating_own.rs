@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use firelane_lane::*;
 use firelane_nat::NatConfig;
-use firelane_units::{DropReason, NatAction, NatFiltering, NatLimits, NatPorts, NatRule, NatTarget, Port};
-use firelane_wire::TcpFlags;
+use firelane_units::{
+    BlockAnswer, Direction, DropReason, FilterAction, FilterPorts, FilterProtocol, FilterRule, NatAction,
+    NatFiltering, NatLimits, NatPorts, NatRule, NatTarget, Port,
+};
+use firelane_wire::{Ipv4View, TcpFlags, TcpView};
 use firelane_world::router::*;
 
 use crate::translating::*;
@@ -103,6 +106,49 @@ fn a_socket_of_the_netstacks_own_keeps_its_names() {
             assert!(end.recv.recv(&mut text).unwrap().is_some(), "{lanes} lanes, {port}");
             net.world.check_conservation();
         }
+    }
+}
+
+/// What the filter answers is in the names that whoever hears it has sent to, though rules see those of inside.
+#[test]
+fn what_is_blocked_is_answered_in_the_names_outside() {
+    let (inside, client, server) = (station(0).0, (station(1).0, 5), (OUTSIDE, 80));
+    let answers = [BlockAnswer::Reset, BlockAnswer::Icmp { code: 13, as_dest: false }];
+    for (lanes, answer) in [1, 2].into_iter().flat_map(|lanes| answers.map(|answer| (lanes, answer))) {
+        let mut net = ready(lanes);
+        translate(
+            &mut net,
+            &[NatRule { protocol: FilterProtocol::Number(6), ..redirect(80, inside, 8080) }, map()],
+        );
+        let mut block = FilterRule::new(Direction::In, FilterAction::Block(answer));
+        block.matching.protocol = FilterProtocol::Number(6);
+        block.matching.to.ports = FilterPorts::Equal(Port(8080));
+        let filter = Arc::from(vec![block]);
+        net.change(|| Control::SetFilter(ROUTER, Arc::clone(&filter)));
+        net.received(1);
+        for nth in 0..3 {
+            let reset = segment(&mut net, (1, 1), [client, server], (TcpFlags::SYN, 9, 0), &[]);
+            match answer {
+                BlockAnswer::Reset => {
+                    let (frame, _) = reset.expect("a reset");
+                    let view = Ipv4View::parse(&frame[14..]).unwrap();
+                    let segment = TcpView::parse(view.payload()).unwrap();
+                    assert!(view.is_checksum_valid());
+                    assert!(segment.is_checksum_valid(view.src().into(), view.dst().into()));
+                    assert_eq!((view.src(), segment.src_port().0), server, "{lanes} lanes, {nth}");
+                }
+                _ => assert_eq!(reset, None),
+            }
+        }
+        if answer != BlockAnswer::Reset {
+            net.send(1, &segment_of(1, [client, server], (TcpFlags::SYN, 9, 0), &[]));
+            let frames = net.received(1);
+            let frame = frames.iter().find(|it| it[12..14] == [8, 0] && it[23] == 1).expect("an error");
+            let quoted = Ipv4View::parse_quoted(&frame[42..]).unwrap();
+            assert_eq!((quoted.src(), quoted.dst()), (client.0, server.0), "{lanes} lanes");
+            assert_eq!(quoted.payload()[..4], [0, 5, 0, 80]);
+        }
+        net.world.check_conservation();
     }
 }
 

@@ -193,6 +193,15 @@ impl Gate {
         }
     }
 
+    /// What IP has made ready and was not asked about yet is taken out to be.
+    fn take_unasked(&mut self, ready: &mut Chain) {
+        while ready.len() > self.asked
+            && let Some(frame) = ready.pop_back()
+        {
+            self.ready.push_front(frame);
+        }
+    }
+
     /// The frame that IP has made ready last may go: those before it were asked about.
     #[inline]
     pub(crate) fn let_out(&mut self) {
@@ -452,8 +461,8 @@ impl<D> Inside<'_, D> {
         (lane != self.common.id).then_some(lane)
     }
 
-    /// Tells the sender of a packet that ends here what the rule wants him to hear. The answer is the filter's own and is asked
-    /// about no more.
+    /// Tells the sender of a packet that ends here what the rule wants him to hear. The answer is the filter's own and no rule is asked
+    /// about it.
     pub(super) fn answer_blocked(
         &mut self,
         answer: BlockAnswer,
@@ -472,7 +481,26 @@ impl<D> Inside<'_, D> {
                 self.shard.ip.touch();
             }
         }
-        self.shard.gate.asked = self.shard.ip.core.output().len();
+        match self.shard.gate.has_nat() {
+            true => self.answer_goes_out(),
+            false => self.shard.gate.asked = self.shard.ip.core.output().len(),
+        }
+    }
+
+    /// Whom it is for knows the packet by its names outside, if it was translated before rules saw it.
+    fn answer_goes_out(&mut self) {
+        self.shard.gate.take_unasked(self.shard.ip.core.output());
+        while let Some(mut frame) = self.shard.gate.ready.pop() {
+            let link = frame.meta().ingress;
+            let passed = match Headers::parse(frame.as_slice()) {
+                Ok(headers) if link != LOOPBACK => self.translate_out(&mut frame, headers.l3_offset),
+                _ => Ok(None),
+            };
+            match passed {
+                Ok(_) => self.leave(frame),
+                Err(stay) => self.stay(frame, stay),
+            }
+        }
     }
 
     /// RFC 9293 §3.10.7.1, in the name of whoever the segment was for.
@@ -506,13 +534,7 @@ impl<D> Inside<'_, D> {
     }
 
     fn rest_goes_out(&mut self) -> Option<Gone> {
-        let Shard { gate, ip, .. } = &mut *self.shard;
-        let ready = ip.core.output();
-        while ready.len() > gate.asked
-            && let Some(frame) = ready.pop_back()
-        {
-            gate.ready.push_front(frame);
-        }
+        self.shard.gate.take_unasked(self.shard.ip.core.output());
         let mut last = None;
         while let Some(mut frame) = self.shard.gate.ready.pop() {
             last = Some(match self.go_out_asked(&mut frame) {
