@@ -157,9 +157,15 @@ impl<'a> Packet<'a> {
         (self.piece != Piece::Later && !self.is_short).then_some(self.transport)
     }
 
-    /// Source and destination port.
+    /// Source and destination port, of what has all of its header.
     pub fn ports(&self) -> Option<(Port, Port)> {
-        let &[a, b, c, d, ..] = self.header().filter(|_| self.protocol.has_ports())? else { return None };
+        self.header().and_then(|_| self.ports_shown())
+    }
+
+    /// The same for rules: a piece too short for TCP's header has them, and whoever puts it together gets what a rule is about.
+    pub(crate) fn ports_shown(&self) -> Option<(Port, Port)> {
+        let has_ports = self.piece != Piece::Later && self.protocol.has_ports();
+        let &[a, b, c, d, ..] = Some(self.transport).filter(|_| has_ports)? else { return None };
         Some((Port(u16::from_be_bytes([a, b])), Port(u16::from_be_bytes([c, d]))))
     }
 

@@ -216,7 +216,7 @@ impl<'a> Looked<'a> {
     fn at(packet: &'a Packet<'a>, is_out_of_window: bool) -> Self {
         Self {
             packet,
-            ports: packet.ports(),
+            ports: packet.ports_shown(),
             flags: packet.segment().map(|segment| segment.flags()),
             icmp: packet.icmp(),
             is_out_of_window,

@@ -283,6 +283,31 @@ fn extension_headers_hide_no_ports() {
     assert_eq!(ask(&mut common::filter(short), IN, &cut), BLOCKED);
 }
 
+/// The first eight bytes of a segment are enough for its ports, and receivers put such pieces together.
+#[test]
+fn the_first_piece_of_a_segment_shows_its_ports_however_short() {
+    let lists = [
+        vec![rule(IN, PASS), rule(IN, BLOCK).proto(TCP).to_port(23)],
+        // Nobody knows its flags.
+        vec![
+            rule(IN, BLOCK),
+            rule(IN, PASS).proto(TCP).to_port(23).with(|it| {
+                it.matching.flags = Some(TcpFlagsMatch { set: 2, mask: 0x12 });
+            }),
+        ],
+    ];
+    for rules in lists {
+        let mut filter = filter(rules);
+        let [first, _] = pieces(&syn("10.0.0.1:1000", "192.0.2.7:23"), 5);
+        assert_eq!(ask(&mut filter, IN, &first), BLOCKED);
+    }
+    let mut filter = filter(vec![rule(IN, BLOCK), rule(IN, PASS).proto(TCP).to_port(80).keep()]);
+    let [first, later] = pieces(&syn("10.0.0.1:1000", "192.0.2.7:80"), 5);
+    assert_eq!(ask(&mut filter, IN, &first), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &later), BLOCKED);
+    assert_eq!(filter.counts().states.added, 0, "a state needs the whole header");
+}
+
 #[test]
 fn skip_leaves_rules_out_and_count_and_log_decide_nothing() {
     let mut filter = filter(vec![
