@@ -10,7 +10,7 @@ use firelane_units::{Instant, IpPrefix, LinkId};
 
 use crate::counts::{Counts, Refusal};
 use crate::frames::{Broken, Frame, Frames};
-use crate::message::{self, Message};
+use crate::message::{self, Message, Object};
 use crate::table::{Sink, Table, Whence};
 
 /// Ends of sessions that are remembered. Of a daemon that comes and goes faster, the second oldest is forgotten and its routes go
@@ -191,10 +191,18 @@ fn follow(table: &mut Table, message: Message) -> Result<(), Refusal> {
             table.remove(destination);
             Ok(())
         }
+        Message::RouteRefused(destination, why) => {
+            table.remove(destination);
+            Err(why)
+        }
         Message::Object(id, object) => table.put_object(id, object),
         Message::ObjectGone(id) => {
             table.remove_object(id);
             Ok(())
+        }
+        Message::ObjectRefused(id, why) => {
+            table.put_object(id, Object::Refused)?;
+            Err(why)
         }
     }
 }

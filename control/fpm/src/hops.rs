@@ -121,6 +121,7 @@ impl Objects {
         match self.known.get(&id) {
             None => Meaning::Unknown,
             Some(Object::Ends) => Meaning::Ends,
+            Some(Object::Refused) => Meaning::Hops(Vec::new()),
             Some(Object::One(hop)) => Meaning::Hops(vec![*hop]),
             Some(Object::Group(members)) => {
                 let is_unknown = |id: &u32| !self.known.contains_key(id);

@@ -84,6 +84,8 @@ pub(crate) enum Object {
     One(RawHop),
     Ends,
     Group(Box<[u32]>),
+    /// What cannot be followed: nothing goes by it.
+    Refused,
 }
 
 /// A message.
@@ -92,9 +94,13 @@ pub(crate) enum Message {
     /// A route begins, or another takes its place.
     Route(IpPrefix, Target, Whence),
     RouteGone(IpPrefix),
+    /// A route that cannot be followed takes another's place, which is not there any more then.
+    RouteRefused(IpPrefix, Refusal),
     /// A next hop begins, or is another one now.
     Object(u32, Object),
     ObjectGone(u32),
+    /// The same of a next hop.
+    ObjectRefused(u32, Refusal),
 }
 
 /// Gives each message of a frame to `take`.
@@ -149,6 +155,17 @@ fn gateway(value: &[u8]) -> Result<Option<IpAddr>, Refusal> {
     is_station.then_some(Some(gateway)).ok_or(Refusal::Gateway)
 }
 
+/// Something of a route or next hop that cannot be followed is noted: whatever that replaces ends. Who cannot be read replaces nothing.
+fn note<T: Default>(read: Result<T, Refusal>, refused: &mut Option<Refusal>) -> Result<T, Refusal> {
+    match read {
+        Err(why) if why != Refusal::Attribute => {
+            refused.get_or_insert(why);
+            Ok(T::default())
+        }
+        read => read,
+    }
+}
+
 /// `struct rtmsg` and its attributes.
 fn route(inside: &[u8], is_new: bool) -> Result<Message, Refusal> {
     let (&header, rest) = inside.split_first_chunk::<RTMSG>().ok_or(Refusal::Length)?;
@@ -160,7 +177,7 @@ fn route(inside: &[u8], is_new: bool) -> Result<Message, Refusal> {
     };
     let (mut metric, mut named, mut hops) = (0, None, Vec::new());
     let mut lone = RawHop { gateway: None, index: 0, is_on_link: false };
-    let mut number_of_table = u32::from(table);
+    let (mut number_of_table, mut refused) = (u32::from(table), None);
     for attribute in attributes(rest) {
         let attribute = attribute?;
         let value = attribute.value();
@@ -170,13 +187,13 @@ fn route(inside: &[u8], is_new: bool) -> Result<Message, Refusal> {
                 dst = (given.is_ipv4() == dst.is_ipv4()).then_some(given).ok_or(Refusal::Attribute)?;
             }
             RTA_OIF => lone.index = number(value)?,
-            RTA_GATEWAY => lone.gateway = gateway(value)?,
-            RTA_VIA => lone.gateway = via(value)?,
+            RTA_GATEWAY => lone.gateway = note(gateway(value), &mut refused)?,
+            RTA_VIA => lone.gateway = note(via(value), &mut refused)?,
             RTA_PRIORITY => metric = number(value)?,
-            RTA_MULTIPATH => hops = multipath(value)?,
+            RTA_MULTIPATH => hops = note(multipath(value), &mut refused)?,
             RTA_TABLE => number_of_table = number(value)?,
             RTA_NH_ID => named = Some(number(value)?),
-            RTA_ENCAP | RTA_NEWDST if is_new => return Err(Refusal::Encapsulation),
+            RTA_ENCAP | RTA_NEWDST => refused = Some(Refusal::Encapsulation),
             _ => {}
         }
     }
@@ -193,7 +210,11 @@ fn route(inside: &[u8], is_new: bool) -> Result<Message, Refusal> {
     if !is_new {
         return Ok(Message::RouteGone(destination));
     }
-    let target = match (end_of(kind)?, named) {
+    let end = note(end_of(kind), &mut refused)?;
+    if let Some(why) = refused {
+        return Ok(Message::RouteRefused(destination, why));
+    }
+    let target = match (end, named) {
         (Some(end), _) => Target::Ends(end),
         (None, Some(id)) => Target::Named(id),
         (None, None) if !hops.is_empty() => Target::Hops(hops.into()),
@@ -260,7 +281,7 @@ fn object(inside: &[u8], is_new: bool) -> Result<Message, Refusal> {
     if ![AF_UNSPEC, AF_INET, AF_INET6].contains(&family) {
         return Err(Refusal::Family);
     }
-    let (mut id, mut group, mut is_end) = (None, None, false);
+    let (mut id, mut group, mut is_end, mut refused) = (None, None, false, None);
     let is_on_link = u32::from_ne_bytes(flags) & u32::from(ON_LINK) != 0;
     let mut hop = RawHop { gateway: None, index: 0, is_on_link };
     for attribute in attributes(rest) {
@@ -268,17 +289,20 @@ fn object(inside: &[u8], is_new: bool) -> Result<Message, Refusal> {
         let value = attribute.value();
         match attribute.kind() {
             NHA_ID => id = Some(number(value)?),
-            NHA_GROUP => group = Some(members(value)?),
+            NHA_GROUP => group = Some(note(members(value), &mut refused)?),
             NHA_BLACKHOLE => is_end = true,
             NHA_OIF => hop.index = number(value)?,
-            NHA_GATEWAY => hop.gateway = gateway(value)?,
-            NHA_ENCAP if is_new => return Err(Refusal::Encapsulation),
+            NHA_GATEWAY => hop.gateway = note(gateway(value), &mut refused)?,
+            NHA_ENCAP => refused = Some(Refusal::Encapsulation),
             _ => {}
         }
     }
     let id = id.filter(|&id| id != 0).ok_or(Refusal::Attribute)?;
     if !is_new {
         return Ok(Message::ObjectGone(id));
+    }
+    if let Some(why) = refused {
+        return Ok(Message::ObjectRefused(id, why));
     }
     let object = match group {
         Some(members) => Object::Group(members),

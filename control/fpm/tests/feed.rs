@@ -166,6 +166,17 @@ mod say {
         message(104, &[vec![family(gateway), 0, 11, 0, 0, 0, 0, 0], more.concat()].concat())
     }
 
+    /// One with labels (`NHA_ENCAP`).
+    pub(super) fn labelled_hop(id: u32, gateway: IpAddr) -> Vec<u8> {
+        let more = [attribute(8, &[0; 8]), attribute(1, &id.to_ne_bytes()), attribute(6, &octets(gateway))];
+        message(104, &[vec![family(gateway), 0, 11, 0, 0, 0, 0, 0], more.concat()].concat())
+    }
+
+    /// The same of a route (`RTA_ENCAP`).
+    pub(super) fn labelled(to: IpPrefix, gateway: IpAddr) -> Vec<u8> {
+        message(24, &rtmsg(to, 186, 1, &[attribute(22, &[0; 8]), attribute(5, &octets(gateway))]))
+    }
+
     pub(super) fn group(id: u32, members: &[u32]) -> Vec<u8> {
         let row: Vec<u8> = members.iter().flat_map(|it| [it.to_ne_bytes(), [0; 4]].concat()).collect();
         let more = [attribute(1, &id.to_ne_bytes()), attribute(2, &row)];
@@ -283,6 +294,36 @@ fn what_is_refused_is_counted_by_its_reason_and_the_rest_goes_on() {
         let mut net = Net::connected();
         assert!(net.feed.received(net.now, &stream, &mut ignore).is_err());
         assert_eq!(net.refused(why), 1);
+    }
+}
+
+/// The daemon believes that it is there: what was there before leads where nobody wants it.
+#[test]
+fn what_is_refused_takes_along_what_it_replaces() {
+    let to = prefix("198.51.100.0/24");
+    let hop = |last: u8| IpAddr::from([10, 0, 0, last]);
+    let by_first = || {
+        let mut net = Net::connected();
+        net.say(&say::frame(&[say::hop(1, hop(1)), say::named(to, 1)]));
+        assert_eq!(net.given.to("198.51.100.0/24"), [via("10.0.0.1")]);
+        net
+    };
+    // By another object, and by the same one that is another now; in a group the others stay.
+    for (id, object) in [(2, say::labelled_hop(2, hop(2))), (1, say::labelled_hop(1, hop(2)))] {
+        let mut net = by_first();
+        net.say(&say::frame(&[object, say::gone(to), say::named(to, id)]));
+        assert_eq!((net.given.0.len(), net.refused(Refusal::Encapsulation)), (0, 1));
+        assert_eq!((net.feed.counts().unresolved, net.feed.counts().routes), (1, 1));
+        net.say(&say::frame(&[say::hop(3, hop(3)), say::group(9, &[id, 3]), say::named(to, 9)]));
+        assert_eq!(net.given.to("198.51.100.0/24"), [via("10.0.0.3")]);
+        net.say(&say::frame(&[say::hop(id, hop(2)), say::named(to, id)]));
+        assert_eq!(net.given.to("198.51.100.0/24"), [via("10.0.0.2")], "it may be another again");
+    }
+    let all: IpAddr = "224.0.0.1".parse().unwrap();
+    for route in [say::labelled(to, hop(2)), say::via(to, all), say::multipath(to, &[hop(1), all])] {
+        let mut net = by_first();
+        net.say(&say::frame(&[route]));
+        assert_eq!((net.given.0.len(), net.feed.counts().routes), (0, 0));
     }
 }
 
