@@ -166,39 +166,67 @@ impl StateCounts {
 /// Which rules have made the states.
 #[derive(Debug, Default)]
 struct Owners {
-    /// Of each rule of the list that is there now: its name, and how many states it has.
-    list: Vec<(RuleId, u32)>,
-    /// By name: which rule of the list it is, or that it is in it no more.
-    names: Vec<Option<u32>>,
+    /// Of each rule of the list that is there now its name.
+    list: Vec<RuleId>,
+    names: Vec<Name>,
+}
+
+/// What a rule is called by states.
+#[derive(Clone, Copy, Debug, Default)]
+struct Name {
+    /// Which rule of the list it is, or that it is in it no more.
+    rule: Option<u32>,
+    /// So many states know it.
+    states: u32,
+}
+
+impl Name {
+    /// Nobody knows it, and another rule may have it.
+    const fn is_free(&self) -> bool {
+        self.rule.is_none() && self.states == 0
+    }
 }
 
 impl Owners {
     /// Which rule of the list has this name.
     #[inline]
     fn rule(&self, id: RuleId) -> Option<u32> {
-        self.names.get(id.0 as usize).copied().flatten()
+        self.names.get(id.0 as usize)?.rule
     }
 
-    fn count(&mut self, id: RuleId) -> Option<&mut u32> {
-        let nth = self.rule(id)?;
-        self.list.get_mut(nth as usize).map(|(_, count)| count)
+    /// How many states know a name.
+    fn states(&mut self, id: RuleId) -> Option<&mut u32> {
+        self.names.get_mut(id.0 as usize).map(|name| &mut name.states)
+    }
+
+    /// The name of a rule of the list, and how many states it has.
+    fn owner(&self, rule: u32) -> Option<(RuleId, u32)> {
+        let id = *self.list.get(rule as usize)?;
+        Some((id, self.names.get(id.0 as usize)?.states))
     }
 
     /// Another list, in which each of `same` is that rule of the one before.
-    fn begin(&mut self, same: &[Option<u32>], has_states: bool) {
-        if !has_states {
-            // Nobody remembers a name.
-            self.list.clear();
-            self.names.clear();
-        }
-        self.names.fill(None);
+    fn begin(&mut self, same: &[Option<u32>]) {
+        self.names.iter_mut().for_each(|name| name.rule = None);
         let before = core::mem::take(&mut self.list);
-        for (nth, old) in same.iter().enumerate() {
-            let fresh = || (RuleId(self.names.len() as u32), 0);
-            let known = old.and_then(|old| before.get(old as usize).copied()).unwrap_or_else(fresh);
-            self.names.resize(self.names.len().max(known.0.0 as usize + 1), None);
-            self.names[known.0.0 as usize] = Some(nth as u32);
-            self.list.push(known);
+        let known: Vec<_> =
+            same.iter().map(|old| old.and_then(|old| before.get(old as usize).copied())).collect();
+        for (nth, id) in known.iter().enumerate() {
+            if let Some(id) = id {
+                self.names[id.0 as usize].rule = Some(nth as u32);
+            }
+        }
+        while self.names.last().is_some_and(Name::is_free) {
+            self.names.pop();
+        }
+        let free: Vec<usize> = (0..self.names.len()).filter(|&at| self.names[at].is_free()).collect();
+        let mut fresh = free.into_iter().chain(self.names.len()..);
+        for (nth, id) in known.into_iter().enumerate() {
+            let id = id.or_else(|| fresh.next().map(|at| RuleId(at as u32))).expect("numbers do not end");
+            let at = id.0 as usize;
+            self.names.resize(self.names.len().max(at + 1), Name::default());
+            self.names[at].rule = Some(nth as u32);
+            self.list.push(id);
         }
     }
 }
@@ -238,7 +266,7 @@ impl States {
     /// Another list of rules counts from here on, in which each of `same` is that rule of the one before: states stay, and those
     /// of other rules belong to none.
     pub(crate) fn begin_list(&mut self, same: &[Option<u32>]) {
-        self.rules.begin(same, self.len() > 0);
+        self.rules.begin(same);
     }
 
     /// The state that a packet belongs to; it lasts longer for that.
@@ -414,7 +442,7 @@ impl States {
         if is_never || packet.is_for_many() {
             return Err(NoState::Never);
         }
-        let (id, of_rule) = self.rules.list.get(rule as usize).copied().ok_or(NoState::Never)?;
+        let (id, of_rule) = self.rules.owner(rule).ok_or(NoState::Never)?;
         // What is there did not take the packet: the names have a new user.
         let before = self.find(&key).map(|(at, _)| at);
         let is_own = |at: u32| self.places.get(at).is_some_and(|state| state.rule == id);
@@ -435,7 +463,7 @@ impl States {
 
     fn enter(&mut self, state: State) -> StateRef {
         let (number, hash) = (state.number, state.key().hash(self.secret));
-        if let Some(count) = self.rules.count(state.rule) {
+        if let Some(count) = self.rules.states(state.rule) {
             *count += 1;
         }
         let at = self.places.enter(state);
@@ -465,7 +493,7 @@ impl States {
         let Some(state) = self.places.take(at) else { return };
         let hash = state.key().hash(self.secret);
         self.index.remove(hash, at);
-        if let Some(count) = self.rules.count(state.rule) {
+        if let Some(count) = self.rules.states(state.rule) {
             *count -= 1;
         }
         if self.places.is_empty() {
@@ -521,5 +549,40 @@ impl StateRef {
     /// From [`to_words`](Self::to_words)'s.
     pub const fn from_words([place, low, high]: [u32; 3]) -> Self {
         Self { place, number: (high as u64) << 32 | low as u64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_rules_and_of_states_and_no_more() {
+        let mut owners = Owners::default();
+        owners.begin(&[None, None]);
+        let (kept, old) = (owners.list[0], owners.list[1]);
+        [kept, old].iter().for_each(|&id| *owners.states(id).unwrap() += 1);
+        for _ in 0..1000 {
+            owners.begin(&[None, Some(0), None]);
+            assert_eq!(
+                (owners.rule(kept), owners.rule(old)),
+                (Some(1), None),
+                "states of the other are nobody's"
+            );
+            owners.begin(&[Some(1)]);
+            assert_eq!((owners.rule(kept), owners.owner(0)), (Some(0), Some((kept, 1))));
+        }
+        for _ in 0..1000 {
+            // A rule that comes stays, and the one before it goes.
+            owners.begin(&[Some(0), None]);
+            owners.begin(&[Some(1)]);
+        }
+        assert!(owners.names.len() <= 4);
+        owners.begin(&[None]);
+        assert_eq!((owners.rule(kept), owners.rule(old)), (None, None));
+        assert!(![kept, old].contains(&owners.list[0]), "states know them");
+        *owners.states(old).unwrap() -= 1;
+        owners.begin(&[None, Some(0)]);
+        assert!(owners.list.contains(&old), "nobody remembers it");
     }
 }
