@@ -349,10 +349,10 @@ impl Kernel {
         }
         let name = device.name();
         let changed = device.inside(|| {
-            let (stay, gone): (Vec<_>, Vec<_>) = is.iter().partition(|it| shall.contains(it));
-            gone.iter().try_for_each(|it| netlink::remove_address(&name, **it))?;
+            let (stay, gone): (Vec<IpPrefix>, Vec<IpPrefix>) = is.iter().partition(|it| shall.contains(it));
+            gone.iter().try_for_each(|it| netlink::remove_address(&name, *it))?;
             if !gone.is_empty() {
-                stay.iter().for_each(|it| drop(netlink::add_address(&name, **it)));
+                stay.iter().for_each(|it| drop(netlink::add_address(&name, *it)));
             }
             let new = shall.iter().filter(|it| !is.contains(it));
             new.into_iter().try_for_each(|it| netlink::add_address(&name, *it))
