@@ -52,7 +52,7 @@ pub struct Header {
 }
 
 /// How many blocks are offered at a time at most.
-pub const OFFERS: usize = 256;
+pub const OFFERS: usize = 128;
 
 /// Blocks that are made ready for the sockets of the arena's session, so that connect(2) asks nobody: who takes one says in its
 /// words as which socket it connects, and where to. In the first page, behind the [`Header`]. The daemon offers, and takes back what a lane
