@@ -24,19 +24,20 @@ struct Host {
     sent: Vec<Vec<u8>>,
 }
 
+/// A station that reports its groups and makes itself a link-local address of this form.
+fn reporting(dad: DadConfig, form: IidKind) -> Station {
+    let mut station = Station::bare(2, dad, true, 1500);
+    let config = IpConfig { dad, link_local: Some(form), group_reports: true, ..IpConfig::new([2; 16]) };
+    station.ip = Ip::new(config);
+    let mtu = Mtu::new(1500).unwrap();
+    station.ip.add_interface(IfConfig { link: LINK, mac: mac(3), mtu, is_home: true });
+    station.ip.bring_up(Instant::ZERO, LINK);
+    station
+}
+
 impl Host {
     fn new() -> Self {
-        let mut station = Station::bare(2, DadConfig::OFF, true, 1500);
-        let config = IpConfig {
-            dad: DadConfig::OFF,
-            link_local: Some(IidKind::Eui64),
-            group_reports: true,
-            ..IpConfig::new([2; 16])
-        };
-        station.ip = Ip::new(config);
-        let mtu = Mtu::new(1500).unwrap();
-        station.ip.add_interface(IfConfig { link: LINK, mac: mac(3), mtu, is_home: true });
-        station.ip.bring_up(Instant::ZERO, LINK);
+        let mut station = reporting(DadConfig::OFF, IidKind::Eui64);
         for address in ["10.0.0.2/24", "fd00::2/64"] {
             station.ip.add_address(Instant::ZERO, LINK, address.parse().unwrap()).unwrap();
         }
@@ -370,18 +371,8 @@ fn v10_many_members_sources_make_one_report_of_everybody() {
 /// RFC 3590 §4, RFC 3810 §5.2.13: routers believe no report that nobody has sent, as those before a host has a link-local address.
 #[test]
 fn what_was_reported_from_no_address_is_said_again_once_there_is_one() {
-    for forms in [IidKind::Eui64, IidKind::Stable] {
-        let mut station = Station::bare(2, DadConfig::FAST, true, 1500);
-        let config = IpConfig {
-            dad: DadConfig::FAST,
-            link_local: Some(forms),
-            group_reports: true,
-            ..IpConfig::new([2; 16])
-        };
-        station.ip = Ip::new(config);
-        let mtu = Mtu::new(1500).unwrap();
-        station.ip.add_interface(IfConfig { link: LINK, mac: mac(3), mtu, is_home: true });
-        station.ip.bring_up(Instant::ZERO, LINK);
+    for form in [IidKind::Eui64, IidKind::Stable] {
+        let mut station = reporting(DadConfig::FAST, form);
         let (group, filter) = (ip("ff05::7"), SourceFilter::any());
         station.ip.set_membership(Instant::ZERO, Some(LINK), group, ME, filter, &mut station.pools).unwrap();
         let mut said = station.outputs(Instant::ZERO);

@@ -609,6 +609,14 @@ fn a_neighbour_that_changes_all_the_time_is_news_a_limited_number_of_times() {
     assert_eq!(told(&a), 256);
 }
 
+/// A station of this number and address asks for fd00::1.
+fn asked_by(station: u8, src: &str) -> Vec<u8> {
+    let target = "fd00::1".parse().unwrap();
+    let group = solicited_node(target).to_string();
+    let options = [NdpOption::SourceLinkLayer(mac(station))];
+    ndp(station, src, &group, NdpMessage::NeighbourSolicit { target }, &options)
+}
+
 /// Anybody can have a router ask for addresses of its subnets at which nobody is, and whoever is on a link may ask in many
 /// names: nobody's way leads there, so none is void.
 #[test]
@@ -621,12 +629,7 @@ fn neighbours_that_are_new_or_never_answer_leave_the_ways_of_others_as_they_are(
         assert_eq!((state(&a, nobody), a.ip.generation()), (None, generation));
         let question = match own.contains(':') {
             false => arp(mac(from), &ArpRepr::request(mac(from), [10, 0, 0, 7].into(), [10, 0, 0, 1].into())),
-            true => {
-                let target = "fd00::1".parse().unwrap();
-                let group = solicited_node(target).to_string();
-                let options = [NdpOption::SourceLinkLayer(mac(from))];
-                ndp(from, "fd00::7", &group, NdpMessage::NeighbourSolicit { target }, &options)
-            }
+            true => asked_by(from, "fd00::7"),
         };
         assert_eq!(a.input_bytes(Instant::from_secs(200), &question), "consumed");
         assert_eq!((a.ip.neighbours().count(), a.ip.generation()), (1, generation));
@@ -664,10 +667,7 @@ fn a_router_that_is_new_as_a_neighbour_is_gone_by_at_once() {
     }
     let egress = a.ip.egress(LATER, None, ip("2001:db8::1")).unwrap();
     let unknown = if egress.next_hop == ip("fe80::7") { "fe80::8" } else { "fe80::7" };
-    let target = "fd00::1".parse().unwrap();
-    let group = solicited_node(target).to_string();
-    let options = [NdpOption::SourceLinkLayer(mac(8))];
-    a.input_bytes(LATER, &ndp(8, unknown, &group, NdpMessage::NeighbourSolicit { target }, &options));
+    a.input_bytes(LATER, &asked_by(8, unknown));
     assert!(!a.ip.is_current(&egress));
     assert_eq!(a.ip.egress(LATER, None, ip("2001:db8::1")).unwrap().next_hop, ip(unknown));
 }
