@@ -6,7 +6,7 @@
 use std::fmt;
 use std::hash::Hash;
 
-use firelane_model::{LinkClass, Model, Netstack, NetstackName, VnicUser};
+use firelane_model::{AddrObjName, LinkClass, Model, Netstack, NetstackName, VnicUser};
 
 use crate::edit::edit;
 use crate::filter::{Left, RULE_WORDS, no_netstack};
@@ -101,17 +101,12 @@ impl Store {
             {
                 Err(Status::Exists.into())
             }
-            Change::CreateAddr(name, _) if done == [true; 2] => {
-                let user = |it: &Model| it.vnics.get(name.interface()).map(|vnic| vnic.user.clone());
-                match both.map(user) {
-                    [Some(VnicUser::Netstack(active)), Some(kept)]
-                        if kept != VnicUser::Netstack(active.clone()) =>
-                    {
-                        Err(Status::TemporaryObject.into())
-                    }
-                    _ => Ok(()),
+            Change::CreateAddr(name, _) if done == [true; 2] => match self.users(name) {
+                [Some(active @ VnicUser::Netstack(_)), Some(kept)] if kept != active => {
+                    Err(Status::TemporaryObject.into())
                 }
-            }
+                _ => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -120,11 +115,15 @@ impl Store {
     /// in its own.
     fn spare_disabled(&self, change: &Change) -> Result<(), ApiError> {
         let Change::CreateAddr(name, _) = change else { return Ok(()) };
-        let user = |it: &Model| it.vnics.get(name.interface()).map(|vnic| vnic.user.clone());
-        match (user(&self.active), user(&self.persistent)) {
-            (Some(VnicUser::Nobody), Some(VnicUser::Netstack(_))) => Err(Status::DisabledObject.into()),
+        match self.users(name) {
+            [Some(VnicUser::Nobody), Some(VnicUser::Netstack(_))] => Err(Status::DisabledObject.into()),
             _ => Ok(()),
         }
+    }
+
+    /// Whose the interface of an address is: in force, and as it is kept.
+    fn users(&self, address: &AddrObjName) -> [Option<&VnicUser>; 2] {
+        [&self.active, &self.persistent].map(|it| it.vnics.get(address.interface()).map(|vnic| &vnic.user))
     }
 
     /// A link that is there until the next start may not have the name of one of another class that is kept: neither could be deleted by it.
