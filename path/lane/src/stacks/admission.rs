@@ -67,7 +67,7 @@ impl<D> Inside<'_, D> {
             return true;
         }
         let link = self.shard.link_of_arrival(packet.link, local.ip());
-        let socket = self.shard.listener(local, remote, Some(link)).map(|(socket, _)| socket);
+        let socket = self.shard.listener(local, remote, link).map(|(socket, _)| socket);
         socket.is_none_or(|socket| self.admits(packet, socket))
     }
 

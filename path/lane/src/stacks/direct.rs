@@ -170,7 +170,7 @@ impl<D> Inside<'_, D> {
             return None;
         }
         let link = self.shard.link_of_arrival(LOOPBACK, local.ip());
-        let (socket, listening) = self.shard.listener(local, remote, Some(link))?;
+        let (socket, listening) = self.shard.listener(local, remote, link)?;
         let options = &listening.options;
         let takes = options.least_hops[Family::of(remote.ip()).index()] == 0
             && options.defer == 0

@@ -424,7 +424,7 @@ impl<D> Inside<'_, D> {
         }
         let is_own = link == LOOPBACK;
         let link = self.shard.link_of_arrival(link, local.ip());
-        let listening = self.shard.listener(local, remote, Some(link));
+        let listening = self.shard.listener(local, remote, link);
         let least_hops =
             listening.map_or(0, |(_, it)| it.options.least_hops[Family::of(remote.ip()).index()]);
         let listener = listening.map(|(socket, _)| socket);

@@ -398,7 +398,7 @@ impl<D> Inside<'_, D> {
         // Of those that share a port the one that has the entry; a cookie has none.
         let socket = self.shard.half_open.listener_of(&firelane_tcp::Tuple::new(local, remote));
         let entered = socket.and_then(|it| self.shard.listening.get(it.index()));
-        let listener = entered.or_else(|| self.shard.listener(local, remote, Some(link)).map(|(_, it)| it));
+        let listener = entered.or_else(|| self.shard.listener(local, remote, link).map(|(_, it)| it));
         listener.map_or(usual, |it| {
             let (options, family) = (&it.options, Family::of(remote.ip()).index());
             Upper { hops: options.hops[family].map(NonZeroU8::get), dscp: options.dscp[family], ..usual }

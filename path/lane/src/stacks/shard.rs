@@ -168,21 +168,19 @@ impl Shard {
         if self.is_translated { Steering::single(steering.home()) } else { steering.clone() }
     }
 
-    /// The listener for what comes from `remote` to `local` by `link`; whoever it is for if that is not known.
+    /// The listener for what comes from `remote` to `local` by `link`.
     pub(crate) fn listener(
         &self,
         local: SocketAddr,
         remote: SocketAddr,
-        link: Option<LinkId>,
+        link: LinkId,
     ) -> Option<(SocketId, &Listening)> {
         let hash = || {
             let [here, there] = [local, remote].map(|end| (end.ip(), Port(end.port())));
             let tuple = firelane_classify::Tuple::new(IpProtocol::TCP, here, there);
             tuple.map_or(0, |tuple| tuple.symmetric_hash(&self.steering_key))
         };
-        let hears = |socket: SocketId| {
-            link.is_none_or(|link| self.listening.get(socket.index()).is_some_and(|it| it.hears(link)))
-        };
+        let hears = |socket: SocketId| self.listening.get(socket.index()).is_some_and(|it| it.hears(link));
         let socket = self.listeners.lookup_among(local.ip(), Port(local.port()), hears, hash)?;
         Some((socket, self.listening.get(socket.index())?))
     }
