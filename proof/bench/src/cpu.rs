@@ -7,6 +7,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::distance;
 use crate::peer::Result;
 
 /// Where client and server run: names for tables, and each one's CPU, for [`bind_to`].
@@ -119,6 +120,7 @@ pub(crate) struct Used {
 impl Meter {
     /// Begins a round of the processes `parties`.
     pub(crate) fn start(parties: &[u32]) -> Self {
+        distance::note();
         let mut parties = parties.to_vec();
         parties.extend(softirq_threads());
         let times = parties.iter().map(|&pid| process_time(pid)).sum();

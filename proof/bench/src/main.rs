@@ -16,6 +16,7 @@ mod computing;
 mod conn_memory;
 mod conn_rate;
 mod cpu;
+mod distance;
 mod duel;
 mod filter;
 mod forward;

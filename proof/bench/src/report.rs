@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::distance;
+
 /// How many rounds a benchmark makes at least: fewer have no spread worth the name.
 pub(crate) const ROUNDS_MIN: usize = 5;
 
@@ -15,6 +17,14 @@ const QUIET_CPUS: f64 = 0.1;
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn push(&mut self, value: f64) {
         self.0.push(value);
     }
@@ -60,6 +70,10 @@ impl Table {
         println!("{}", machine());
         println!();
         println!("{:<44} {:>10}  {:>10} .. {:<10} {:<14}", "", "median", "p10", "p90", "unit");
+        let trips = distance::noted();
+        if !trips.is_empty() {
+            Self.row("a cache line to the other CPU and back", &trips, "ns");
+        }
         Self
     }
 
