@@ -170,7 +170,9 @@ pub(crate) fn controlled(
     let answer = control();
     if answer == 0 {
         if command == libc::F_SETFL {
-            socket.set_nonblocking(argument as c_int & libc::O_NONBLOCK != 0);
+            let never_blocks = argument as c_int & libc::O_NONBLOCK != 0;
+            kept::has_changed_flags(fd, !never_blocks);
+            socket.set_nonblocking(never_blocks);
         }
         signals::controlled(&socket, command, argument);
     }

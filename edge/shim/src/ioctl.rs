@@ -37,6 +37,7 @@ pub(crate) fn control(socket: Held, request: c_ulong, argument: &mut [u8]) -> Re
         let on = argument.iter().any(|&byte| byte != 0);
         crate::kept::changes_flags(socket.fd);
         rustix::io::ioctl_fionbio(sys::borrow(socket.fd), on)?;
+        crate::kept::has_changed_flags(socket.fd, !on);
         socket.set_nonblocking(on);
         return Ok(());
     }

@@ -42,6 +42,8 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 const USED: u64 = 1 << 31;
 const MODE_SHIFT: u32 = 29;
 const MODE: u64 = 3 << MODE_SHIFT;
+/// In place of a [`Mode`]: a call changes it.
+const CHANGING: u64 = 3 << MODE_SHIFT;
 const HIDDEN_MASK: u64 = (1 << MODE_SHIFT) - 1;
 const _: () = assert!(DESCRIPTORS < HIDDEN_MASK as usize);
 const COUNT_SHIFT: u32 = 32;
@@ -139,10 +141,22 @@ fn set_blocking(spare: &Spare, blocks: bool) -> Result<(), Errno> {
     if is_blocking == blocks { Ok(()) } else { rustix::io::ioctl_fionbio(fd, !blocks) }
 }
 
-/// The program changes the flags of the open file behind `fd`: from here on the kernel is asked for them.
+/// The program is about to change the flags of the open file behind `fd`: until it says what they are
+/// ([`has_changed_flags`]) the kernel is asked for them, and for good if two threads change them at once.
 pub(crate) fn changes_flags(fd: c_int) {
+    let during = |word: u64| if mode_in(word) == Mode::Unknown { 0 } else { CHANGING };
+    change_mode(fd, |word| (word != 0).then(|| word & !MODE | during(word)));
+}
+
+/// It has changed them, and nobody else meanwhile, as far as is known.
+pub(crate) fn has_changed_flags(fd: c_int, blocks: bool) {
+    let mode = if blocks { Mode::Blocks } else { Mode::NeverBlocks };
+    change_mode(fd, |word| (word & MODE == CHANGING).then_some(word & !MODE | (mode as u64) << MODE_SHIFT));
+}
+
+fn change_mode(fd: c_int, change: impl FnMut(u64) -> Option<u64>) {
     if let Some(place) = HIDDEN.get(fd as u32 as usize).filter(|place| place.load(Ordering::Relaxed) != 0) {
-        place.fetch_and(!MODE, Ordering::SeqCst);
+        let _ = place.fetch_update(Ordering::SeqCst, Ordering::Relaxed, change);
     }
 }
 
@@ -384,6 +398,15 @@ mod tests {
         }
         changes_flags(900_107);
         assert_eq!((mode(900_107), mode(900_108)), (Mode::Unknown, Mode::NeverBlocks));
+        has_changed_flags(900_107, false);
+        assert_eq!(mode(900_107), Mode::NeverBlocks);
+        for _two_at_once in 0..2 {
+            changes_flags(900_107);
+        }
+        has_changed_flags(900_107, true);
+        changes_flags(900_107);
+        has_changed_flags(900_107, true);
+        assert_eq!(mode(900_107), Mode::Unknown, "whose change came last nobody knows");
         drop(Passing::begin());
         assert_eq!(mode(900_108), Mode::Unknown, "others may have it");
         assert_eq!([7, 8, 9].map(|n| take(900_100 + n).unwrap().hidden()), [1, 2, 0]);
