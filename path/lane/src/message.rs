@@ -91,7 +91,7 @@ impl<D> LaneMessage<D> {
     pub(crate) fn is_gossip(&self) -> bool {
         use Learned::{Error, FastOpen, Filtered, Neighbour, PathMtu};
         let is_of_packets = |it: &Learned| {
-            matches!(it, Neighbour { .. } | PathMtu { .. } | Error(_) | FastOpen(_) | Filtered(_))
+            matches!(it, Neighbour { .. } | PathMtu { .. } | Error(..) | FastOpen(_) | Filtered(_))
         };
         matches!(self, Self::Learned(_, learned) if is_of_packets(learned))
     }
@@ -885,8 +885,9 @@ pub enum Learned {
     },
     /// Something that the netstack configured by itself.
     Configured(Configured),
-    /// An ICMP error about a packet of a connection or socket of the lane that is told.
-    Error(TransportError),
+    /// An ICMP error about a packet of a connection or socket of the lane that is told, or of another one if this one has it not: the
+    /// lane that was asked first, if it is not this one.
+    Error(TransportError, Option<LaneId>),
     /// What a server says of Fast Open.
     FastOpen(FastOpenNews),
     /// A filter has let a packet through, and the lane that is told gets what comes back.

@@ -30,6 +30,7 @@ mod resting;
 mod shut_out;
 mod starving;
 mod stations;
+mod steered;
 mod streams;
 mod switching;
 mod translated_pieces;

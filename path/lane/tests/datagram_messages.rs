@@ -322,7 +322,7 @@ fn too_big(world: &mut World, dst: [u8; 4], mtu: u16) {
             text: QuotedText::of(&[]),
         },
     };
-    let message = LaneMessage::Learned(NetstackId(1), Box::new(Learned::Error(error)));
+    let message = LaneMessage::Learned(NetstackId(1), Box::new(Learned::Error(error, None)));
     world.lanes[0].on_message(world.now, message);
 }
 

@@ -20,8 +20,8 @@ const SERVICE: Port = Port(80);
 const BATCH: usize = 500;
 
 /// A netstack behind a wire whose other end is the test: the gateway to everybody.
-struct Target {
-    world: World,
+pub(crate) struct Target {
+    pub(crate) world: World,
     outside: RingDriver,
     pools: Pools,
     random: u64,
@@ -29,16 +29,16 @@ struct Target {
 
 /// A segment for the service, or one that it sent.
 #[derive(Clone, Copy, Debug)]
-struct Segment {
-    peer: (Ipv4Addr, Port),
-    seq: SeqNum,
-    ack: Option<SeqNum>,
-    flags: TcpFlags,
-    options: TcpOptions,
+pub(crate) struct Segment {
+    pub(crate) peer: (Ipv4Addr, Port),
+    pub(crate) seq: SeqNum,
+    pub(crate) ack: Option<SeqNum>,
+    pub(crate) flags: TcpFlags,
+    pub(crate) options: TcpOptions,
 }
 
 impl Target {
-    fn new(lanes: u16) -> Self {
+    pub(crate) fn new(lanes: u16) -> Self {
         let mut world = World::new(lanes);
         world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: Mtu::ETHERNET }));
         let (inside, outside) = wire(Capabilities::plain(Mtu::ETHERNET));
@@ -94,7 +94,7 @@ impl Target {
         self.pools.copy_of(&bytes).expect("the test's pool is large enough")
     }
 
-    fn send(&mut self, segment: Segment) {
+    pub(crate) fn send(&mut self, segment: Segment) {
         let Segment { peer: (ip, port), seq, ack, flags, options } = segment;
         let (window, urgent) = (65_535, 0);
         let repr = TcpRepr { src_port: port, dst_port: SERVICE, seq, ack, flags, window, urgent, options };
@@ -108,7 +108,7 @@ impl Target {
     }
 
     /// Lets the lanes work; what came out. Questions for the gateway's address are answered.
-    fn segments(&mut self) -> Vec<Segment> {
+    pub(crate) fn segments(&mut self) -> Vec<Segment> {
         let mut segments = Vec::new();
         loop {
             self.world.run();
@@ -139,7 +139,7 @@ impl Target {
         }
     }
 
-    fn syn(&mut self, peer: (Ipv4Addr, Port)) -> Segment {
+    pub(crate) fn syn(&mut self, peer: (Ipv4Addr, Port)) -> Segment {
         let seq = SeqNum(self.random());
         let options = TcpOptions {
             mss: Some(1460),
@@ -151,7 +151,7 @@ impl Target {
         Segment { peer, seq, ack: None, flags: TcpFlags::SYN, options }
     }
 
-    fn sum(&self, of: impl Fn(&Snapshot) -> u64) -> u64 {
+    pub(crate) fn sum(&self, of: impl Fn(&Snapshot) -> u64) -> u64 {
         self.world.lanes.iter().map(|lane| of(&lane.snapshot())).sum()
     }
 
@@ -161,7 +161,7 @@ impl Target {
 }
 
 /// The third segment of a handshake whose second was `answer`.
-fn third(syn: &Segment, answer: &Segment) -> Segment {
+pub(crate) fn third(syn: &Segment, answer: &Segment) -> Segment {
     let stamps = syn.options.timestamps.zip(answer.options.timestamps);
     let timestamps = stamps.map(|((mine, _), (theirs, _))| (mine.wrapping_add(1), theirs));
     let options = TcpOptions { timestamps, ..TcpOptions::EMPTY };

@@ -11,7 +11,7 @@ use firelane_ip::{Configured, ErrorKind, IpEvent, TransportError};
 use firelane_socket::{Ready, SocketError};
 use firelane_tcp::Disposition;
 use firelane_udp::Blamed;
-use firelane_units::{LaneId, Port};
+use firelane_units::{ConnId, LaneId, Port};
 use firelane_wire::IpProtocol;
 
 use super::inbound::Inside;
@@ -52,7 +52,7 @@ impl<D> Inside<'_, D> {
                     let notice = Notice::DuplicateAddress(netstack, link, prefix, mac);
                     self.common.outbox.notices.push(notice);
                 }
-                IpEvent::TransportError(error) => self.blame(error),
+                IpEvent::TransportError(error) => self.blame(error, None),
             }
         }
     }
@@ -86,7 +86,7 @@ impl<D> Inside<'_, D> {
                 ip.core.on_configured(change);
                 self.on_own_change(change);
             }
-            Learned::Error(error) => self.blame(error),
+            Learned::Error(error, asked) => self.blame(error, asked),
             Learned::Filtered(packet) => self.shard.gate.adopt(&packet, now),
             Learned::FastOpen(news) => {
                 self.shard.fast_opens.note(now, &news);
@@ -103,11 +103,11 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// An ICMP error: whose packet does it quote?
-    fn blame(&mut self, error: TransportError) {
+    /// An ICMP error: whose packet does it quote? One for which `asked` was asked first goes round as packets do.
+    fn blame(&mut self, error: TransportError, asked: Option<LaneId>) {
         let (local, remote) = ((error.src, error.ports.0), (error.dst, error.ports.1));
         let key = self.common.secrets.steering();
-        let steering = &self.shard.config.steering;
+        let (steering, me) = (&self.shard.config.steering, self.common.id);
         let tuple = Tuple::new(error.protocol, local, remote);
         let lane = match (error.protocol, &tuple) {
             (IpProtocol::TCP, Some(tuple)) => self.lane_of_ends(tuple),
@@ -115,17 +115,28 @@ impl<D> Inside<'_, D> {
             (IpProtocol::ICMPV4 | IpProtocol::ICMPV6, _) => steering.home(),
             _ => return,
         };
-        if lane != self.common.id {
-            return self.tell_lane(lane, Learned::Error(error));
+        if asked.is_none() && lane != me {
+            return self.tell_lane(lane, Learned::Error(error, None));
         }
-        match tuple {
+        let first = asked.unwrap_or(me);
+        let next = steering.next_to_ask(me, first).filter(|_| steering.is_settling() && tuple.is_some());
+        let is_here = match tuple {
             Some(tuple) if error.protocol == IpProtocol::TCP => self.blame_connection(&tuple, &error),
             _ => self.blame_datagrams(local, remote, &error),
+        };
+        if let Some(next) = next.filter(|_| !is_here) {
+            self.tell_lane(next, Learned::Error(error, Some(first)));
         }
     }
 
-    fn blame_connection(&mut self, tuple: &Tuple, error: &TransportError) {
-        let Some(id) = self.lookup(tuple) else { return };
+    /// Whether it is here that the error is about.
+    fn blame_connection(&mut self, tuple: &Tuple, error: &TransportError) -> bool {
+        let Some(id) = self.lookup(tuple) else { return false };
+        self.tell_connection(id, error);
+        true
+    }
+
+    fn tell_connection(&mut self, id: ConnId, error: &TransportError) {
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         let Some(quoted) = error.seq else { return };
         // RFC 5082 §3: an error that is about a connection is one of the packets that are judged.
@@ -154,15 +165,28 @@ impl<D> Inside<'_, D> {
         self.conclude(id, told);
     }
 
-    fn blame_datagrams(&mut self, local: (IpAddr, Port), remote: (IpAddr, Port), error: &TransportError) {
+    /// The same of a datagram socket.
+    fn blame_datagrams(
+        &mut self,
+        local: (IpAddr, Port),
+        remote: (IpAddr, Port),
+        error: &TransportError,
+    ) -> bool {
         let end = |(ip, port): (IpAddr, Port)| SocketAddr::new(ip, port.0);
         let kind = if error.protocol == IpProtocol::UDP { DatagramKind::Udp } else { DatagramKind::Echo };
-        let Some(blamed) = self.shard.datagram_table(kind).blamed(end(local), end(remote)) else { return };
+        let Some(blamed) = self.shard.datagram_table(kind).blamed(end(local), end(remote)) else {
+            return false;
+        };
+        self.tell_blamed(blamed, end(remote), error);
+        true
+    }
+
+    fn tell_blamed(&mut self, blamed: Blamed, remote: SocketAddr, error: &TransportError) {
         let socket = blamed.socket();
         let Some(place) = self.shard.datagrams.get(socket.index()) else { return };
         if let ErrorKind::TooBig { mtu } = error.kind {
             // Whoever has no peer may have sent it to anybody, but for the one that it sent the last to.
-            let has_sent = matches!(blamed, Blamed::Connected(_)) || place.last_peer() == Some(end(remote));
+            let has_sent = matches!(blamed, Blamed::Connected(_)) || place.last_peer() == Some(remote);
             let ip = &mut self.shard.ip;
             match has_sent {
                 true => ip.core.confirm_path_mtu(self.common.now, error.dst, mtu),

@@ -1,7 +1,7 @@
 //! Which lane of a netstack has what, and how a shard follows when flows get lanes of their own, or lose them.
 //!
 //! A connection and a datagram socket stay in the lane where they began. When flows change, the steering remembers which lanes there
-//! were, and a lane that lacks what a packet is for hands it to the next one until all were asked. The engine asks for those that
+//! were, and a lane that lacks what a packet is for hands it to the next one until all were asked, and what nobody has comes back to the first. The engine asks for those that
 //! are elsewhere than they would begin now ([`Stacks::strangers`]), and lets the steering settle when there are none. A lane that joins is told what the others have learned and heard: engine and home lane see to that before a packet comes.
 
 use core::net::SocketAddr;
@@ -12,7 +12,7 @@ use firelane_filter::FilterConfig;
 use firelane_frame::Frame;
 use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK};
 use firelane_units::{ConnId, LaneId, LinkId, NetstackId, Port, SocketId};
-use firelane_wire::{IpProtocol, TcpFlags};
+use firelane_wire::IpProtocol;
 
 use super::conn::Conn;
 use super::inbound::Inside;
@@ -68,12 +68,6 @@ impl Shard {
     }
 }
 
-/// Whether a segment asks for a connection: whoever begins one does so where it would begin now.
-fn begins(headers: &Headers) -> bool {
-    let flags = headers.tcp_flags;
-    headers.protocol == IpProtocol::TCP && flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK)
-}
-
 impl<D> Inside<'_, D> {
     /// The lane of a connection between these ends.
     pub(super) fn lane_of_ends(&self, tuple: &Tuple) -> LaneId {
@@ -100,19 +94,20 @@ impl<D> Inside<'_, D> {
     ) -> Option<Frame> {
         let (steering, me) = (&self.shard.config.steering, self.common.id);
         let first = asked.unwrap_or(me);
-        // Who translates addresses hears in the end that nobody has it.
-        let translator = (self.shard.is_translated && asked == Some(steering.home())).then_some(first);
+        // Who translates addresses asks for packets of others as well.
+        let is_translators = self.shard.is_translated && asked == Some(steering.home());
         let Some(tuple) = headers.tuple() else { return Some(frame) };
         let is_own = self.shard.ip.core.is_local(tuple.local()) || headers.dst.is_multicast();
-        if translator == Some(me)
-            || translator.is_none() && (!is_own || begins(headers))
+        if asked == Some(me)
+            || !is_translators && !is_own
             || link == LOOPBACK && headers.protocol == IpProtocol::TCP
             || self.shard.knows(link, headers, &tuple, || self.lookup(&tuple).is_some())
         {
             return Some(frame);
         }
+        // What nobody has is judged where it would begin: that lane has sent the cookie, if it answers one.
         let next = steering.next_to_ask(me, first).filter(|_| steering.is_settling());
-        let Some(next) = next.or(translator) else { return Some(frame) };
+        let Some(next) = next.or(asked) else { return Some(frame) };
         self.common.hand_over(next, Stage::Asked(self.shard.config.id, first), link, frame);
         None
     }

@@ -1,0 +1,146 @@
+//! Flows get lanes of their own while connections are there: what began before is found, what begins now begins where it belongs.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use firelane_classify::{FlowLanes, FlowMatch, Steering};
+use firelane_ip::{ErrorKind, QuotedText, Said, TransportError};
+use firelane_lane::*;
+use firelane_socket::{ListenerEnd, SocketError, StreamEnd};
+use firelane_tcp::{SynCookies, TcpConfig};
+use firelane_units::{FlowId, LaneId, Mtu, NetstackId, Port, SeqNum};
+use firelane_wire::{IpProtocol, TcpFlags};
+
+use crate::floods::{Segment, Target, third};
+
+const ID: NetstackId = NetstackId(1);
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+/// Where everything begins at first, and where a flow's lane is then.
+const OLD: LaneId = LaneId(0);
+const NEW: LaneId = LaneId(1);
+
+/// A netstack all of whose sockets begin in the first of its two lanes.
+fn target(syn_cookies: SynCookies) -> (Target, ListenerEnd) {
+    let mut target = Target::new(2);
+    target.world.run_for(Duration::from_secs(70));
+    let tcp = Arc::new(TcpConfig { syn_cookies, ..TcpConfig::default() });
+    let config = NetstackConfig { tcp, ..NetstackConfig::new(ID) };
+    target.world.all(|| Control::Tune(config.clone()));
+    steer(&mut target, &Steering::single(OLD));
+    let listener = target.world.listen(1, 1, "10.0.0.1:80", 64);
+    target.segments();
+    (target, listener)
+}
+
+fn steer(target: &mut Target, steering: &Steering) {
+    target.world.all(|| Control::Steer(ID, steering.clone()));
+}
+
+/// What the local port 80 has begins in another lane from now on; the steering of that.
+fn divert(target: &mut Target) -> Steering {
+    let mut flows = FlowLanes::new();
+    let rule = FlowMatch { local_port: Some("80".parse().unwrap()), ..FlowMatch::default() };
+    flows.insert(&rule, FlowId(1), vec![NEW]).unwrap();
+    let prepared = Steering::single(OLD).prepared(Some(&flows));
+    steer(target, &prepared);
+    let steering = prepared.followed_by(Some(Arc::new(flows)));
+    steer(target, &steering);
+    steering
+}
+
+/// The client's end of a connection, and the server's.
+fn connect(target: &mut Target, listener: &ListenerEnd, port: u16) -> (Segment, StreamEnd) {
+    let syn = target.syn((Ipv4Addr::new(192, 0, 2, 1), Port(port)));
+    target.send(syn);
+    let answers = target.segments();
+    let ack = third(&syn, &answers[0]);
+    target.send(ack);
+    assert_eq!(target.segments().len(), 0, "it stands");
+    (ack, listener.accept().expect("it stands").stream)
+}
+
+fn connections(target: &Target) -> [usize; 2] {
+    [OLD, NEW].map(|lane| target.world.lanes[lane.index()].snapshot().connections)
+}
+
+/// An ICMP error about what we sent, as the home lane tells it.
+fn blame(target: &mut Target, error: (IpProtocol, SocketAddr, Option<SeqNum>), kind: ErrorKind) {
+    let (protocol, peer, seq) = error;
+    let said = Said {
+        from: peer.ip(),
+        link: None,
+        hops: 64,
+        tos: 0,
+        icmp: [3, 3],
+        rest: 0,
+        text: QuotedText::of(&[]),
+    };
+    let ports = (Port(80), Port(peer.port()));
+    let error = TransportError { protocol, src: HOST, dst: peer.ip(), ports, seq, kind, said };
+    let message = LaneMessage::Learned(ID, Box::new(Learned::Error(error, None)));
+    let now = target.world.now;
+    target.world.lanes[NEW.index()].on_message(now, message);
+    target.world.run();
+}
+
+#[test]
+fn who_answers_a_cookie_is_connected_where_it_was_sent() {
+    let (mut target, listener) = target(SynCookies::Always);
+    let _old = connect(&mut target, &listener, 5000);
+    divert(&mut target);
+    let _new = connect(&mut target, &listener, 5001);
+    assert_eq!(connections(&target), [1, 1]);
+    assert_eq!(target.world.lanes[NEW.index()].strangers(ID, 0), Strangers::None);
+    target.world.check_conservation();
+}
+
+/// RFC 5961 §4: whoever forges a SYN of a connection does it no harm, wherever that is.
+#[test]
+fn a_syn_finds_the_connection_in_the_other_lane() {
+    let (mut target, listener) = target(SynCookies::Pressure);
+    let (ack, _server) = connect(&mut target, &listener, 5000);
+    divert(&mut target);
+    let forged = target.syn(ack.peer);
+    target.send(Segment { seq: ack.seq + 1_000_000, ..forged });
+    let answers = target.segments();
+    assert_eq!(
+        answers.iter().map(|it| (it.flags, it.ack)).collect::<Vec<_>>(),
+        [(TcpFlags::ACK, Some(ack.seq))]
+    );
+    assert_eq!(target.sum(|it| it.half_open as u64), 0);
+    target.send(Segment { flags: TcpFlags::FIN | TcpFlags::ACK, ..ack });
+    let answers = target.segments();
+    assert_eq!(answers.iter().map(|it| it.ack).collect::<Vec<_>>(), [Some(ack.seq + 1)]);
+    target.world.check_conservation();
+}
+
+#[test]
+fn icmp_errors_find_what_stayed_in_its_lane() {
+    let (mut target, listener) = target(SynCookies::Pressure);
+    let (ack, mut server) = connect(&mut target, &listener, 5000);
+    let peer = SocketAddr::new(ack.peer.0.into(), ack.peer.1.0);
+    let mut datagrams = target.world.bind(1, 2, OLD.0, "10.0.0.1:80");
+    let to = "192.0.2.1:7";
+    target.world.connect_datagrams(1, 2, Some(to)).unwrap();
+    divert(&mut target);
+    target.world.write(&mut server, &[1; 100]).unwrap();
+    target.segments();
+    let mss = |target: &Target| {
+        let lane = &target.world.lanes[OLD.index()];
+        let info = lane.stream_info(target.world.now, server.shared().conn().unwrap()).unwrap();
+        info.tcp.path_mss.bytes()
+    };
+    assert!(mss(&target) > 1000);
+    let mtu = Mtu::new(1000).unwrap();
+    blame(&mut target, (IpProtocol::TCP, peer, ack.ack), ErrorKind::TooBig { mtu });
+    assert!(mss(&target) < 1000, "the connection has heard of it");
+    target.world.send_to(&mut datagrams, 2, to.parse().unwrap(), b"x");
+    blame(&mut target, (IpProtocol::UDP, to.parse().unwrap(), None), ErrorKind::PortUnreachable);
+    assert_eq!(datagrams.send.shared().words().take_error(), Some(SocketError::Refused));
+    // What nobody has sent ends when all were asked.
+    let (nobody, kind) = ("192.0.2.1:9".parse().unwrap(), ErrorKind::PortUnreachable);
+    blame(&mut target, (IpProtocol::UDP, nobody, None), kind);
+    blame(&mut target, (IpProtocol::TCP, nobody, Some(SeqNum(1))), kind);
+    target.world.check_conservation();
+}
