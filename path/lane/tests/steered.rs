@@ -95,6 +95,27 @@ fn who_answers_a_cookie_is_connected_where_it_was_sent() {
     target.world.check_conservation();
 }
 
+#[test]
+fn whoever_is_half_open_where_he_belongs_is_no_stranger() {
+    let (mut target, _listener) = target(SynCookies::Pressure);
+    let open = |target: &mut Target, port| {
+        let syn = target.syn((Ipv4Addr::new(192, 0, 2, 1), Port(port)));
+        target.send(syn);
+        assert_eq!(target.segments().len(), 1);
+    };
+    let strangers = |target: &Target| [OLD, NEW].map(|at| target.world.lanes[at.index()].strangers(ID, 0));
+    open(&mut target, 5000);
+    divert(&mut target);
+    assert_eq!(strangers(&target), [Strangers::Some, Strangers::None], "it is in the old lane");
+    target.world.run_for(Duration::from_secs(70));
+    target.segments();
+    assert_eq!(strangers(&target), [Strangers::None; 2], "it is over");
+    open(&mut target, 5001);
+    assert_eq!(target.sum(|it| it.half_open as u64), 1);
+    assert_eq!(strangers(&target), [Strangers::None; 2], "it has begun since");
+    target.world.check_conservation();
+}
+
 /// RFC 5961 §4: whoever forges a SYN of a connection does it no harm, wherever that is.
 #[test]
 fn a_syn_finds_the_connection_in_the_other_lane() {

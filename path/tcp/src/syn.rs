@@ -205,6 +205,11 @@ impl SynTable {
         self.find(tuple).is_some()
     }
 
+    /// The ends of all of them.
+    pub fn tuples(&self) -> impl Iterator<Item = &Tuple> {
+        self.places.iter().filter(|place| place.entry.is_some()).map(|place| &place.tuple)
+    }
+
     /// Whose a half-open connection of these ends is.
     pub fn listener_of(&self, tuple: &Tuple) -> Option<SocketId> {
         let place = self.places.get(self.find(tuple)? as usize)?;

@@ -141,8 +141,12 @@ impl Stacks {
             let mut sockets = shard.datagrams.iter().filter(|it| it.kind == DatagramKind::Udp);
             sockets.any(|it| is_away(it.local.port()))
         };
-        // A connection that is half open has its lane within seconds, or none.
-        if from == 0 && (!shard.half_open.is_empty() || has_socket()) {
+        let has_half_open = || {
+            let mut tuples =
+                shard.half_open.tuples().filter_map(|it| Inside::<D>::tuple(it.local(), it.remote()));
+            tuples.any(|tuple| shard.lane_of_ends(&tuple, &key) != me)
+        };
+        if from == 0 && (has_half_open() || has_socket()) {
             return Strangers::Some;
         }
         let end = from.saturating_add(PLACES_PER_LOOK);
