@@ -148,7 +148,10 @@ impl<D: Driver> Links<D> {
         self.count_unpolled();
         common.counters.handed += queue.tx.len() as u64;
         let moving = MovingQueue { queue, from: common.id, wakes: common.id };
-        common.outbox.later.push((to, LaneMessage::Queue(Box::new(moving))));
+        // What is handed over for the device in what is left of this turn goes behind it, not between it and what it brings.
+        let Common { id, outbox, backlogs, .. } = common;
+        outbox.seal_frames(*id, |frames| backlogs.add(*id, frames));
+        outbox.messages.push((to, LaneMessage::Queue(Box::new(moving))));
     }
 
     /// One more lane has nothing of a queue's frames on its way.

@@ -149,13 +149,18 @@ impl<D> Outbox<D> {
         self.frames.push(Bound { lane, stage, link, chain });
     }
 
-    /// Turns the gathered frames into items; calls `handed` with each chain's length.
-    pub(crate) fn seal(&mut self, from: LaneId, mut handed: impl FnMut(usize)) {
+    /// Turns the gathered frames into items, and puts behind them what goes later; calls `handed` with each chain's length.
+    pub(crate) fn seal(&mut self, from: LaneId, handed: impl FnMut(usize)) {
+        self.seal_frames(from, handed);
+        self.messages.append(&mut self.later);
+    }
+
+    /// Turns the frames into items that were gathered so far: what is put into `messages` after that is behind them.
+    pub(crate) fn seal_frames(&mut self, from: LaneId, mut handed: impl FnMut(usize)) {
         for Bound { lane, stage, link, chain } in self.frames.drain(..) {
             handed(chain.len());
             self.messages.push((lane, LaneMessage::Frames(Frames { from, stage, link, chain })));
         }
-        self.messages.append(&mut self.later);
     }
 
     /// A socket has become ready, if anybody waits for it.

@@ -135,14 +135,22 @@ impl Chaos {
                 self.post(lane);
             }
             _ => {
-                let way = self.below(self.ways.len());
-                if let Some(message) = self.ways[way].pop_front() {
-                    let (lane, now) = (way, self.world.now);
+                let (lane, now) = (self.below(self.ways.len()), self.world.now);
+                let items = match self.below(2) {
+                    0 => 1,
+                    _ => 1 + self.below(3),
+                };
+                let items = items.min(self.ways[lane].len());
+                for message in self.ways[lane].drain(..items) {
                     self.world.lanes[lane].on_message(now, message);
-                    // Who entered settles before he leaves.
-                    self.world.lanes[lane].settle(now);
-                    self.post(lane);
                 }
+                // Who entered settles before he leaves, and a worker takes a turn after all of them.
+                match items {
+                    0 => {}
+                    1 => drop(self.world.lanes[lane].settle(now)),
+                    _ => drop(self.world.lanes[lane].turn(now, Idle::Sleeps)),
+                }
+                self.post(lane);
             }
         }
         self.receive();
