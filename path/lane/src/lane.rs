@@ -335,13 +335,13 @@ impl<D: Driver> Lane<D> {
         // The backlog counts the frames before anybody can consume them.
         outbox.seal(*id, |frames| backlogs.add(*id, frames));
         let mut messages = outbox.take_messages();
-        let mut kept = Vec::new();
+        let (mut kept, mut is_called) = (Vec::new(), false);
         for (lane, message) in messages.drain(..) {
             let frames = if let LaneMessage::Frames(frames) = &message { frames.chain.len() } else { 0 };
             match outlet.fill(lane, message) {
                 Ok(()) => counters.handed += frames as u64,
                 Err(LaneMessage::Frames(mut refused)) => {
-                    backlogs.consumed(*id, frames);
+                    is_called |= backlogs.consumed(*id, frames);
                     counters.drops.add(DropReason::LaneFull, frames as u64);
                     pools.put_all(&mut refused.chain);
                     backlogs.recycle(refused.chain);
@@ -358,7 +358,7 @@ impl<D: Driver> Lane<D> {
         if !is_left {
             outbox.pass_notices_on(*id, outlet);
         }
-        is_left
+        is_left || is_called
     }
 
     /// Tells listeners of their connections, and lets programs that have those by now carry their text past the lane.
@@ -615,12 +615,32 @@ mod tests {
     struct Log {
         is_full: bool,
         told: Vec<&'static str>,
+        /// It has room for the next items again when it has refused so many.
+        refuses: usize,
+        /// Addresses of which it was told.
+        heard: Vec<IpAddr>,
+        /// Of the lane that fills, this many frames are consumed before it is refused.
+        consumes: usize,
+        backlogs: Option<Arc<Backlogs>>,
     }
 
     impl Outlet<End> for Log {
         fn fill(&mut self, _: LaneId, message: LaneMessage<End>) -> Result<(), LaneMessage<End>> {
-            self.told.push(if self.is_full { "refused" } else { "lane" });
-            if self.is_full { Err(message) } else { Ok(()) }
+            if let Some(backlogs) = &self.backlogs {
+                assert!(!backlogs.consumed(LaneId(0), std::mem::take(&mut self.consumes)));
+            }
+            let is_full = self.is_full || self.refuses > 0;
+            self.refuses = self.refuses.saturating_sub(1);
+            self.told.push(if is_full { "refused" } else { "lane" });
+            if is_full {
+                return Err(message);
+            }
+            if let LaneMessage::Learned(_, learned) = message
+                && let Learned::Configured(Configured::NoAddress { addr, .. }) = *learned
+            {
+                self.heard.push(addr);
+            }
+            Ok(())
         }
 
         fn wake(&mut self, _: LaneId) {
@@ -677,5 +697,28 @@ mod tests {
         let is_change = |(_, it): &&(LaneId, LaneMessage<End>)| matches!(it, LaneMessage::Learned(_, learned) if matches!(**learned, Learned::Configured(_)));
         assert_eq!((kept.len(), kept.iter().filter(is_change).count()), (UNTOLD_MAX + 3, 3));
         assert_eq!(lane.snapshot().counters.untold, 2 * UNTOLD_MAX as u64);
+    }
+
+    fn lane() -> (Lane<End>, Arc<Backlogs>) {
+        let backlogs = Arc::new(Backlogs::new(2));
+        let secrets = Secrets::new([7; Secrets::BYTES]);
+        let config = LaneConfig::new(LaneId(0), secrets, Arc::clone(&backlogs), Instant::ZERO);
+        (Lane::new(config), backlogs)
+    }
+
+    /// The last frames of a backlog are those that come back: nobody else calls.
+    #[test]
+    fn a_lane_whose_frames_come_back_goes_on_fetching() {
+        let (mut lane, backlogs) = lane();
+        backlogs.add(LaneId(0), 5);
+        for _ in 0..3 {
+            let frame = lane.common.pools.copy_of(&[0; 60]).expect("there are buffers");
+            lane.common.outbox.hand_over(LaneId(1), Stage::Deliver, LinkId(1), frame);
+        }
+        let mut log =
+            Log { is_full: true, consumes: 5, backlogs: Some(Arc::clone(&backlogs)), ..Log::default() };
+        assert!(lane.empty_outbox(&mut log));
+        assert_eq!(backlogs.of(LaneId(0)), 0);
+        assert!(!lane.empty_outbox(&mut log));
     }
 }
