@@ -336,9 +336,15 @@ impl<D: Driver> Lane<D> {
         outbox.seal(*id, |frames| backlogs.add(*id, frames));
         let mut messages = outbox.take_messages();
         let (mut kept, mut is_called) = (Vec::new(), false);
+        let mut full: Vec<LaneId> = Vec::new();
         for (lane, message) in messages.drain(..) {
             let frames = if let LaneMessage::Frames(frames) = &message { frames.chain.len() } else { 0 };
-            match outlet.fill(lane, message) {
+            // What is kept stays in order. Frames may pass it: they would be lost.
+            let filled = match frames == 0 && full.contains(&lane) {
+                true => Err(message),
+                false => outlet.fill(lane, message),
+            };
+            match filled {
                 Ok(()) => counters.handed += frames as u64,
                 Err(LaneMessage::Frames(mut refused)) => {
                     is_called |= backlogs.consumed(*id, frames);
@@ -348,7 +354,12 @@ impl<D: Driver> Lane<D> {
                 }
                 // A lane that gets more than it can take asks for itself, or learns it from the next packet.
                 Err(message) if kept.len() >= UNTOLD_MAX && message.is_gossip() => counters.untold += 1,
-                Err(message) => kept.push((lane, message)),
+                Err(message) => {
+                    if !full.contains(&lane) {
+                        full.push(lane);
+                    }
+                    kept.push((lane, message));
+                }
             }
         }
         let is_left = !kept.is_empty();
@@ -704,6 +715,22 @@ mod tests {
         let secrets = Secrets::new([7; Secrets::BYTES]);
         let config = LaneConfig::new(LaneId(0), secrets, Arc::clone(&backlogs), Instant::ZERO);
         (Lane::new(config), backlogs)
+    }
+
+    /// A full lane takes an item in the meantime, and has room for one more.
+    #[test]
+    fn what_a_full_lane_is_told_keeps_its_order() {
+        let (mut lane, _) = lane();
+        let addrs = [1, 2, 3].map(|n| IpAddr::from([10, 0, 0, n]));
+        for addr in addrs {
+            let gone = Configured::NoAddress { link: LinkId(1), addr };
+            let message = LaneMessage::Learned(NetstackId(0), Box::new(Learned::Configured(gone)));
+            lane.common.outbox.messages.push((LaneId(1), message));
+        }
+        let mut log = Log { refuses: 1, ..Log::default() };
+        assert!(lane.empty_outbox(&mut log));
+        assert!(!lane.empty_outbox(&mut log));
+        assert_eq!(log.heard, addrs);
     }
 
     /// The last frames of a backlog are those that come back: nobody else calls.
