@@ -140,7 +140,8 @@ impl<D> Outbox<D> {
     /// Hands a frame to `lane`, to go on there at `stage` of `link`.
     pub(crate) fn hand_over(&mut self, lane: LaneId, stage: Stage, link: LinkId, frame: Frame) {
         let fits = |b: &&mut Bound| b.lane == lane && b.stage == stage && b.link == link;
-        if let Some(bound) = self.frames.iter_mut().find(fits) {
+        // Frames come in runs, so it is mostly the last one.
+        if let Some(bound) = self.frames.iter_mut().rev().find(fits) {
             bound.chain.push(frame);
             return;
         }
