@@ -72,7 +72,10 @@ impl<D: Driver> Links<D> {
                 between(self, common);
             }
             if ends && frames == 0 && !self.left_frames(place) {
-                self.forget_queue(place);
+                match self.leaves_some(place) {
+                    true => self.is_unended = true,
+                    false => self.forget_queue(place),
+                }
             }
         }
         self.visited = visited;
@@ -109,6 +112,16 @@ impl<D: Driver> Links<D> {
     /// Whether a limit kept frames in a queue when it was read last.
     fn left_frames(&self, place: usize) -> bool {
         self.queues.get(place).is_some_and(|queue| queue.not_before.is_some())
+    }
+
+    /// Whether a ring that ends has frames for which there was no buffer, or that lie behind what it has refused.
+    fn leaves_some(&mut self, place: usize) -> bool {
+        self.queues.get_mut(place).is_some_and(|queue| queue.driver.notify(true))
+    }
+
+    /// Whether a ring that ends is to be read again. Nothing calls for it.
+    pub(crate) fn take_unended(&mut self) -> bool {
+        mem::take(&mut self.is_unended)
     }
 
     fn is_drained(&self, place: usize) -> bool {

@@ -57,6 +57,8 @@ pub(crate) struct Links<D> {
     pub(crate) sending: Vec<usize>,
     /// How many of them are not polled.
     pub(crate) unpolled: usize,
+    /// A ring that ends had more when it was read last, and brought nothing of it.
+    pub(crate) is_unended: bool,
     /// How many queues that were given away no other lane could take.
     pub(crate) came_back: u64,
     /// The frame at hand comes from a lane that has decided that it is to be delivered.
@@ -123,6 +125,7 @@ impl<D> Links<D> {
             visited: Vec::new(),
             sending: Vec::new(),
             unpolled: 0,
+            is_unended: false,
             came_back: 0,
             is_decided: false,
             guards: Dense::new(),

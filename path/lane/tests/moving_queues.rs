@@ -419,6 +419,39 @@ fn a_queue_goes_when_its_frames_are_past_in_every_lane() {
     chaos.world.check_conservation();
 }
 
+/// A ring that ends brings what is in it, also if its lane has no buffers for all of that at once.
+#[test]
+fn a_ring_that_ends_waits_for_buffers() {
+    let mut world = World::with_pools(2, PoolsConfig { small_slots: 32, large_slots: 4 });
+    world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
+    for n in [1, 2] {
+        world.add_flow(plain_flow(FlowId(n), LinkId(n), None, None));
+    }
+    let user = PortUser::Driver { through: LaneId(0) };
+    let ((_alice, a), (mut bob, b)) = (wire(Capabilities::plain(MTU)), wire(Capabilities::plain(MTU)));
+    world.add_port(vnic(1, 0, 1, 1, user), vec![a.into()]);
+    world.add_port(vnic(2, 0, 2, 2, user), vec![b.into()]);
+    let (mut aside, near) = wire(Capabilities::plain(MTU));
+    let mut pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 4 });
+    let mut chain: Chain = (0..300).map(|n| udp_frame(&mut pools, 1, 2, (n + 1, 53), 100)).collect();
+    aside.tx.push_chain(&mut chain);
+    let queue = Control::AddQueue(LinkId(1), AnyDriver::Copying(Copying(near)));
+    let now = world.now;
+    for control in [queue, Control::EndQueue(LinkId(1), 0)] {
+        world.lanes[1].on_message(now, LaneMessage::Control(Box::new(control)));
+    }
+    let mut count = 0;
+    for _ in 0..20 {
+        world.run_for(Duration::from_millis(1));
+        let mut came = Chain::new();
+        bob.rx.pop_into(&mut came, usize::MAX);
+        count += came.len();
+        pools.put_all(&mut came);
+    }
+    assert_eq!((count, world.lanes[1].queues_of(LinkId(1)).0), (300, 0));
+    world.check_conservation();
+}
+
 /// A device's second ring in a lane of its own, which sends through the other one.
 #[test]
 fn a_ring_that_ends_is_read_first_and_what_it_has_carried_stays_known() {
