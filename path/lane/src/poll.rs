@@ -197,6 +197,11 @@ impl PollPolicy {
         !self.stopped
     }
 
+    /// Whether nothing is fetched until others have consumed what there is.
+    pub(crate) const fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
     /// What comes after a fetch that left `backlog` frames unconsumed. `may_pause` says that every device has room for what
     /// arrives in a pause, and that nobody is promised better; it is asked under load and after datagrams alone.
     pub fn after_fetch(

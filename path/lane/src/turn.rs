@@ -218,7 +218,9 @@ impl<D: Driver> Lane<D> {
         let rest = self.policy.after_fetch(self.common.now, fetched, backlog, || self.links.may_pause());
         let pause = if let Rest::Pause(until) = rest { Some(until) } else { None };
         let is_asked = rest == Rest::AwaitNotification && self.links.notify(true);
-        let waiting = is_asked | self.links.ask_unpolled() | self.links.take_unended();
+        // What a lane will not read now it need not ask for: it is called when it may.
+        let is_unpolled_asked = !self.policy.is_stopped() && self.links.ask_unpolled();
+        let waiting = is_asked | is_unpolled_asked | self.links.take_unended();
         self.is_starved = waiting && fetched == Fetched::default() && self.common.pools.is_any_empty();
         if self.is_starved {
             // What waits in a device cannot be fetched until a buffer comes back, which no device tells.

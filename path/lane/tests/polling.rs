@@ -313,3 +313,47 @@ proptest! {
         scene.world.check_conservation();
     }
 }
+
+/// While others have enough of its frames a lane does not go on asking a device that it would not read.
+#[test]
+fn a_lane_that_waits_for_consumers_sleeps() {
+    for polling in [Polling::Off, Polling::Auto] {
+        let mut world = World::new(2);
+        world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
+        let (mut device, near) = wire(Capabilities::plain(MTU));
+        let (mut sink, far) = wire(Capabilities::plain(MTU));
+        for n in [1, 2] {
+            world.add_flow(plain_flow(FlowId(n), LinkId(n), None, None));
+        }
+        world.add_port(vnic(1, 0, 1, 1, PortUser::Driver { through: LaneId(0) }), vec![near.into()]);
+        let config = vnic(2, 0, 2, 2, PortUser::Driver { through: LaneId(1) });
+        let mut ring = Some(AnyDriver::from(far));
+        for lane in 0..2 {
+            let queue = if lane == 1 { ring.take() } else { None };
+            let control = Control::AddPort(config, queue);
+            world.lanes[lane].on_message(Instant::ZERO, LaneMessage::Control(Box::new(control)));
+        }
+        world.all(|| Control::SetPolling(LinkId(1), polling));
+        let mut pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 4 });
+        let mut chain: Chain = (0..900).map(|n| udp_frame(&mut pools, 1, 2, (n, 53), 60)).collect();
+        device.tx.push_chain(&mut chain);
+        // The other lane does not come to work.
+        let turn = |world: &mut World| {
+            world.lanes[0].listened(Calls::Somebody);
+            let sleep = world.lanes[0].turn(Instant::ZERO, Idle::Sleeps);
+            assert!(!world.lanes[0].empty_outbox(&mut world.mail));
+            sleep
+        };
+        let turns = (1..100).find(|_| !turn(&mut world).work_left);
+        assert!(turns.is_some(), "{polling:?}: it never sleeps");
+        assert!((256..900).contains(&world.lanes[0].snapshot().counters.received));
+        for _ in 0..100 {
+            world.exchange();
+            world.lanes[0].listened(Calls::Somebody);
+            world.run();
+        }
+        let mut came = Chain::new();
+        assert_eq!(sink.rx.pop_into(&mut came, usize::MAX), 900);
+        world.check_conservation();
+    }
+}
