@@ -75,6 +75,7 @@ impl<D: Driver> Links<D> {
             queue,
             kept: None,
             leaving: None,
+            polling: Polling::default(),
             rules,
             guarded,
             counters,
@@ -88,8 +89,21 @@ impl<D: Driver> Links<D> {
     pub(crate) fn give_one_more(&mut self, id: LinkId, driver: D) -> Result<(), Refusal> {
         self.changed();
         self.ports.get(id.index()).ok_or("no such port")?;
-        self.queues.add(Queue::new(driver, id));
+        self.add_queue(id, driver);
         Ok(())
+    }
+
+    /// A queue comes to a port that is there.
+    fn add_queue(&mut self, id: LinkId, driver: D) -> usize {
+        let polling = self.ports.get(id.index()).map_or_else(Polling::default, |port| port.polling);
+        let mut queue = Queue::new(driver, id);
+        queue.polling = polling;
+        if polling == Polling::Off {
+            queue.driver.remind(true);
+        }
+        let place = self.queues.add(queue);
+        self.count_unpolled();
+        place
     }
 
     /// Removes a port. What waited for its device ends here; its flows were removed before.
@@ -144,7 +158,7 @@ impl<D: Driver> Links<D> {
     ) -> Result<(), Refusal> {
         self.set_user(id, user)?;
         self.drop_queues(common, id);
-        let queue = driver.map(|driver| self.queues.add(Queue::new(driver, id)));
+        let queue = driver.map(|driver| self.add_queue(id, driver));
         let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
         port.queue = queue;
         let link = self.switches.get_mut(port.over.index()).ok_or("no such link")?;
@@ -240,7 +254,7 @@ impl<D: Driver> Links<D> {
 
     /// The device may have no queue in this lane.
     pub(crate) fn set_polling(&mut self, port: LinkId, polling: Polling) -> Result<(), Refusal> {
-        self.ports.get(port.index()).ok_or("no such port")?;
+        self.ports.get_mut(port.index()).ok_or("no such port")?.polling = polling;
         for place in 0..self.queues.places() {
             if self.queues.get(place).is_some_and(|queue| queue.port == port)
                 && let Some(queue) = self.queues.get_mut(place)

@@ -27,6 +27,8 @@ pub(crate) struct Port {
     pub(crate) kept: Option<Chain>,
     /// A queue of it that is about to go to another lane.
     pub(crate) leaving: Option<Leaving>,
+    /// Whether its queues, those to come as well, are read without having called.
+    pub(crate) polling: Polling,
     pub(crate) rules: FlowRules,
     /// Whether a guard looks at its frames.
     pub(crate) guarded: bool,

@@ -314,6 +314,24 @@ proptest! {
     }
 }
 
+/// A device of whom `polling=off` was said before another of its queues came is read by none of them without a call.
+#[test]
+fn a_queue_that_comes_later_is_polled_as_its_port_is() {
+    for polling in [Polling::Off, Polling::Auto] {
+        let scene = Scene::new(polling);
+        let mut world = scene.world;
+        let (_device, theirs) = wire(Capabilities::plain(MTU));
+        let kernel = KernelDevice::new(theirs);
+        let told = std::sync::Arc::clone(&kernel.told);
+        let now = world.now;
+        let control = Control::AddQueue(LinkId(1), AnyDriver::Kernel(kernel));
+        world.lanes[0].on_message(now, LaneMessage::Control(Box::new(control)));
+        world.lanes[0].turn(now, Idle::Sleeps);
+        let reads = told.reads.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(reads > 0, polling == Polling::Auto, "{polling:?}: {reads}");
+    }
+}
+
 /// While others have enough of its frames a lane does not go on asking a device that it would not read.
 #[test]
 fn a_lane_that_waits_for_consumers_sleeps() {
