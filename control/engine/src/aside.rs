@@ -26,11 +26,42 @@ const RULES_MAX: usize = 64;
 /// A sender that has chosen a queue is done with it by then: that takes less than a microsecond, unless the machine stops under it.
 const GRACE: Duration = Duration::from_millis(2);
 
-/// A flow with a queue of its own, and the lane that reads that.
+/// A queue of its own that a flow has, and the lane that reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Aside {
-    flow: FlowId,
+    /// None if it is nobody's: it has its number in the kernel, and gets no frames.
+    flow: Option<FlowId>,
     lane: LaneId,
+}
+
+/// What becomes of the queues of a device that are set aside.
+#[derive(PartialEq, Eq, Debug)]
+struct Plan {
+    /// The first ones stay, for these flows; those behind them end.
+    stay: Vec<Aside>,
+    /// Then these come.
+    come: Vec<Aside>,
+}
+
+/// The kernel numbers queues anew when one ends that is not the last, and a lane that has failed ends none: those before it stay with
+/// it, whosever they are then.
+fn plan(there: &[Aside], wanted: &[Aside], has_failed: impl Fn(LaneId) -> bool) -> Plan {
+    let mut come: Vec<_> = wanted.iter().copied().filter(|it| !has_failed(it.lane)).collect();
+    let bound = there.iter().rposition(|it| has_failed(it.lane)).map_or(0, |last| last + 1);
+    let (bound, free) = there.split_at(bound);
+    let mut stay = bound.to_vec();
+    for it in &mut stay {
+        let its = come.iter().position(|wanted| wanted.lane == it.lane && it.flow == wanted.flow);
+        it.flow = its.and_then(|at| come.remove(at).flow);
+    }
+    // What has become nobody's may be somebody else's.
+    for it in stay.iter_mut().filter(|it| it.flow.is_none()) {
+        let its = come.iter().position(|wanted| wanted.lane == it.lane && !free.contains(wanted));
+        it.flow = its.and_then(|at| come.remove(at).flow);
+    }
+    let same = free.iter().zip(&come).take_while(|(there, wanted)| there == wanted).count();
+    stay.extend(come.drain(..same));
+    Plan { stay, come }
 }
 
 impl Registry {
@@ -41,7 +72,7 @@ impl Registry {
         // A limit above a flow may be kept in another lane, which then gets its frames.
         let own = |flow: &Flow| flow.lanes.first().copied().filter(|&it| flow.home == Some(it));
         let wanted: Vec<_> = its
-            .filter_map(|(flow, it)| Some(Aside { flow, lane: own(it)? }))
+            .filter_map(|(flow, it)| Some(Aside { flow: Some(flow), lane: own(it)? }))
             .filter(|it| !queues.lanes.contains(&it.lane))
             .collect();
         let is_long = |it: Choice| it.aside.len() > RULES_MAX;
@@ -63,7 +94,7 @@ impl Registry {
             .collect();
         rules.sort_by_key(|(rule, _)| rule.rank());
         let ring = |id: FlowId| {
-            let nth = aside.iter().position(|it| it.flow == id)?;
+            let nth = aside.iter().position(|it| it.flow == Some(id))?;
             Some(all + nth as u16)
         };
         let mut aside: Vec<_> =
@@ -107,11 +138,11 @@ impl Inner {
         port: LinkId,
         wanted: &[Aside],
     ) -> Result<(), ChangeError> {
-        let Some(queues) = registry.queues.get(&port) else { return Ok(()) };
-        // The kernel numbers queues anew when one ends that is not the last.
-        let same = queues.aside.iter().zip(wanted).take_while(|(there, wanted)| there == wanted).count();
+        let Some(queues) = registry.queues.get_mut(&port) else { return Ok(()) };
+        let Plan { stay, come } = plan(&queues.aside, wanted, |lane| self.fabric.has_failed(lane));
+        queues.aside[..stay.len()].copy_from_slice(&stay);
         while let Some(queues) = registry.queues.get_mut(&port)
-            && queues.aside.len() > same
+            && queues.aside.len() > stay.len()
             && let Some(ended) = queues.aside.pop()
         {
             let ring = (queues.lanes.len() + queues.aside.len()) as u16;
@@ -122,7 +153,7 @@ impl Inner {
             thread::sleep(GRACE);
             self.end_queue(port, ended.lane, ring)?;
         }
-        for &new in &wanted[same..] {
+        for new in come {
             let Some(queues) = registry.queues.get_mut(&port) else { break };
             queues.aside.push(new);
             let ring = (queues.lanes.len() + queues.aside.len() - 1) as u16;
@@ -167,5 +198,39 @@ impl Inner {
             queues.choice = choice;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOST: LaneId = LaneId(9);
+
+    fn of(flow: u32, lane: u16) -> Aside {
+        Aside { flow: Some(FlowId(flow)), lane: LaneId(lane) }
+    }
+
+    fn nobodys(lane: u16) -> Aside {
+        Aside { flow: None, lane: LaneId(lane) }
+    }
+
+    #[test]
+    fn queues_end_from_the_last_one_on_and_none_of_a_lane_that_has_failed() {
+        let [a, b, c, lost] = [of(1, 1), of(2, 2), of(3, 3), of(4, LOST.0)];
+        for (there, wanted, stay, come) in [
+            (vec![a, b], vec![a, b, c], vec![a, b], vec![c]),
+            (vec![a, b, c], vec![a, c], vec![a], vec![c]),
+            (vec![lost, b], vec![b], vec![nobodys(9), b], vec![]),
+            (vec![lost, b], vec![lost, b], vec![nobodys(9), b], vec![]),
+            (vec![lost, b, c], vec![c], vec![nobodys(9)], vec![c]),
+            (vec![lost], vec![a], vec![nobodys(9)], vec![a]),
+            (vec![a, lost, c], vec![c], vec![nobodys(1), nobodys(9), c], vec![]),
+            (vec![nobodys(1), nobodys(9), c], vec![of(7, 1), c], vec![of(7, 1), nobodys(9), c], vec![]),
+            (vec![], vec![lost], vec![], vec![]),
+        ] {
+            let planned = plan(&there, &wanted, |lane| lane == LOST);
+            assert_eq!(planned, Plan { stay, come }, "{there:?} {wanted:?}");
+        }
     }
 }
