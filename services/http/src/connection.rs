@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
+use tokio::task::consume_budget;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::body::{Body, BodyError, Buffered};
@@ -124,6 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 return;
             }
             let until = end.min(now + SILENCE);
+            consume_budget().await;
             match timeout_at(until, self.wire.take(u64::MAX)).await {
                 Ok(Ok(piece)) if !piece.is_empty() => {}
                 _ => return,
@@ -132,6 +134,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     async fn next_of(&mut self, body: &mut Body) -> Result<Option<Vec<u8>>, BodyError> {
+        // Who is faster than this never makes the task wait, and others have to have their turn.
+        consume_budget().await;
         let next = timeout(self.patience.idle, body.next(&mut self.wire)).await;
         next.unwrap_or(Err(BodyError::Stream))
     }

@@ -1,6 +1,8 @@
 //! Whole conversations over a pipe: what a client sends, what it gets.
 
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use firelane_http::{Files, Patience, serve, serve_with};
@@ -271,4 +273,64 @@ fn who_is_slow_and_not_silent_is_served() {
         [b"GET /big HTTP/1.1\r\n", b"Host: x\r\nRange: bytes=0-3\r\n", b"Connection: close\r\n", b"\r\n"];
     let (ended, heard, _) = keep(&pieces, true);
     assert!(ended.is_ok() && heard.ends_with("\r\n\r\nxxxx"), "{ended:?}, {heard}");
+}
+
+/// Says something, and then has always something more to read; takes all that is written.
+struct Endless(&'static [u8]);
+
+impl tokio::io::AsyncRead for Endless {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        to: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let (first, rest) = self.0.split_at(self.0.len().min(to.remaining()));
+        to.put_slice(if first.is_empty() { b"7" } else { first });
+        self.0 = rest;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl tokio::io::AsyncWrite for Endless {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, text: &[u8]) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(Ok(text.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A peer, however fast, has one task of the daemon's and not a thread: who is refused and writes on, and who sends what nobody wants.
+#[test]
+fn who_writes_without_end_keeps_no_other_from_its_turn() {
+    for (nth, text) in [
+        "PUT /../no HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999999\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999999\r\n\r\n",
+        "PUT /yes HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999999\r\n\r\n",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let folder = Folder::new(&format!("endless{nth}"));
+            let files = Files::new(&folder.0).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(async {
+                let served = tokio::spawn(async move { serve(Endless(text.as_bytes()), &files).await });
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                served.abort();
+                assert!(served.await.unwrap_err().is_cancelled());
+            });
+            tell.send(()).unwrap();
+        });
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(()), "{text}");
+    }
 }

@@ -10,6 +10,7 @@ use std::io::ErrorKind::{ConnectionAborted, NetworkDown};
 use std::net::SocketAddr;
 
 use firelane::UdpSocket;
+use tokio::task::consume_budget;
 
 use crate::{Simple, pattern};
 
@@ -28,6 +29,8 @@ pub async fn answer(kind: Simple, socket: UdpSocket) -> io::Result<Infallible> {
     let mut service = Datagrams::new(kind);
     let mut question = vec![0; DATAGRAM_MAX];
     loop {
+        // A socket that has something at once never makes the task wait, and others have to have their turn.
+        consume_budget().await;
         let (count, from) = match socket.recv_from_async(&mut question).await {
             Ok(received) => received,
             // Each further call says the same at once.
@@ -130,6 +133,43 @@ mod tests {
         assert!(listener.poll_accept(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
         let _begun = TcpStream::begin(&client, "10.0.0.1:9".parse().unwrap(), StreamConfig::default());
         assert_eq!(told.recv_timeout(Duration::from_secs(5)), Ok(NetworkDown));
+    }
+
+    /// However many questions there are, a service that has heard some of them gives way to others.
+    #[test]
+    fn who_asks_faster_than_he_is_answered_keeps_no_other_from_its_turn() {
+        let [server, client] = pair();
+        let socket = UdpSocket::bind(&server, "10.0.0.1:9").unwrap();
+        let asking = UdpSocket::bind(&client, "10.0.0.2:5000").unwrap();
+        // The way is known by then: what waits for it is little.
+        let other = UdpSocket::bind(&server, "10.0.0.1:10").unwrap();
+        asking.send_to(b"x", "10.0.0.1:10").unwrap();
+        other.recv_from(&mut [0]).unwrap();
+        asking.set_nonblocking(true).unwrap();
+        for n in 0..=300 {
+            let question: &[u8] = if n < 300 { b"x" } else { b"" };
+            while asking.send_to(question, "10.0.0.1:9").is_err() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut service = std::pin::pin!(answer(Simple::Sink, socket));
+        let mut polls = 0;
+        let mut receipt = [0; 100];
+        let count = loop {
+            runtime.block_on(std::future::poll_fn(|cx| {
+                assert!(service.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            }));
+            polls += 1;
+            thread::sleep(Duration::from_millis(50));
+            if let Ok((count, _)) = asking.recv_from(&mut receipt) {
+                break count;
+            }
+        };
+        assert_eq!(&receipt[..count], b"300 datagrams, 300 bytes\n");
+        // Tokio lets a task do 128 things at a time.
+        assert!(polls >= 3, "{polls}");
     }
 
     fn from(port: u16) -> SocketAddr {

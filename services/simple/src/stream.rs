@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::task::consume_budget;
 
 use crate::{Simple, pattern};
 
@@ -39,6 +40,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(kind: Simple, mut stream: 
 
 async fn echo<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
     loop {
+        // A peer that is faster than this never makes the task wait, and others have to have their turn.
+        consume_budget().await;
         let piece = poll_fn(|cx| poll_read(stream, cx, ECHO_BYTES, <[u8]>::to_vec)).await?;
         if piece.is_empty() {
             return Ok(());
@@ -51,6 +54,7 @@ async fn echo<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<(
 async fn swallow<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<u64> {
     let mut bytes = 0;
     loop {
+        consume_budget().await;
         match poll_fn(|cx| poll_read(stream, cx, PIECE_BYTES, <[u8]>::len)).await? {
             0 => return Ok(bytes),
             count => bytes += count as u64,
@@ -82,6 +86,7 @@ async fn generate<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> io::Result<()
     let text = pattern::whole();
     let send = async {
         loop {
+            consume_budget().await;
             if let Err(error) = to.write_all(&text).await {
                 return error;
             }
@@ -171,5 +176,54 @@ mod tests {
         });
         assert!(served.is_err());
         assert_eq!(first, pattern::whole()[..74]);
+    }
+
+    /// Always has something to read, and takes all that is written.
+    struct Endless;
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            to: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            to.put_slice(&[7; 100]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Endless {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, text: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(text.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A peer, however fast, has one task of the daemon's and not a thread.
+    #[test]
+    fn who_keeps_a_service_busy_keeps_no_other_from_its_turn() {
+        for kind in [Simple::Echo, Simple::Discard, Simple::Chargen, Simple::Sink] {
+            let (tell, told) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(async {
+                    let served = tokio::spawn(serve(kind, Endless));
+                    for _ in 0..10 {
+                        tokio::task::yield_now().await;
+                    }
+                    served.abort();
+                    assert!(served.await.unwrap_err().is_cancelled());
+                });
+                tell.send(()).unwrap();
+            });
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(()), "{kind:?}");
+        }
     }
 }
