@@ -153,9 +153,9 @@ fn in_turn<R, T>(rings: &mut [R], most: usize, mut take: impl FnMut(&mut R) -> O
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        self.engine.registry().captures.remove(&self.id);
-        // A lane that has failed captures nothing.
+        // A lane that has failed captures nothing. Before the next one can have its number, which would end with it.
         let _ = self.engine.tell_all(|_| Control::RemoveTap(self.id));
+        self.engine.registry().captures.remove(&self.id);
     }
 }
 

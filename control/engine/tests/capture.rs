@@ -120,3 +120,24 @@ fn who_does_not_read_loses_frames_and_the_traffic_none() {
     let packets = read(&mut capture, |packets| !packets.is_empty());
     assert!(packets.len() > 10, "{}", packets.len());
 }
+
+/// Whoever ends a capture ends no other that begins just then.
+#[test]
+fn captures_of_several_threads_begin_and_end_for_themselves() {
+    let (server, client) = pair();
+    let sink = UdpSocket::bind(&server, "10.0.0.1:9").unwrap();
+    let source = UdpSocket::bind(&client, "10.0.0.2:5000").unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    let mut capture = client.engine().capture(CaptureOf::Link(LinkId(0)), WHOLE).unwrap();
+                    // Each thread's frames are seen by all, and one is enough.
+                    source.send_to(b"x", "10.0.0.1:9").unwrap();
+                    assert!(!read(&mut capture, |packets| !packets.is_empty()).is_empty());
+                }
+            });
+        }
+    });
+    drop(sink);
+}
