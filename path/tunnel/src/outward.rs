@@ -109,7 +109,10 @@ impl Tunnels {
             Nested::LimitReached(pointer) => Refusal::LimitReached(pointer),
             Nested::TooDeep => Refusal::Drop(DropReason::TunnelNested),
         })?;
-        let room = usize::from(path.bytes()).saturating_sub(config.overhead());
+        // Who carries a limit hands it on, whatever this tunnel says itself.
+        let limit = limit.filter(|_| config.local.is_ipv6());
+        let overhead = Config { limit, ..config }.overhead();
+        let room = usize::from(path.bytes()).saturating_sub(overhead);
         let dont_fragment = fits(&seen, room)?;
         let mut outer = Outer {
             protocol: if seen.is_v4 { IpProtocol::IPV4 } else { IpProtocol::IPV6 },
@@ -128,10 +131,7 @@ impl Tunnels {
             tunnel.next_out = tunnel.next_out.wrapping_add(1);
             outer.put(IpProtocol::GRE, &header[..len]);
         }
-        if config.local.is_ipv6()
-            && config.limit.is_some()
-            && let Some(limit) = limit
-        {
+        if let Some(limit) = limit {
             outer.put(IpProtocol::DESTINATION_OPTIONS, &limit_header(outer.protocol, limit));
         }
         Ok(outer)

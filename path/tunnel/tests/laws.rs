@@ -345,6 +345,31 @@ fn a_limit_that_is_reached_is_told() {
     );
 }
 
+/// RFC 2473 §4.1.1: a limit that a packet carries goes on, one less, also where the tunnel says none itself; over IPv4 there is no place.
+#[test]
+fn a_limit_is_handed_on_by_tunnels_that_say_none() {
+    let [mut first, _] = ends(Config { limit: Some(2), ..config(Kind::Ip, false) });
+    let inside = packet_v6(1300, Ecn::NotCapable);
+    let outer = first.encapsulate(LINK, &inside, Mtu::ETHERNET).unwrap();
+    let payload = payload(&outer, &inside);
+    let mut packet = vec![0; 40];
+    let (IpAddr::V6(src), IpAddr::V6(dst)) = (v6(1), v6(2)) else { unreachable!("they are IPv6") };
+    Ipv6Repr::new(src, dst, outer.protocol, payload.len() as u16).emit(&mut packet);
+    packet.extend(payload);
+    for (kind, head) in [(Kind::Ip, 8), (Kind::Gre(Gre::default()), 12)] {
+        let [mut next, _] = ends(Config { limit: None, ..config(kind, false) });
+        let outer = next.encapsulate(LINK, &packet, Mtu::ETHERNET).unwrap();
+        assert_eq!((outer.head().len(), &outer.head()[1..6]), (head, &[0, 4, 1, 1, 1][..]), "{kind:?}");
+        let path = |room: usize| Mtu::new((40 + head + room) as u16).unwrap();
+        assert!(next.encapsulate(LINK, &packet, path(packet.len())).is_ok());
+        let narrow = next.encapsulate(LINK, &packet, path(packet.len() - 1));
+        assert!(matches!(narrow, Err(Refusal::TooBig(_))), "{narrow:?}");
+        assert_eq!(next.encapsulate(LINK, &inside, Mtu::ETHERNET).unwrap().head().len(), head - 8);
+    }
+    let [mut next, _] = ends(Config { limit: None, ..config(Kind::Ip, true) });
+    assert_eq!(next.encapsulate(LINK, &packet, Mtu::ETHERNET).unwrap().head(), []);
+}
+
 #[test]
 fn two_tunnels_of_one_name_are_refused() {
     let mut tunnels = Tunnels::default();
