@@ -96,23 +96,29 @@ impl Engine {
         let mut outcome = Ok(());
         while let Some(SocketCursor { lane, place }) = page.next
             && page.rows.len() < wanted
-            && outcome.is_ok()
         {
             if usize::from(lane) >= fabric.lane_ids().count() {
                 page.next = None;
                 break;
             }
             let question = Question::new(ticket, netstack, place);
-            match ask(fabric, LaneId(lane), LaneMessage::Ask(Box::new(question)), &answers) {
+            let answer = ask(fabric, LaneId(lane), LaneMessage::Ask(Box::new(question)), &answers);
+            let cursor = match answer {
                 Ok(mut answer) => {
                     page.rows.append(&mut answer.rows);
-                    page.next = Some(match answer.cursor {
-                        Some(place) => SocketCursor { lane, place },
-                        None => SocketCursor { lane: lane.saturating_add(1), place: Cursor::default() },
-                    });
+                    answer.cursor
                 }
-                Err(error) => outcome = Err(error),
-            }
+                // Nothing is there any more that could be shown.
+                Err(_) if fabric.has_failed(LaneId(lane)) => None,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            };
+            page.next = Some(match cursor {
+                Some(place) => SocketCursor { lane, place },
+                None => SocketCursor { lane: lane.saturating_add(1), place: Cursor::default() },
+            });
         }
         fabric.desk.waiting().askers.remove(&ticket);
         outcome.map(|()| page)
@@ -126,7 +132,8 @@ fn ask<Q>(fabric: &Fabric, lane: LaneId, question: Message, answers: &Receiver<Q
         match answers.recv_timeout(LOOK) {
             Ok(answer) => return Ok(answer),
             Err(RecvTimeoutError::Timeout) if !fabric.squeue(lane).is_poisoned() => {}
-            Err(_) => return Err(ChangeError::LaneFailed),
+            // It may have answered before it failed; who asks the next lane is not to get that.
+            Err(_) => return answers.try_recv().map_err(|_| ChangeError::LaneFailed),
         }
     }
 }

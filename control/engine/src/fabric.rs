@@ -24,7 +24,7 @@ use crate::bell::{Bell, Ringer};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::desk::Desk;
-use crate::error::lane_failed;
+use crate::error::{ChangeError, lane_failed};
 use crate::news::News;
 use crate::poller::List;
 use crate::programs::Programs;
@@ -328,6 +328,15 @@ impl Fabric {
             self.give_way(lane);
         }
         None
+    }
+
+    /// Does the same inside all lanes that have not failed.
+    ///
+    /// # Errors
+    /// All have failed.
+    pub(crate) fn visit_all(&self, mut inside: impl FnMut(&mut Lane<Queue>)) -> Result<(), ChangeError> {
+        let visited = self.lane_ids().filter(|&lane| self.visit(lane, |_, it| inside(it)).is_some()).count();
+        if visited == 0 { Err(ChangeError::LaneFailed) } else { Ok(()) }
     }
 
     /// A thread that is about to wait for a socket of `lane`: if the worker pauses, it looks at the devices itself. Whether it did.

@@ -40,7 +40,7 @@ impl Engine {
     /// Follows the next `frames` frames. One trace runs at a time.
     ///
     /// # Errors
-    /// There is no such flow, a trace runs already, or a lane has failed.
+    /// There is no such flow, a trace runs already, or all lanes have failed.
     pub fn trace(&self, of: TraceOf, frames: u32) -> Result<Trace, ChangeError> {
         let mut registry = self.0.registry();
         let of = match of {
@@ -76,17 +76,14 @@ impl Engine {
     /// Counts the frames and cycles of steps. One meter runs at a time.
     ///
     /// # Errors
-    /// One runs already, or a lane has failed.
+    /// One runs already, or all lanes have failed.
     pub fn count_steps(&self) -> Result<StepMeter, ChangeError> {
         if std::mem::replace(&mut self.0.registry().is_metering, true) {
             return Err(ChangeError::Metering);
         }
         let meter = StepMeter { engine: Arc::clone(&self.0) };
         let fabric = &self.0.fabric;
-        for lane in fabric.lane_ids() {
-            let counting = fabric.visit(lane, |_, lane| lane.count_steps(Some(sys::cycles)));
-            counting.ok_or(ChangeError::LaneFailed)?;
-        }
+        fabric.visit_all(|lane| lane.count_steps(Some(sys::cycles)))?;
         Ok(meter)
     }
 }
@@ -95,11 +92,7 @@ impl Trace {
     fn set(&self, of: Option<Followed>) -> Result<(), ChangeError> {
         let fabric = &self.engine.fabric;
         let tracing = of.map(|of| Tracing { of, numbers: Arc::clone(&self.numbers) });
-        for lane in fabric.lane_ids() {
-            let set = fabric.visit(lane, |_, lane| lane.trace(tracing.clone()));
-            set.ok_or(ChangeError::LaneFailed)?;
-        }
-        Ok(())
+        self.engine.fabric.visit_all(|lane| lane.trace(tracing.clone()))
     }
 
     /// Takes a made-up frame as if the user of `link` had sent it, or the device of an uplink had brought it.
@@ -135,7 +128,7 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // A lane that has failed follows nothing.
+        // If all have failed nobody follows anything.
         let _ = self.set(None);
         self.engine.registry().is_tracing = false;
     }
@@ -157,10 +150,8 @@ impl StepMeter {
 
 impl Drop for StepMeter {
     fn drop(&mut self) {
-        for lane in self.engine.fabric.lane_ids() {
-            // A lane that has failed counts nothing.
-            let _ = self.engine.fabric.visit(lane, |_, lane| lane.count_steps(None));
-        }
+        // If all have failed nobody counts.
+        let _ = self.engine.fabric.visit_all(|lane| lane.count_steps(None));
         self.engine.registry().is_metering = false;
     }
 }

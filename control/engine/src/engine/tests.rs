@@ -6,7 +6,7 @@ use firelane_lane::RouteChange;
 
 use super::*;
 use crate::capture::CaptureOf;
-use crate::{WireConfig, wire};
+use crate::{TraceOf, WireConfig, wire};
 
 const LEFT: LaneId = LaneId(0);
 const LOST: LaneId = LaneId(1);
@@ -93,4 +93,35 @@ fn datagram_sockets_without_a_port_get_one_of_a_lane_that_is_left() {
     fabric.fail(LEFT, || ());
     let late = crate::UdpSocket::bind(&stack, "10.0.0.1:0");
     assert_eq!(late.unwrap_err().kind(), std::io::ErrorKind::NetworkDown, "none is left");
+}
+
+#[test]
+fn sockets_are_shown_and_frames_followed_in_the_lanes_that_are_left() {
+    for lost in [LEFT, LOST] {
+        let builder = crate::Stack::builder().lanes(2).interface(wire(WireConfig::default()).0);
+        let stack = builder.address("10.0.0.1/24").unwrap().build().unwrap();
+        let engine = stack.engine();
+        let _listener = crate::TcpListener::bind(&stack, "10.0.0.1:80").unwrap();
+        let left = if lost == LEFT { LOST } else { LEFT };
+        // One that is followed by nobody is not made up.
+        let is_traced = || {
+            let invent = |link| engine.0.fabric.visit(left, |now, it| it.invent(now, LinkId(link), &[0; 60]));
+            (0..9).any(|link| invent(link).flatten().is_some())
+        };
+        let trace = engine.trace(TraceOf::Invented, 9).unwrap();
+        assert!(is_traced());
+        engine.0.fabric.fail(lost, || ());
+        // The lanes behind the one that has failed end it, too.
+        drop(trace);
+        assert!(!is_traced(), "{lost:?}");
+        let page = engine.sockets(None, crate::SocketCursor::default(), 100).unwrap();
+        // The home lane shows listeners.
+        assert_eq!(page.rows.iter().any(|row| row.local.port() == 80), left == LEFT, "{:?}", page.rows);
+        drop(engine.trace(TraceOf::Invented, 1).unwrap());
+        drop(engine.count_steps().unwrap());
+        engine.0.fabric.fail(left, || ());
+        assert!(matches!(engine.count_steps(), Err(ChangeError::LaneFailed)), "none is left");
+        assert!(matches!(engine.trace(TraceOf::Invented, 1), Err(ChangeError::LaneFailed)));
+        assert!(engine.sockets(None, crate::SocketCursor::default(), 100).unwrap().rows.is_empty());
+    }
 }
