@@ -48,7 +48,8 @@ impl Engine {
             TraceOf::Invented => Followed::Invented,
             TraceOf::Flow(flow) => {
                 let owner = registry.flows.get(&flow).ok_or(ChangeError::NoFlow(flow))?.owner;
-                let mac = registry.vnics.get(&owner).ok_or(ChangeError::NoFlow(flow))?.mac;
+                // A link's own is its uplink's.
+                let mac = registry.vnics.get(&owner).map(|vnic| vnic.mac);
                 Followed::Flow { flow, owner, mac }
             }
         };
@@ -90,7 +91,6 @@ impl Engine {
 
 impl Trace {
     fn set(&self, of: Option<Followed>) -> Result<(), ChangeError> {
-        let fabric = &self.engine.fabric;
         let tracing = of.map(|of| Tracing { of, numbers: Arc::clone(&self.numbers) });
         self.engine.fabric.visit_all(|lane| lane.trace(tracing.clone()))
     }

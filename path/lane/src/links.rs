@@ -235,14 +235,19 @@ impl<D> Links<D> {
         sight: impl Fn(LinkId, usize, Option<Headers>) -> Sight,
     ) -> bool {
         let ingress = frame.meta().ingress;
-        let flow_of = |owner: LinkId, mac: MacAddr| {
-            let rules = &self.ports.get(owner.index())?.rules;
+        let now = common.now;
+        let flow_of = |owner: LinkId, mac: Option<MacAddr>| {
             let port = self.ports.get(owner.index())?;
-            match owner == ingress {
-                true => rules.lookup(headers, Direction::Out).or(port.default_flow()),
-                false if headers.dst == mac => rules.lookup(headers, Direction::In).or(port.default_flow()),
-                false => None,
-            }
+            let goes_there = || match mac {
+                Some(mac) => headers.dst == mac,
+                None => self.port_towards(now, ingress, headers.dst) == Some(owner),
+            };
+            let direction = match owner == ingress {
+                true => Direction::Out,
+                false if goes_there() => Direction::In,
+                false => return None,
+            };
+            port.rules.lookup(headers, port.side(direction)).or(port.default_flow())
         };
         let number = common.watch.number(frame.meta().trace, Some(headers), flow_of);
         frame.meta_mut().trace = number;

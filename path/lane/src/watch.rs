@@ -24,14 +24,14 @@ const SEEN_MAX: usize = 4096;
 pub enum Followed {
     /// Those from or to an address.
     Address(IpAddr),
-    /// Those of a flow, which belongs to the VNIC `owner` with the address `mac`.
+    /// Those of a flow, which belongs to the VNIC `owner` with the address `mac`, or to the uplink or trunk `owner` of a link.
     Flow {
         /// The flow.
         flow: FlowId,
         /// Whose it is.
         owner: LinkId,
-        /// The owner's address.
-        mac: MacAddr,
+        /// A VNIC's address.
+        mac: Option<MacAddr>,
     },
     /// Those that were put in with a number.
     Invented,
@@ -234,7 +234,7 @@ impl Watch {
         &self,
         has: u32,
         headers: Option<&Headers>,
-        flow_of: impl Fn(LinkId, MacAddr) -> Option<FlowId>,
+        flow_of: impl Fn(LinkId, Option<MacAddr>) -> Option<FlowId>,
     ) -> u32 {
         let Some(trace) = self.trace.as_ref().filter(|_| has == 0) else { return has };
         let is_meant = match (trace.tracing.of, headers) {

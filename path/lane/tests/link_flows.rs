@@ -148,3 +148,25 @@ fn what_a_flow_of_the_link_held_goes_on_when_the_flow_goes() {
         host.world.check_conservation();
     }
 }
+
+/// Each of a conversation's frames by the wire is followed, and none that stays on the link or has another port.
+#[test]
+fn a_link_s_flow_is_followed_both_ways() {
+    let mut host = host(1, None);
+    host.add_flow(5, "53", None, None);
+    host.exchange(1, 53);
+    let numbers = std::sync::Arc::new(Numbers::new(100));
+    let of = Followed::Flow { flow: FlowId(5), owner: UPLINK, mac: None };
+    host.world.visit(LaneId(0), |_, lane| lane.trace(Some(Tracing { of, numbers })));
+    assert_eq!(host.exchange(1, 53), (1, 1));
+    assert_eq!(host.exchange(1, 54), (1, 1));
+    let seen = host.world.visit(LaneId(0), |_, lane| lane.take_seen().0);
+    let received = seen.iter().filter_map(|it| match it.what {
+        Sight::Received(port, ..) => Some(port),
+        _ => None,
+    });
+    let mut received: Vec<_> = received.collect();
+    received.sort_unstable();
+    assert_eq!(received, [VNIC, UPLINK]);
+    host.world.check_conservation();
+}

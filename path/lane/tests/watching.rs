@@ -192,13 +192,13 @@ fn what_the_filter_and_the_translator_say_is_seen() {
 #[test]
 fn a_flows_frames_are_followed_both_ways() {
     let mut net = Net::new(1);
-    net.trace(Followed::Flow { flow: FlowId(1), owner: LEG, mac: mac(1) }, 10);
+    net.trace(Followed::Flow { flow: FlowId(1), owner: LEG, mac: Some(mac(1)) }, 10);
     net.send(&datagram(OURS, 1));
     // The answer, an ARP question for the station and later the error, leaves by the VNIC.
     let seen = net.seen();
     assert!(matches!(seen[0].what, Sight::Received(PORT, ..)), "{seen:?}");
     assert!(seen.iter().any(|it| matches!(it.what, Sight::Sent(LEG, ..)) && it.frame == 2), "{seen:?}");
-    net.trace(Followed::Flow { flow: FlowId(9), owner: LEG, mac: mac(1) }, 10);
+    net.trace(Followed::Flow { flow: FlowId(9), owner: LEG, mac: Some(mac(1)) }, 10);
     net.send(&datagram(OURS, 1));
     assert_eq!(net.sights(), []);
 }
