@@ -6,6 +6,7 @@
 //! place. A step that fails takes the steps before it back.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -174,7 +175,11 @@ impl Host {
 
     /// Something went wrong that status shall show.
     pub(crate) fn note_fault(&self, text: String) {
-        self.lock().early.push(text);
+        let mut inner = self.lock();
+        // One that comes again and again is told once.
+        if !inner.early.contains(&text) {
+            inner.early.push(text);
+        }
     }
 
     fn programs(&self) -> MutexGuard<'_, Option<Programs>> {
@@ -578,9 +583,7 @@ pub(crate) async fn follow(host: Arc<Host>) {
     let engine = host.lock().works.engine.clone();
     loop {
         engine.noticed().await;
-        let host = Arc::clone(&host);
-        // The lock may be held while a change is made.
-        if tokio::task::spawn_blocking(move || host.lock().note_addresses()).await.is_err() {
+        if !goes_on(&host, "addresses", Inner::note_addresses).await {
             return;
         }
     }
@@ -591,15 +594,47 @@ pub(crate) async fn watch_host(host: Arc<Host>) {
     let mut looks = tokio::time::interval(HOST_POLL);
     loop {
         looks.tick().await;
-        let host = Arc::clone(&host);
-        // The lock may be held while a change is made.
-        let look = move || {
-            let mut inner = host.lock();
+        let look = |inner: &mut Inner| {
             inner.look_at_cpus();
             inner.look_at_interfaces();
         };
-        if tokio::task::spawn_blocking(look).await.is_err() {
+        if !goes_on(&host, "CPUs and interfaces", look).await {
             return;
         }
+    }
+}
+
+/// Looks once at `what`; whether to go on, until the daemon ends.
+async fn goes_on(
+    host: &Arc<Host>,
+    what: &'static str,
+    look: impl FnOnce(&mut Inner) + Send + 'static,
+) -> bool {
+    let host = Arc::clone(host);
+    // The lock may be held while a change is made.
+    let looked = tokio::task::spawn_blocking(move || {
+        survive(what, || look(&mut host.lock()), |fault| host.note_fault(fault));
+    });
+    looked.await.is_ok()
+}
+
+/// A fault of ours ends one look and is told: others follow.
+fn survive(what: &str, look: impl FnOnce(), tell: impl FnOnce(String)) {
+    if catch_unwind(AssertUnwindSafe(look)).is_err() {
+        tell(format!("{what}: a look at them has ended by a fault of the daemon, of which its log has more"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::survive;
+
+    #[test]
+    fn a_fault_ends_one_look_and_is_told() {
+        let mut told = Vec::new();
+        survive("CPUs", || {}, |fault| told.push(fault));
+        assert!(told.is_empty());
+        survive("CPUs", || panic!("a fault"), |fault| told.push(fault));
+        assert!(told.len() == 1 && told[0].starts_with("CPUs: "), "{told:?}");
     }
 }
