@@ -203,6 +203,8 @@ fn choose_model(
             return (*remembered, None);
         }
         Found::Nothing => {}
+        // What is told of it is what keeps this one from being written.
+        Found::Unread => {}
         Found::Broken(why) => {
             tracing::error!("{why}");
             early.push(why);

@@ -1,11 +1,13 @@
 //! The persistent configuration: one file, `model.toml`, that the next start begins with.
 //!
-//! Called by `daemon.rs` at the start and by `host.rs` around every change. A file that cannot be read is set
-//! aside, not overwritten; a folder that cannot be written to refuses persistent changes and nothing else.
+//! Called by `daemon.rs` at the start and by `host.rs` around every change. A file with something else in it is set
+//! aside, not overwritten. A folder that cannot be written to refuses persistent changes and nothing else, and so does a file that could
+//! not be read, as long as it is there: the next start may find it well.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use firelane_api::{ApiError, Status};
 use firelane_model::{MODEL_TEXT_MAX, Model};
@@ -20,6 +22,8 @@ const FILE: &str = "model.toml";
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     path: PathBuf,
+    /// Why the file could not be read at the start.
+    unread: OnceLock<String>,
 }
 
 /// What was found at the start.
@@ -31,12 +35,14 @@ pub(crate) enum Found {
     Model(Box<Model>),
     /// Something else, and what is wrong with it.
     Broken(String),
+    /// Something that could not be read: why is told by each write that is refused for it.
+    Unread,
 }
 
 impl State {
     /// The state in `folder`.
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { path: folder.join(FILE) }
+        Self { path: folder.join(FILE), unread: OnceLock::new() }
     }
 
     /// The file.
@@ -49,7 +55,17 @@ impl State {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
-            Err(error) => return self.broken(&format!("{}: {}", self.path.display(), plain(&error))),
+            Err(error) => {
+                let why = format!("{}: {}", self.path.display(), plain(&error));
+                return match error.kind() {
+                    // It is no text.
+                    io::ErrorKind::InvalidData => self.broken(&why),
+                    _ => {
+                        self.unread.get_or_init(|| why);
+                        Found::Unread
+                    }
+                };
+            }
         };
         match Model::from_toml(&self.path.to_string_lossy(), &text) {
             Ok(model) => Found::Model(Box::new(model)),
@@ -68,6 +84,11 @@ impl State {
     /// Writes `model` beside the file: the part of a change that a full disk can refuse. What [`load`](Self::load) would not read is refused as
     /// well, or the next start would begin with nothing.
     pub(crate) fn prepare(&self, model: &Model) -> Result<Prepared<'_>, ApiError> {
+        if let Some(why) = self.unread.get().filter(|_| fs::symlink_metadata(&self.path).is_ok()) {
+            let text =
+                format!("{why}: its configuration would be lost; start the daemon again, or move the file");
+            return Err(ApiError::new(Status::Io, "state", self.path.display(), text));
+        }
         if let Some(fault) = model.validate().first() {
             return Err(ApiError::new(Status::OutOfRange, "state", self.path.display(), fault.to_string()));
         }
@@ -151,6 +172,23 @@ mod tests {
             }
             assert!(matches!(state.load(), Found::Nothing), "it is out of the way");
         }
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_read_stays_until_somebody_moves_it() {
+        let folder = Scratch::new();
+        let state = State::new(folder.path());
+        // It cannot be read, by root neither.
+        fs::create_dir(state.path()).unwrap();
+        assert!(matches!(state.load(), Found::Unread));
+        assert!(state.path().is_dir(), "it is where it was");
+        let refused = state.prepare(&Model::default()).unwrap_err();
+        assert_eq!(refused.status, Status::Io);
+        let text = refused.to_string();
+        assert!(text.contains("model.toml: ") && text.contains("start the daemon again"), "{text}");
+        fs::remove_dir(state.path()).unwrap();
+        state.prepare(&Model::default()).unwrap().commit().unwrap();
+        assert!(matches!(state.load(), Found::Model(_)));
     }
 
     #[test]
