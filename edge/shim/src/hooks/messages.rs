@@ -22,7 +22,7 @@ hooks! {
     @point fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = match socket::at(fd) {
         Some(s) => Some(buffers::check(message.cast(), size_of::<msghdr>()).and_then(|()| {
             // SAFETY: the caller's promise about the message.
-            unsafe { send(s, &*message, flags) }.map(count)
+            unsafe { send(s, &*message, flags) }.map(|(bytes, _)| count(bytes))
         })),
         None => {
             // SAFETY: the caller's promise about the message.
@@ -78,9 +78,11 @@ hooks! {
         };
 }
 
+/// How many bytes were sent, and whether those are all of the message.
+///
 /// # Safety
 /// What the message points to is readable, or among what [`buffers::check`] refuses.
-unsafe fn send(socket: Held, message: &msghdr, flags: c_int) -> Result<usize, Errno> {
+unsafe fn send(socket: Held, message: &msghdr, flags: c_int) -> Result<(usize, bool), Errno> {
     // SAFETY: the caller's promise.
     unsafe {
         let pieces = buffers::pieces(message.msg_iov, message.msg_iovlen, Errno::MSGSIZE)?;
@@ -97,7 +99,9 @@ unsafe fn send(socket: Held, message: &msghdr, flags: c_int) -> Result<usize, Er
             socket.send(Source::new(&[])?, flags, to)?;
             return Err(errno);
         }
-        socket.send_with(source, flags, to, |is_v4| control::read(message, is_v4, socket.is_v6()))
+        let sent =
+            socket.send_with(source, flags, to, |is_v4| control::read(message, is_v4, socket.is_v6()))?;
+        Ok((sent, sent >= source.len()))
     }
 }
 
@@ -176,11 +180,12 @@ unsafe fn each_descriptor(message: &msghdr, mut with: impl FnMut(c_int)) {
     }
 }
 
-/// Does `with` to one message after the other: how many. An error after the first is not told, and stands beside.
+/// Does `with` to one message after the other: how many. An error after the first is not told, and stands beside. A message that was
+/// not done whole is the last: of a stream, what comes behind it would stand where its rest belongs.
 fn each(
     messages: *mut mmsghdr,
     n: c_uint,
-    mut with: impl FnMut(&mut mmsghdr) -> Result<usize, Errno>,
+    mut with: impl FnMut(&mut mmsghdr) -> Result<(usize, bool), Errno>,
 ) -> Result<(c_int, Option<Errno>), Errno> {
     let n = (n as usize).min(libc::UIO_MAXIOV as usize);
     buffers::check(messages.cast(), n * size_of::<mmsghdr>())?;
@@ -192,7 +197,12 @@ fn each(
         // SAFETY: the callers' promise about the messages.
         let message = unsafe { &mut *messages.add(index) };
         match with(message) {
-            Ok(bytes) => message.msg_len = bytes as c_uint,
+            Ok((bytes, is_whole)) => {
+                message.msg_len = bytes as c_uint;
+                if !is_whole {
+                    return Ok((index as c_int + 1, None));
+                }
+            }
             Err(errno) if index == 0 => return Err(errno),
             Err(errno) => return Ok((index as c_int, Some(errno))),
         }
@@ -233,7 +243,8 @@ fn receive_each(
         let wait = if !first && flags & libc::MSG_WAITFORONE != 0 { libc::MSG_DONTWAIT } else { 0 };
         first = false;
         // SAFETY: the caller's promise about the messages.
-        unsafe { receive(socket, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE | wait) }
+        let received = unsafe { receive(socket, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE | wait) };
+        received.map(|bytes| (bytes, true))
     })?;
     if let (Some(error), Some(stream)) = (error.filter(|&error| error != Errno::AGAIN), stream) {
         stream.end().put_back(error.raw_os_error());
