@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use firelane::{Closer, Engine, ExplainedSocket, Hub, Limits, Owner, ProgramSocket, Reply, send_reply};
+use firelane::{
+    Closer, Engine, ExplainedSocket, Hub, Limits, Owner, PeerOf, ProgramSocket, Reply, send_reply,
+};
 use firelane_model::{Model, NetstackName, Programs as Rules, SOCKET_FILTER_TEXT_MAX, SocketFilter};
 use firelane_shm::control::{Answer, FILTER_MAX, MESSAGE_MAX, OWN_FILTER, OWN_LEVEL, Request};
 use firelane_shm::{Spin, carry};
@@ -305,8 +307,7 @@ impl Door {
 
     fn take_in(&mut self) {
         while let Ok(control) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
-            let peer = rustix::net::sockopt::socket_peercred(&control);
-            let user = peer.map_or(own().user, |peer| peer.uid.as_raw());
+            let user = PeerOf::ask(&control).map_or(own().user, |peer| peer.user);
             self.admit(control, user, None);
         }
     }
@@ -335,8 +336,10 @@ impl Door {
         if !lock(&self.hub).has_room_for(control) {
             return Err(Errno::NFILE.into());
         }
-        let who = rustix::net::sockopt::socket_peercred(control)?;
-        let peer = Peer { user: who.uid.as_raw(), group: who.gid.as_raw() };
+        let who = PeerOf::ask(control)?;
+        let unseen = "its process is in a PID namespace that the daemon's does not see";
+        let process = who.process.ok_or_else(|| io::Error::other(unseen))?;
+        let peer = Peer { user: who.user, group: who.group };
         let of_user = self.guests.values().filter(|it| it.peer.user == peer.user).count();
         if of_user >= most_of(peer.user, own().user) {
             return Err(io::Error::other(format!("user {} has {of_user} programs already", peer.user)));
@@ -352,7 +355,8 @@ impl Door {
         if is_stranger && self.guests.values().filter(knocks).count() >= KNOCKING_MAX {
             return Err(io::Error::other(format!("user {} has {KNOCKING_MAX} at the door", peer.user)));
         }
-        let process = pidfd_open(who.pid, PidfdFlags::empty())?;
+        let pid = process.as_raw_nonzero().get().unsigned_abs();
+        let process = pidfd_open(process, PidfdFlags::empty())?;
         let key = self.next;
         self.next += 2;
         let add = |fd: &OwnedFd, key| {
@@ -360,7 +364,6 @@ impl Door {
         };
         add(control, key)?;
         add(&process, key + 1)?;
-        let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
         let owner = Owner { pid, user: peer.user, command: command_of(pid), kin: peer.kin(pid) };
         tracing::debug!("program {} ({}), user {}", owner.pid, owner.command, peer.user);
         Ok((key, Newcomer { process, owner, peer }))

@@ -81,6 +81,7 @@ pub use rings::{Ring, Rings};
 pub use shared_nic::{SharedQueue, open_shared};
 pub use snapshot::EngineSnapshot;
 pub use stack::{Stack, StackBuilder};
+pub use sys::PeerOf;
 pub use tcp_listener::{ListenConfig, TcpListener};
 pub use tcp_stream::TcpStream;
 pub use tunnel::TunnelConfig;

@@ -1,9 +1,10 @@
-//! The CPU's cycle counter, how long a thread may run at a time, and a wait that ends in time: the engine's only unsafe code.
+//! The CPU's cycle counter, how long a thread may run at a time, a wait that ends in time, and who is at a socket's other end: the
+//! engine's only unsafe code.
 //!
 //! The counter is given to lanes as a function (`watch.rs`); they read it around each step while somebody wants to know what steps
-//! cost. The slice is changed by `cpus.rs`; `bell.rs` waits.
+//! cost. The slice is changed by `cpus.rs`; `bell.rs` waits; programs are asked for by the daemon, and sockets by `programs/pairs.rs`.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -44,6 +45,34 @@ struct Schedule {
 }
 
 const SCHEDULE_BYTES: u32 = size_of::<Schedule>() as u32;
+
+/// Who is at the other end of a socket of the UNIX family, from when it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerOf {
+    /// Its process; `None` where it is in a PID namespace that this one does not see.
+    pub process: Option<Pid>,
+    /// Its user.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+}
+
+impl PeerOf {
+    /// The same as rustix', whose `Pid` is not to be made of the zero that the kernel tells of who is not seen.
+    ///
+    /// # Errors
+    /// It is no such socket.
+    pub fn ask(fd: impl AsFd) -> Result<Self, Errno> {
+        let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        let fd = fd.as_fd().as_raw_fd();
+        let value = (&raw mut who).cast();
+        // SAFETY: the kernel writes at most as many bytes as the value has, and how many; both live through the call.
+        let asked = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, value, &raw mut len) };
+        done(asked.into())?;
+        Ok(Self { process: Pid::from_raw(who.pid), user: who.uid, group: who.gid })
+    }
+}
 
 fn schedule(thread: Pid) -> Result<Schedule, Errno> {
     let mut schedule = Schedule::default();

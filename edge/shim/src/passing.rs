@@ -5,6 +5,7 @@
 use core::ffi::c_int;
 
 use firelane_shm::control::State;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::session::Attached;
@@ -17,6 +18,8 @@ pub(crate) fn arrived(fd: c_int) {
     }
     match session::attach(fd) {
         Ok(attached) => adopt(fd, &attached),
+        // Another program's, and what lies behind it is of use.
+        Err(Errno::NOTSOCK) if !session::sees_daemon() => {}
         // It stays what lies behind it, of no use: nobody is to look for the reason elsewhere.
         Err(errno) => {
             session::say_once(&format!("a socket that has come to this program cannot be used here: {errno}"))

@@ -63,8 +63,8 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 static CONTROL: AtomicI32 = AtomicI32::new(-1);
 /// Bells by which sleeping lanes are woken. A child has its parent's, which ring the same lanes.
 static BELLS: [AtomicI32; LANES_MAX as usize] = [const { AtomicI32::new(-1) }; LANES_MAX as usize];
-/// The daemon's process.
-static DAEMON: AtomicI32 = AtomicI32::new(0);
+/// The daemon's process and user ([`peer`]); at first nobody's.
+static DAEMON: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The arenas, by their places here, whose sockets the daemon knows this session to hold, a bit each.
 static ATTACHED: AtomicU64 = AtomicU64::new(0);
 /// The arena of this session, by its place here.
@@ -766,15 +766,24 @@ pub(crate) fn bell(segment: u64, slot: u32) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Whether the peer of a socket pair is the daemon, so that the descriptor may be one of its sockets.
+/// Whether the peer of a socket pair is the daemon, so that the descriptor may be one of its sockets. In a PID namespace that does not see the
+/// daemon every process outside looks like it, but for its user.
 pub(crate) fn is_of_daemon(fd: c_int) -> bool {
     drop(begun());
-    peer(sys::borrow(fd)).is_ok_and(|pid| pid == DAEMON.load(Ordering::Relaxed))
+    peer(sys::borrow(fd)).is_ok_and(|who| who == DAEMON.load(Ordering::Relaxed))
 }
 
-/// The process that has made the other end.
-fn peer(fd: BorrowedFd<'_>) -> Result<c_int, Errno> {
-    Ok(rustix::net::sockopt::socket_peercred(fd)?.pid.as_raw_nonzero().get())
+/// Whether the daemon has a number in the PID namespace of this process, so that nobody else is taken for it.
+pub(crate) fn sees_daemon() -> bool {
+    DAEMON.load(Ordering::Relaxed) >> USER_BITS != 0
+}
+
+const USER_BITS: u32 = libc::uid_t::BITS;
+
+/// The process that has made the other end, and its user, in one word.
+fn peer(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let (process, user) = sys::peer(fd)?;
+    Ok(u64::from(process.cast_unsigned()) << USER_BITS | u64::from(user))
 }
 
 #[cfg(test)]

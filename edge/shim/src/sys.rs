@@ -5,7 +5,7 @@ use core::arch::asm;
 use core::ffi::{CStr, c_int, c_uint};
 use core::ptr;
 use core::time::Duration;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{epoll_event, pollfd, sigset_t, timespec};
 use rustix::io::Errno;
@@ -154,6 +154,18 @@ pub(crate) fn has_owner(fd: c_int) -> bool {
     // SAFETY: the kernel writes the two numbers, which live through the call.
     let asked = unsafe { syscall6(libc::SYS_fcntl, args) };
     asked.is_ok() && owner[1] != 0
+}
+
+/// The process and the user at the other end of a socket of the UNIX family, from when it was made (SO_PEERCRED). The process is zero where it
+/// is in a PID namespace that this one does not see, which rustix' `Pid` cannot say.
+pub(crate) fn peer(fd: BorrowedFd<'_>) -> Result<(libc::pid_t, libc::uid_t), Errno> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (value, room) = (ptr::from_mut(&mut who) as usize, ptr::from_mut(&mut len) as usize);
+    let fd = fd.as_raw_fd() as usize;
+    let args = [fd, libc::SOL_SOCKET as usize, libc::SO_PEERCRED as usize, value, room, 0];
+    // SAFETY: the kernel writes at most as many bytes as the value has, and how many; both live through the call.
+    unsafe { syscall6(libc::SYS_getsockopt, args) }.map(|_| (who.pid, who.uid))
 }
 
 /// Sends a signal to the calling thread, as the kernel does with SIGPIPE.

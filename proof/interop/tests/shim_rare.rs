@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use firelane_interop::{On, Sandbox, Stage};
+use firelane_interop::{On, Sandbox, Stage, skipped};
 
 fn script(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
@@ -26,4 +26,36 @@ fn as_the_kernels(name: &str, least: usize) {
 #[test]
 fn a_message_that_was_sent_in_part_is_the_last_of_its_call() {
     as_the_kernels("halves.py", 2);
+}
+
+/// Whom a program in a PID namespace of its own asks has no number there.
+#[test]
+fn a_program_in_a_pid_namespace_of_its_own_is_on_the_netstack() {
+    if !rustix::process::geteuid().is_root() {
+        skipped("only root can make PID namespaces");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    // A descriptor from outside that no netstack has is left alone, and nothing is said of it.
+    let program = "import os, socket, sys
+one = socket.create_server((sys.argv[1], 0))
+two = socket.create_connection(one.getsockname())
+three = one.accept()[0]
+three.sendall(b'text')
+print(os.getpid(), two.recv(9), two.getpeername()[0])
+near, far = (socket.socket(fileno=int(it)) for it in sys.argv[2:])
+near.sendall(b'near')
+print(far.recv(9))";
+    let outside = "import os, socket, sys
+pair = [it.detach() for it in socket.socketpair()]
+[os.set_inheritable(it, True) for it in pair]
+command = ['unshare', '--pid', '--fork', '--kill-child', sys.executable, '-c', sys.argv[2], sys.argv[1]]
+os.execvp(command[0], command + [str(it) for it in pair])";
+    let words = ["/usr/bin/python3", "-c", outside, Stage::FIRELANE, program];
+    let told = stage.run(On::Firelane, &words);
+    assert_eq!(told.stderr, "");
+    let wanted = format!("1 b'text' {}\nb'near'\n", Stage::FIRELANE);
+    assert_eq!(told.expect_success(), wanted);
+    stage.wait_until_nothing_is_left();
 }

@@ -9,9 +9,11 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use firelane_shm::control::SocketId;
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::sockopt::{socket_domain, socket_peercred, socket_type};
+use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Resource, getpid, getrlimit};
+
+use crate::sys::PeerOf;
 
 /// So many pairs are made until one has a name that is free.
 const TRIES: usize = 8;
@@ -78,7 +80,7 @@ pub(super) fn name_of(fd: &OwnedFd) -> Option<SocketId> {
 /// The same of one that `maker` has made.
 fn name_of_made(fd: &OwnedFd, maker: Pid) -> Option<SocketId> {
     let is_pair = socket_domain(fd) == Ok(AddressFamily::UNIX) && socket_type(fd) == Ok(SocketType::STREAM);
-    let is_ours = is_pair && socket_peercred(fd).is_ok_and(|who| who.pid == maker);
+    let is_ours = is_pair && PeerOf::ask(fd).is_ok_and(|who| who.process == Some(maker));
     is_ours.then(|| rustix::fs::fstat(fd).ok().map(|it| SocketId(it.st_ino))).flatten()
 }
 
