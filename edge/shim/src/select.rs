@@ -58,13 +58,14 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Waits for the first of them: how many places are set, and what is left of the time.
-pub(crate) fn wait(
-    mut sets: Sets<'_>,
-    limit: Limit,
-    mask: Option<&sigset_t>,
-) -> Result<(c_int, Limit), Errno> {
-    let seen = Seen::now();
+/// Waits for the first of them: how many places are set, and what is left of the time, which is told whatever has ended the wait.
+pub(crate) fn wait(sets: Sets<'_>, limit: Limit, mask: Option<&sigset_t>) -> (Result<c_int, Errno>, Limit) {
+    let (seen, deadline) = (Seen::now(), Deadline::of(limit));
+    let answer = wait_since(seen, sets, limit, mask);
+    (answer, deadline.map(Deadline::left))
+}
+
+fn wait_since(seen: Seen, mut sets: Sets<'_>, limit: Limit, mask: Option<&sigset_t>) -> Result<c_int, Errno> {
     let mut list = Pages::<pollfd>::new(sets.n.unsigned_abs() as usize)?;
     let mut len = 0;
     for fd in 0..sets.n {
@@ -75,13 +76,11 @@ pub(crate) fn wait(
         }
     }
     let list = &mut list[..len];
-    let deadline = Deadline::of(limit);
     poll::wait_since(seen, list, limit, mask)?;
     if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
         return Err(Errno::BADF);
     }
-    let count = list.iter().map(|entry| sets.keep(entry.fd, entry.revents)).sum();
-    Ok((count, deadline.map(Deadline::left)))
+    Ok(list.iter().map(|entry| sets.keep(entry.fd, entry.revents)).sum())
 }
 
 #[cfg(test)]

@@ -28,6 +28,11 @@ fn a_message_that_was_sent_in_part_is_the_last_of_its_call() {
     as_the_kernels("halves.py", 2);
 }
 
+#[test]
+fn a_select_that_a_signal_ends_leaves_the_time_that_was_not_waited() {
+    as_the_kernels("left_time.py", 4);
+}
+
 /// Whom a program in a PID namespace of its own asks has no number there.
 #[test]
 fn a_program_in_a_pid_namespace_of_its_own_is_on_the_netstack() {

@@ -24,7 +24,7 @@ hooks! {
         fds: *mut pollfd, n: nfds_t, limit: *const timespec, mask: *const sigset_t, room: size_t,
     ) -> c_int = checked(n, room).and_then(|()| poll_for(fds, n, time_of(limit), mask));
 
-    /// Linux leaves in `limit` what was not waited.
+    /// Linux leaves in `limit` what was not waited, also where a signal has ended the call: whoever calls again waits for the rest.
     @point fn select(
         n: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, limit: *mut timeval,
     ) -> c_int = {
@@ -33,13 +33,13 @@ hooks! {
         sets.map(|sets| {
             // SAFETY: the caller's promise about the time.
             let wanted = unsafe { limit.as_ref() }.map(timeval_of).transpose()?;
-            let (count, left) = select::wait(sets?, wanted, None)?;
+            let (answer, left) = select::wait(sets?, wanted, None);
             // SAFETY: the caller's promise about the time.
             if let (Some(limit), Some(left)) = (unsafe { limit.as_mut() }, left) {
                 limit.tv_sec = left.as_secs().min(i64::MAX as u64) as i64;
                 limit.tv_usec = i64::from(left.subsec_micros());
             }
-            Ok(count)
+            answer
         })
     };
 
@@ -50,7 +50,7 @@ hooks! {
         // SAFETY: the caller's promise about the sets.
         let sets = unsafe { sets(n, [read, write, except]) };
         // SAFETY: the caller's promise about the signals.
-        sets.map(|sets| Ok(select::wait(sets?, time_of(limit)?, unsafe { mask.as_ref() })?.0))
+        sets.map(|sets| select::wait(sets?, time_of(limit)?, unsafe { mask.as_ref() }).0)
     };
 
     // SAFETY: no memory is involved.
@@ -99,13 +99,13 @@ pub(super) unsafe fn pselect6(
         let wanted = time_of(limit)?;
         // SAFETY: the caller's promise about the signals.
         let mask = unsafe { mask_of(masked) }?;
-        let (count, left) = select::wait(sets?, wanted, mask.as_ref())?;
+        let (answer, left) = select::wait(sets?, wanted, mask.as_ref());
         // SAFETY: the caller's promise about the time.
         if let (Some(limit), Some(left)) = (unsafe { limit.as_mut() }, left) {
             limit.tv_sec = left.as_secs().min(i64::MAX as u64) as i64;
             limit.tv_nsec = left.subsec_nanos().into();
         }
-        Ok(count)
+        answer
     };
     Some(crate::answer::answer(wait()).into())
 }
