@@ -2,6 +2,7 @@
 //! same on the netstack as in the kernel.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use firelane_interop::{On, Sandbox, Stage, skipped};
 
@@ -62,5 +63,34 @@ os.execvp(command[0], command + [str(it) for it in pair])";
     assert_eq!(told.stderr, "");
     let wanted = format!("1 b'text' {}\nb'near'\n", Stage::FIRELANE);
     assert_eq!(told.expect_success(), wanted);
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn who_answers_to_a_group_or_everybody_as_he_was_told_is_heard() {
+    if !rustix::process::geteuid().is_root() {
+        skipped("only root can bind the kernel's sockets to a device");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let script = script("spec_dst.py");
+    for (server, host, client, own, device) in [
+        (On::Kernel, Stage::KERNEL, On::Firelane, Stage::FIRELANE, "web0"),
+        (On::Firelane, Stage::FIRELANE, On::Kernel, Stage::KERNEL, "kernel0"),
+    ] {
+        let serving = stage.serve(server, &["/usr/bin/python3", &script, "serve", host]);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !serving.log().contains("ready") {
+            assert!(Instant::now() < deadline, "{}", serving.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let told = stage.run(client, &["/usr/bin/python3", &script, "ask", own, host, device]);
+        assert!(told.status.success(), "{told:?} {}", serving.log());
+        let answers = ["239.1.2.3", "255.255.255.255", host];
+        let wanted = answers.map(|to| format!("{to} (b'answer', ('{host}', 7177))\n")).concat();
+        assert_eq!(told.stdout, wanted, "{}", serving.log());
+        serving.expect_success();
+    }
     stage.wait_until_nothing_is_left();
 }
