@@ -170,25 +170,47 @@ pub(crate) fn at(fd: c_int) -> Option<Held> {
     is_socket.then_some(Held { fd, word })
 }
 
-/// A new socket: ours if a netstack was asked for and the family is the internet's.
-pub(crate) fn open(family: c_int, kind: c_int, protocol: c_int) -> Option<Result<c_int, Errno>> {
+/// What a program may ask for that netstacks have.
+enum Asked {
+    Stream,
+    Datagrams,
+    Echoes,
+}
+
+/// What a call of socket(2) asks for; `None` if no netstack has it.
+fn asked(family: c_int, kind: c_int, protocol: c_int) -> Option<(bool, Asked)> {
     let is_v6 = match family {
         libc::AF_INET => false,
         libc::AF_INET6 => true,
         _ => return None,
     };
+    let what = match (kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC), protocol) {
+        // Towards a peer without MPTCP it is TCP in Linux, too (RFC 8684 §3.1), and here every peer is one.
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP | libc::IPPROTO_MPTCP) => Asked::Stream,
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Asked::Datagrams,
+        (libc::SOCK_DGRAM, protocol) if protocol == echoes::protocol(is_v6) => Asked::Echoes,
+        _ => return None,
+    };
+    Some((is_v6, what))
+}
+
+/// Whether a socket of the internet's families is one that no netstack has.
+pub(crate) fn is_foreign(family: c_int, kind: c_int, protocol: c_int) -> bool {
+    [libc::AF_INET, libc::AF_INET6].contains(&family) && asked(family, kind, protocol).is_none()
+}
+
+/// A new socket: ours if a netstack was asked for and has such.
+pub(crate) fn open(family: c_int, kind: c_int, protocol: c_int) -> Option<Result<c_int, Errno>> {
+    let (is_v6, what) = asked(family, kind, protocol)?;
     if !session::is_wanted() || process::is_borrowed() {
         return None;
     }
-    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    match (kind & !flags, protocol) {
-        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Some(open_stream(is_v6, kind & flags)),
-        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(datagram::open(is_v6, false, kind & flags)),
-        (libc::SOCK_DGRAM, protocol) if protocol == echoes::protocol(is_v6) => {
-            Some(datagram::open(is_v6, true, kind & flags))
-        }
-        _ => None,
-    }
+    let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+    Some(match what {
+        Asked::Stream => open_stream(is_v6, flags),
+        Asked::Datagrams => datagram::open(is_v6, false, flags),
+        Asked::Echoes => datagram::open(is_v6, true, flags),
+    })
 }
 
 fn open_stream(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {

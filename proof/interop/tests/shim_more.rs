@@ -541,7 +541,7 @@ fn who_makes_a_raw_socket_is_told_whose_it_is() {
     let stage = Stage::new(&sandbox, 1);
     let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("raw.py"), host]);
     let kernels = ask(On::Kernel, Stage::KERNEL);
-    let said = "firelane: raw and packet sockets are the kernel's: what this program sends by them does not come from its netstack";
+    let said = "firelane: raw and packet sockets, and those of other protocols than TCP and UDP, are the kernel's: what this program sends by them does not come from its netstack";
     assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels.replace("quiet", &format!("quiet {said}")));
 }
 

@@ -67,6 +67,16 @@ os.execvp(command[0], command + [str(it) for it in pair])";
 }
 
 #[test]
+fn sockets_of_mptcp_are_of_tcp_and_those_of_the_kernel_are_told() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let told = stage.ask(On::Firelane, &["/usr/bin/python3", &script("protocols.py"), Stage::FIRELANE]);
+    let text = "b'text' 0\n".repeat(3);
+    assert_eq!(told, format!("{text}said: \ntold of them: True\n"));
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
 fn who_answers_to_a_group_or_everybody_as_he_was_told_is_heard() {
     if !rustix::process::geteuid().is_root() {
         skipped("only root can bind the kernel's sockets to a device");

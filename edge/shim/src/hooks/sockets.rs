@@ -13,20 +13,18 @@ use crate::{address, buffers, session, socket};
 static IS_SAID: AtomicBool = AtomicBool::new(false);
 
 /// Whether a program that is to be on a netstack asks for a socket that speaks with the network and is the kernel's.
-fn is_past_netstacks(family: c_int, kind: c_int) -> bool {
-    let kind = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
-    let is_internets = [libc::AF_INET, libc::AF_INET6].contains(&family);
-    (family == libc::AF_PACKET || is_internets && kind == libc::SOCK_RAW) && session::is_wanted()
+fn is_past_netstacks(family: c_int, kind: c_int, protocol: c_int) -> bool {
+    (family == libc::AF_PACKET || socket::is_foreign(family, kind, protocol)) && session::is_wanted()
 }
 
 hooks! {
     /// Makes a socket: ours if a netstack was asked for and the family is the internet's.
     fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int = {
-        if is_past_netstacks(family, kind) {
+        if is_past_netstacks(family, kind, protocol) {
             // SAFETY: the caller's promise.
             let fd = unsafe { next::socket(family, kind, protocol) };
             if fd >= 0 {
-                session::say(&IS_SAID, "raw and packet sockets are the kernel's: what this program sends by them does not come from its netstack");
+                session::say(&IS_SAID, "raw and packet sockets, and those of other protocols than TCP and UDP, are the kernel's: what this program sends by them does not come from its netstack");
             }
             Some(Ok(fd))
         } else {
