@@ -1,9 +1,11 @@
-//! SO_BINDTODEVICE of programs: the engine knows VNICs by number, and names are the daemon's.
+//! Interfaces as programs see them, and SO_BINDTODEVICE: the engine knows VNICs by number, and names are the daemon's.
 //!
 //! Called by `programs.rs` with a session's requests. A name becomes the number that SO_BINDTOIFINDEX takes, and a number that is
 //! told becomes a name, as socket(7) has them.
 
-use firelane_shm::control::{Answer, Interface, Request};
+use std::collections::BTreeSet;
+
+use firelane_shm::control::{ADDRESSES_MAX, Answer, Interface, Request};
 use rustix::io::Errno;
 
 /// `SOL_SOCKET`, and its options (`asm-generic/socket.h`).
@@ -64,6 +66,23 @@ pub(crate) fn by_name(
         _ => interfaces().into_iter().find(|it| it.index == index).ok_or(Errno::NODEV)?.name.into_bytes(),
     };
     Ok(Answer::Option { value: name.into_iter().chain([0]).collect() })
+}
+
+/// As many as an answer has room for. What is left out is another address of a VNIC and family that are there: a program that finds no VNIC
+/// of that name takes the kernel's, and one that finds no address of a family asks for no names of it.
+pub(crate) fn that_fit(interfaces: Vec<Interface>) -> Vec<Interface> {
+    let mut seen = BTreeSet::new();
+    let mut is_first = |it: &Interface| seen.insert((it.index, it.address.map(|(ip, _)| ip.is_ipv6())));
+    let firsts: Vec<bool> = interfaces.iter().map(&mut is_first).collect();
+    let count = firsts.iter().filter(|&&is_first| is_first).count();
+    let (mut of_firsts, mut others) = (ADDRESSES_MAX, ADDRESSES_MAX.saturating_sub(count));
+    let mut fits = |is_first: bool| {
+        let left = if is_first { &mut of_firsts } else { &mut others };
+        let has_room = *left > 0;
+        *left -= usize::from(has_room);
+        has_room
+    };
+    interfaces.into_iter().zip(firsts).filter(|&(_, is_first)| fits(is_first)).map(|(it, _)| it).collect()
 }
 
 #[cfg(test)]
@@ -130,5 +149,37 @@ mod tests {
         ] {
             assert_eq!(by_number(request.clone(), || panic!("nobody asks for names")), Ok((request, false)));
         }
+    }
+
+    /// As many addresses of a VNIC, in order.
+    fn addresses(index: u32, family: &str, count: usize) -> impl Iterator<Item = Interface> {
+        (1..=count).map(move |at| Interface {
+            name: format!("web{index}"),
+            index,
+            mtu: 1500,
+            mac: [2; 6],
+            address: Some((format!("{family}{at}").parse().unwrap(), 24)),
+        })
+    }
+
+    #[test]
+    fn every_vnic_and_family_is_told_before_second_addresses_are() {
+        let all: Vec<Interface> = addresses(1, "10.0.0.", 81)
+            .chain(addresses(1, "fd00::", 2))
+            .chain(addresses(2, "10.0.1.", 3))
+            .collect();
+        let told = that_fit(all.clone());
+        assert_eq!(told.len(), ADDRESSES_MAX);
+        let of = |index: u32, is_v6: bool| {
+            let is_its = |it: &&Interface| it.index == index && it.address.unwrap().0.is_ipv6() == is_v6;
+            told.iter().filter(is_its).count()
+        };
+        assert_eq!([of(1, false), of(1, true), of(2, false)], [ADDRESSES_MAX - 2, 1, 1]);
+        let places: Vec<_> = told.iter().map(|it| all.iter().position(|other| other == it)).collect();
+        assert!(places.is_sorted(), "they are in order");
+        let few: Vec<Interface> = all[..ADDRESSES_MAX].to_vec();
+        assert_eq!(that_fit(few.clone()), few);
+        let many: Vec<Interface> = (0..100).flat_map(|index| addresses(index, "10.0.0.", 2)).collect();
+        assert_eq!(that_fit(many).len(), ADDRESSES_MAX);
     }
 }

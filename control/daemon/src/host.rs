@@ -16,7 +16,7 @@ use firelane_model::{
     Accounting, Daemon, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice, SocketFilter,
 };
 use firelane_plan::{Action, Step, apply_to_model, plan};
-use firelane_shm::control::{ADDRESSES_MAX, Interface};
+use firelane_shm::control::Interface;
 use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
 
 use crate::addresses::Addresses;
@@ -251,7 +251,7 @@ impl Host {
         }
     }
 
-    /// The interfaces of a netstack with their addresses, as many as an answer has room for.
+    /// The interfaces of a netstack, one for each address, and at least one for each VNIC.
     pub(crate) fn interfaces(&self, netstack: &NetstackName) -> Vec<Interface> {
         let known = self.addrs(Which::Active).unwrap_or_default();
         let inner = self.lock();
@@ -271,7 +271,6 @@ impl Host {
                 interfaces.push(with(None));
             }
         }
-        interfaces.truncate(ADDRESSES_MAX);
         interfaces
     }
 }

@@ -419,7 +419,8 @@ impl Door {
             }
             (Stage::New | Stage::Gone(_), _) | (_, Request::Hello { .. }) => Reply::from(Errno::PROTO),
             (Stage::There(session), Request::Interfaces) => {
-                Answer::Interfaces { addresses: self.host.interfaces(&session.netstack) }.into()
+                let addresses = devices::that_fit(self.host.interfaces(&session.netstack));
+                Answer::Interfaces { addresses }.into()
             }
             (Stage::There(session), request) => {
                 let reply = answer(&self.hub, &self.host, session, request, fds.into_inner());
