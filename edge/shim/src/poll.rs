@@ -10,6 +10,7 @@ use core::time::Duration;
 use firelane_shm::{SLICE, Woken};
 use libc::{pollfd, sigset_t};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::accept_queue::Watching;
 use crate::awaited::Awaited;
@@ -158,7 +159,10 @@ fn sleep(
         // What was found is told, whatever has run.
         let seen = (left != Some(Duration::ZERO)).then_some(seen);
         let all = &mut list[..fds.len() + bells];
-        cancelling::sleeping(Err(Errno::INTR), || sys::ppoll(all, left, mask, seen))?;
+        cancelling::sleeping(Err(Errno::INTR), || match sys::ppoll(all, left, mask, seen) {
+            Err(Errno::INVAL) => ask_shortened(fds, all, left, mask, seen),
+            told => told,
+        })?;
         waiter::silence_rung(&list[fds.len()..][..bells]);
         // Behind ours only the daemon's death is seen there.
         if list.iter().zip(fds.iter()).any(|(copy, entry)| copy.revents != 0 && ours(entry).is_some()) {
@@ -170,6 +174,38 @@ fn sleep(
             return Ok(count);
         }
     }
+}
+
+/// The same for a list that is as long as there may be descriptors, which the bells make too long for the kernel: entries that say nothing
+/// there are left out, and the daemon's death shows at the control connection.
+#[cold]
+fn ask_shortened(
+    fds: &[pollfd],
+    list: &mut [pollfd],
+    limit: Limit,
+    mask: Option<&sigset_t>,
+    seen: Option<Seen>,
+) -> Result<usize, Errno> {
+    if getrlimit(Resource::Nofile).current.is_some_and(|most| fds.len() as u64 > most) {
+        return Err(Errno::INVAL);
+    }
+    for (copy, entry) in list.iter_mut().zip(fds) {
+        if copy.events == 0 && ours(entry).is_some() {
+            (copy.fd, copy.revents) = (-1, 0);
+        }
+    }
+    let mut short = Pages::<pollfd>::new(1 + list.len())?;
+    let fd = session::control().unwrap_or(-1);
+    short[0] = pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+    let asked = short[1..].iter_mut().zip(list.iter().filter(|copy| copy.fd >= 0));
+    let len = 1 + asked.map(|(place, copy)| *place = *copy).count();
+    let told = sys::ppoll(&mut short[..len], limit, mask, seen)?;
+    if short[0].revents != 0 {
+        session::look_for_death();
+    }
+    let asked = list.iter_mut().filter(|copy| copy.fd >= 0);
+    asked.zip(&short[1..len]).for_each(|(copy, told)| copy.revents = told.revents);
+    Ok(told)
 }
 
 /// What the kernel is asked of a descriptor. Of ours it is told by a hang-up alone, when the daemon dies.

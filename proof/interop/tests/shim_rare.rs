@@ -34,6 +34,11 @@ fn a_select_that_a_signal_ends_leaves_the_time_that_was_not_waited() {
     as_the_kernels("left_time.py", 4);
 }
 
+#[test]
+fn a_list_as_long_as_there_may_be_descriptors_is_polled() {
+    as_the_kernels("long_list.py", 3);
+}
+
 /// Whom a program in a PID namespace of its own asks has no number there.
 #[test]
 fn a_program_in_a_pid_namespace_of_its_own_is_on_the_netstack() {
