@@ -131,7 +131,8 @@ fn waited(listener: &Held, block: u32) -> Result<(Place, SocketAddr), Errno> {
 /// Receives one message.
 fn receive(listener: &Held, seen: Seen) -> Result<Arrived, Errno> {
     let mut bytes = [0; Arrived::BYTES];
-    let receive = || sys::receive(listener.fd, &mut bytes, seen);
+    let flags = if options::forbids_waits(listener)? { libc::MSG_DONTWAIT } else { 0 };
+    let receive = || sys::receive(listener.fd, &mut bytes, flags, seen);
     match cancelling::sleeping(Err(Errno::INTR), receive) {
         Ok(Arrived::BYTES) => Arrived::decode(&bytes).map_err(|_| Errno::PROTO),
         // The daemon writes no more: the netstack is gone, or all its lanes are.

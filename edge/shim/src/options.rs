@@ -160,7 +160,8 @@ fn timeout(name: c_int) -> Timeout {
 }
 
 fn get_time(socket: &Held, name: c_int, value: &mut [u8]) -> Result<usize, Errno> {
-    let time = sockopt::socket_timeout(sys::borrow(socket.fd), timeout(name))?.unwrap_or_default();
+    let limit = sockopt::socket_timeout(sys::borrow(socket.fd), timeout(name))?;
+    let time = limit.filter(|&limit| limit != NOT_AT_ALL).unwrap_or_default();
     let mut bytes = [0; TIME];
     bytes[..8].copy_from_slice(&time.as_secs().to_ne_bytes());
     bytes[8..].copy_from_slice(&u64::from(time.subsec_micros()).to_ne_bytes());
@@ -172,6 +173,16 @@ pub(crate) fn limits_reads(socket: &Held) -> Result<bool, Errno> {
     Ok(sockopt::socket_timeout(sys::borrow(socket.fd), Timeout::Recv)?.is_some())
 }
 
+/// Whether calls that receive at its descriptor do not wait at all, which the kernel does not know.
+pub(crate) fn forbids_waits(socket: &Held) -> Result<bool, Errno> {
+    let has_times = HAS_TIMES.load(Ordering::Relaxed);
+    Ok(has_times && sockopt::socket_timeout(sys::borrow(socket.fd), Timeout::Recv)? == Some(NOT_AT_ALL))
+}
+
+/// What lies at a descriptor whose calls do not wait at all: Linux keeps a negative time as no time, but shows that as it shows one that
+/// is for ever. Nobody means so many million years.
+const NOT_AT_ALL: Duration = Duration::from_secs(1 << 50);
+
 fn set_time(socket: &Held, name: c_int, value: &[u8]) -> Result<(), Errno> {
     let bytes = value.first_chunk::<TIME>().ok_or(Errno::INVAL)?;
     let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| i64::from_ne_bytes(*word));
@@ -179,10 +190,15 @@ fn set_time(socket: &Held, name: c_int, value: &[u8]) -> Result<(), Errno> {
     if !(0..1_000_000).contains(&micros) {
         return Err(Errno::DOM);
     }
-    // Linux takes a negative time as none at all.
-    let time = u64::try_from(seconds).map_or(Duration::ZERO, Duration::from_secs);
-    let time = time.saturating_add(Duration::from_micros(micros.unsigned_abs()));
-    let limit = (!time.is_zero()).then_some(time);
+    // With a negative time calls do not wait, and the microseconds count for nothing (`sock_set_timeout` of Linux).
+    let limit = match u64::try_from(seconds) {
+        Ok(seconds) => {
+            let time =
+                Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros.unsigned_abs()));
+            (!time.is_zero()).then_some(time)
+        }
+        Err(_) => Some(NOT_AT_ALL),
+    };
     note_times();
     sockopt::set_socket_timeout(sys::borrow(socket.fd), timeout(name), limit)?;
     socket.stream().map_or(Ok(()), |stream| hand_time_to(socket, &stream, name))
@@ -191,7 +207,11 @@ fn set_time(socket: &Held, name: c_int, value: &[u8]) -> Result<(), Errno> {
 /// A stream waits as long as its descriptor says.
 fn hand_time_to(socket: &Held, stream: &Stream, name: c_int) -> Result<(), Errno> {
     let limit = sockopt::socket_timeout(sys::borrow(socket.fd), timeout(name))?;
-    let nanos = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+    let nanos = match limit {
+        None => 0,
+        Some(NOT_AT_ALL) => 1,
+        Some(limit) => u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
+    };
     let block = stream.end().block();
     let word = if name == libc::SO_RCVTIMEO { &block.recv_timeout } else { &block.send_timeout };
     word.store(nanos, Ordering::Relaxed);

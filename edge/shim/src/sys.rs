@@ -118,14 +118,15 @@ pub(crate) fn epoll_pwait(
     unsafe { call(seen, libc::SYS_epoll_pwait2, args) }
 }
 
-/// Receives a message, and waits for one unless its socket does not block. What is beside it the kernel drops.
-pub(crate) fn receive(fd: c_int, to: &mut [u8], seen: Seen) -> Result<usize, Errno> {
+/// Receives a message, and waits for one unless its socket, or a flag, is not to block. What is beside it the kernel drops.
+pub(crate) fn receive(fd: c_int, to: &mut [u8], flags: c_int, seen: Seen) -> Result<usize, Errno> {
     let mut piece = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     // SAFETY: zeros are a message without pieces.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (&raw mut piece, 1);
+    let args = [fd as usize, (&raw mut message) as usize, flags as usize, 0, 0, 0];
     // SAFETY: the message, its piece and the bytes live through the call.
-    unsafe { call(Some(seen), libc::SYS_recvmsg, [fd as usize, (&raw mut message) as usize, 0, 0, 0, 0]) }
+    unsafe { call(Some(seen), libc::SYS_recvmsg, args) }
 }
 
 /// Changes what an epoll descriptor watches.

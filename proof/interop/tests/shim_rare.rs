@@ -39,6 +39,11 @@ fn a_list_as_long_as_there_may_be_descriptors_is_polled() {
     as_the_kernels("long_list.py", 3);
 }
 
+#[test]
+fn who_sets_a_negative_time_does_not_wait() {
+    as_the_kernels("negative_times.py", 12);
+}
+
 /// Whom a program in a PID namespace of its own asks has no number there.
 #[test]
 fn a_program_in_a_pid_namespace_of_its_own_is_on_the_netstack() {
