@@ -20,6 +20,9 @@ const FIOASYNC: c_ulong = 0x5452;
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
 
+/// A command of `fcntl`: which signal comes in the place of SIGIO.
+const F_SETSIG: c_int = 10;
+
 /// What lies there is read in so many pieces at the most: each urgent byte ends one.
 const PIECES: usize = 512;
 
@@ -42,6 +45,10 @@ fn async_flag() -> OFlags {
 
 /// The kernel has done what `fcntl` was asked for, and it may have been about signals.
 pub(crate) fn controlled(socket: &Held, command: c_int, argument: usize) {
+    if command == F_SETSIG {
+        // The kernel keeps the signal with what the descriptor opens, and whoever gets that next has not asked for it.
+        kept::forget(socket.fd);
+    }
     let is_about = match command {
         libc::F_SETFL => argument as c_int & libc::O_ASYNC != 0 || ARE_THERE.load(Ordering::Relaxed),
         _ => [libc::F_SETOWN, sys::F_SETOWN_EX].contains(&command),

@@ -44,6 +44,11 @@ fn who_sets_a_negative_time_does_not_wait() {
     as_the_kernels("negative_times.py", 12);
 }
 
+#[test]
+fn a_signal_that_was_chosen_for_a_socket_is_not_the_next_ones() {
+    as_the_kernels("own_signal.py", 8);
+}
+
 /// Whom a program in a PID namespace of its own asks has no number there.
 #[test]
 fn a_program_in_a_pid_namespace_of_its_own_is_on_the_netstack() {
