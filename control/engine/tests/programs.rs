@@ -582,3 +582,26 @@ proptest! {
         let (_fd, _) = next.listen("10.0.0.1:0");
     }
 }
+
+/// The port is to be drawn by listen(2) (IP_BIND_ADDRESS_NO_PORT).
+#[test]
+fn who_cannot_listen_for_want_of_a_port_keeps_the_address_that_he_has_bound() {
+    let world = World::new();
+    let mut config = firelane::NetstackConfig { tcp_ports: 50_000..=50_000, ..Default::default() };
+    world.stack.engine().tune(world.stack.id(), &config).unwrap();
+    let program = Program::new(&world);
+    let _taken = program.listen("10.0.0.1:50000");
+    let (_fd, socket) = program.socket();
+    let value = 1_i32.to_ne_bytes().to_vec();
+    assert_eq!(program.ask(Request::SetOption { socket, level: 0, name: 24, value }), Answer::Done);
+    let address: SocketAddr = "10.0.0.1:0".parse().unwrap();
+    assert_eq!(program.ask(Request::Bind { socket, address }), Answer::Done);
+    assert_eq!(program.names(socket)[0], Some(address));
+    let listen = Request::Listen { socket, backlog: 1 };
+    assert_eq!(program.ask(listen.clone()), Answer::Failed { errno: 98 });
+    assert_eq!(program.names(socket)[0], Some(address), "it is still there");
+    config.tcp_ports = 50_000..=50_001;
+    world.stack.engine().tune(world.stack.id(), &config).unwrap();
+    assert!(matches!(program.ask(listen), Answer::Stream { .. }));
+    assert_eq!(program.names(socket)[0], Some("10.0.0.1:50001".parse().unwrap()));
+}

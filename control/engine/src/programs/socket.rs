@@ -284,6 +284,19 @@ impl Socket {
         }
     }
 
+    /// Where it is to listen, and what bind(2) has left, if it was called. Who cannot have a port stays as he was.
+    fn reserved(&mut self) -> Result<(Reserved, Option<Claim>), Errno> {
+        let Role::Fresh(bound) = &mut self.role else { return Err(Errno::INVAL) };
+        let left = bound.as_ref().map(|it| it.claim());
+        if let Some(reserved) = bound.take_if(|it| it.local().port() != 0) {
+            return Ok((*reserved, left));
+        }
+        let anywhere = || Claim::alone(SocketAddr::new(any(self.family), 0), self.options.v6_only);
+        let reserved = Reserved::take(&self.stack, left.unwrap_or_else(anywhere)).map_err(errno)?;
+        *bound = None;
+        Ok((reserved, left))
+    }
+
     /// listen(2), also to change the backlog, or with [`SAME_BACKLOG`] to change nothing. One that is new is to be handed on.
     pub(super) fn listen(&mut self, backlog: u32) -> Result<Option<Queue>, Errno> {
         let wanted = usize::try_from(backlog).unwrap_or(usize::MAX);
@@ -297,23 +310,13 @@ impl Socket {
             Role::Fresh(_) => {}
         }
         let ours = self.ours.try_clone().map_err(errno)?;
-        let Role::Fresh(bound) = std::mem::replace(&mut self.role, Role::Fresh(None)) else {
-            return Err(Errno::INVAL);
-        };
-        let mut reserved = match bound {
-            Some(reserved) if reserved.local().port() != 0 => *reserved,
-            Some(address) => Reserved::take(&self.stack, address.claim()).map_err(errno)?,
-            None => {
-                let claim = Claim::alone(SocketAddr::new(any(self.family), 0), self.options.v6_only);
-                Reserved::take(&self.stack, claim).map_err(errno)?
-            }
-        };
+        let own = self.stack.config().map_err(errno)?;
+        let (mut reserved, bound) = self.reserved()?;
         if let Err(error) = reserved.listens() {
             self.role = Role::Fresh(Some(Box::new(reserved)));
             return Err(errno(error));
         }
         let port = reserved.local().port();
-        let own = self.stack.config().map_err(errno)?;
         Options::follow(&mut self.options, &own);
         let usual = &own.sockets;
         let config = ListenConfig {
@@ -325,10 +328,18 @@ impl Socket {
         };
         let (first, filter) = (self.options.first(), self.options.filter.as_ref());
         let listener = TcpListener::listen_in(self.arena.rings(), reserved, config, first, filter);
+        let listener = listener.map_err(|error| {
+            let again = |claim: Claim| match claim.addr.port() {
+                0 => Reserved::address(&self.stack, claim).ok(),
+                _ => Reserved::take(&self.stack, claim).ok(),
+            };
+            self.role = Role::Fresh(bound.and_then(again).map(Box::new));
+            errno(error)
+        })?;
         let next = Mutex::new(Next { options: Arc::clone(&self.options), rings: config.rings });
         let waiting = Waiting::new(&self.arena);
         let feeder = waiting.as_ref().and_then(|waiting| waiting.feeder(port));
-        let listening = Arc::new(Listening { listener: listener.map_err(errno)?, waiting, next });
+        let listening = Arc::new(Listening { listener, waiting, next });
         self.role = Role::Listening(Arc::clone(&listening));
         Ok(Some(Queue {
             listening,
