@@ -149,9 +149,14 @@ impl Shared {
         self.doorbells.swap(0, Ordering::AcqRel)
     }
 
-    /// A queue: the other end of session `epoch` cheats.
+    /// A queue: the other end of session `epoch` cheats. Who accuses one that is over does not hide what another queue says of the present one,
+    /// which has nobody else to end it.
     pub(crate) fn accuse(&self, epoch: u64, fault: Fault) {
-        *lock(&self.fault) = Some((epoch, fault));
+        let mut said = lock(&self.fault);
+        if said.as_ref().is_none_or(|(of, _)| *of <= epoch) {
+            *said = Some((epoch, fault));
+        }
+        drop(said);
         ring(&self.bell);
     }
 
@@ -206,5 +211,23 @@ impl Drop for Interface {
             let _ = std::fs::remove_file(path);
         }
         self.shared.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accusation_of_a_session_that_is_over_hides_none_of_the_present_one() {
+        let shared = Shared::new(2).unwrap();
+        shared.accuse(7, Fault::Cursor);
+        shared.accuse(5, Fault::Buffer);
+        assert_eq!(shared.take_fault(7), Some(Fault::Cursor));
+        shared.accuse(5, Fault::Buffer);
+        shared.accuse(7, Fault::Cursor);
+        assert_eq!(shared.take_fault(7), Some(Fault::Cursor));
+        shared.accuse(5, Fault::Buffer);
+        assert_eq!(shared.take_fault(7), None);
     }
 }
