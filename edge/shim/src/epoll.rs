@@ -117,7 +117,11 @@ pub(crate) fn closed(fd: c_int, word: Word) {
     let Some(set) = place(number).and_then(Lock::enter).map(|mut set| set.take()) else { return };
     if let Some(Set { interests, listeners, waiter, .. }) = set {
         listeners.close();
-        waiter.iter().for_each(|waiter| interests.each(|_, word| waiter.unwatch(word)));
+        // A parent's waiter waits on, whatever its child closes.
+        waiter
+            .iter()
+            .filter(|it| it.is_own())
+            .for_each(|waiter| interests.each(|_, word| waiter.unwatch(word)));
     }
     USED[number / GROUP].fetch_and(!(1 << (number % GROUP)), Ordering::AcqRel);
 }
@@ -350,8 +354,10 @@ impl SetRef {
         let mut guard = self.0.enter().ok_or(Errno::INTR)?;
         let is_inherited = guard.is_inherited;
         let set = guard.as_mut().ok_or(Errno::BADF)?;
-        if is_inherited || set.waiter.as_ref().is_some_and(Waiter::is_parents) {
+        if is_inherited {
             set.begin_anew()?;
+        } else {
+            set.become_own()?;
         }
         let mut found = set.collect(events);
         if found == events.len() && set.listeners.is_any_asleep() {
@@ -531,6 +537,7 @@ impl Set {
 
     /// The set's waiter, whose bells are among the kernel's descriptors.
     fn waiter(&mut self) -> Result<&mut Waiter, Errno> {
+        self.become_own()?;
         if self.waiter.is_none() {
             let waiter = Waiter::take()?;
             waiter.forget_news();
@@ -544,6 +551,11 @@ impl Set {
             self.waiter = Some(waiter);
         }
         self.waiter.as_mut().ok_or(Errno::NFILE)
+    }
+
+    /// Begins anew where the waiter is that of this process' parent, whose news are not to be taken.
+    fn become_own(&mut self) -> Result<(), Errno> {
+        if self.waiter.as_ref().is_none_or(Waiter::is_own) { Ok(()) } else { self.begin_anew() }
     }
 
     /// In a forked child: the interests are its own, the waiter was its parent's.
@@ -603,6 +615,10 @@ impl Set {
     }
 
     fn is_ready(&mut self) -> bool {
+        if self.become_own().is_err() {
+            // Who cannot look says yes, and is asked what.
+            return true;
+        }
         self.take_news();
         self.interests.is_any_ready() || self.listeners.has_some()
     }
@@ -643,6 +659,9 @@ impl Set {
 
     /// The bell rings from here on, and at once if there is something to tell. Whether there is.
     fn arm(&mut self) -> bool {
+        if self.become_own().is_err() {
+            return true;
+        }
         loop {
             let is_quiet = self.fall_asleep();
             if self.is_ready() {
@@ -657,6 +676,9 @@ impl Set {
 
     /// What there is to tell: of ours, or else, with the bell still, of the kernel's.
     fn tells(&mut self) -> Told {
+        if self.become_own().is_err() {
+            return Told::Kernels;
+        }
         for _ in 0..RINGS {
             if let Some(waiter) = &self.waiter {
                 waiter.silence();

@@ -717,6 +717,7 @@ pub(crate) fn make_way(fd: c_int) {
 
 /// Asks for a slot in an arena that `bell` wakes. Who has the arena of his parent shows a socket in it, `fd`, first.
 pub(crate) fn waiter_slot(place: u16, bell: c_int, fd: c_int) -> Result<u32, Errno> {
+    let bell = Some(bell).filter(|&bell| bell >= 0).ok_or(Errno::BADF)?;
     if !is_attached(place) {
         attach(fd)?;
     }

@@ -371,9 +371,9 @@ impl Stream {
             match written {
                 Ok(_) if source.is_faulty() => break Errno::FAULT,
                 Ok(count) => done += count,
-                Err(Stop::Closed) if done > 0 => return Ok(done),
-                Err(Stop::Closed) => break broken_pipe(flags),
-                Err(stop @ Stop::Failed(_)) if done > 0 => {
+                Err(Stop::Closed) if done == 0 => break broken_pipe(flags),
+                Err(stop @ (Stop::Closed | Stop::Failed(_))) if done > 0 => {
+                    self.tell(&mut told, done);
                     self.tells_later(stop);
                     return Ok(done);
                 }

@@ -174,9 +174,10 @@ impl Waiter {
         let _ = self.place.set.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Whether it was made before a fork that this process is the child of.
-    pub(crate) fn is_parents(&self) -> bool {
-        self.session != session::number()
+    /// Whether it is this process' own, and not one that a fork has left here: its slots are the parent's then. A child does not
+    /// begin a session for the answer.
+    pub(crate) fn is_own(&self) -> bool {
+        crate::process::has_session() && self.session == session::number()
     }
 
     /// From now on news of a stream come to this waiter.
@@ -470,7 +471,7 @@ fn inboxes(place: &'static Place, arenas: u64) -> impl Iterator<Item = (u16, &'s
 impl Drop for Waiter {
     fn drop(&mut self) {
         // One that a fork left behind is nobody's: its descriptor and slots are the parent's.
-        if !self.is_parents() {
+        if self.is_own() {
             self.place.thread.store(0, Ordering::Release);
             self.place.end();
         }

@@ -49,6 +49,11 @@ fn a_signal_that_was_chosen_for_a_socket_is_not_the_next_ones() {
     as_the_kernels("own_signal.py", 8);
 }
 
+#[test]
+fn what_a_child_does_to_an_inherited_set_leaves_its_parents_alone() {
+    as_the_kernels("inherited_set.py", 12);
+}
+
 /// Whom a program in a PID namespace of its own asks has no number there.
 #[test]
 fn a_program_in_a_pid_namespace_of_its_own_is_on_the_netstack() {
