@@ -391,6 +391,9 @@ impl SetRef {
             if slept {
                 set.listeners.wake_up();
             }
+            if set.become_own().is_err() {
+                return 0;
+            }
             set.look_around();
             let found = set.collect(events);
             set.rest();

@@ -113,6 +113,11 @@ pub(crate) fn number() -> u32 {
     NUMBER.load(Ordering::Relaxed)
 }
 
+/// The same of the session that it has; zero is none.
+pub(crate) fn number_by_now() -> u32 {
+    if process::has_session() { NUMBER.load(Ordering::Relaxed) } else { 0 }
+}
+
 /// This process is about to see other files, and would not find the daemon then: it comes in now. A child whose parent has come in need not.
 /// Nor does one that borrows its parent's memory: it will be another program.
 pub(crate) fn come_in() {
@@ -771,7 +776,10 @@ pub(crate) fn bell(segment: u64, slot: u32) -> Result<OwnedFd, Errno> {
 /// daemon every process outside looks like it, but for its user.
 pub(crate) fn is_of_daemon(fd: c_int) -> bool {
     drop(begun());
-    peer(sys::borrow(fd)).is_ok_and(|who| who == DAEMON.load(Ordering::Relaxed))
+    let daemon = DAEMON.load(Ordering::Relaxed);
+    // Its user has another number in another user namespace, and its process says enough.
+    let is_it = |who| if sees_daemon() { who >> USER_BITS == daemon >> USER_BITS } else { who == daemon };
+    peer(sys::borrow(fd)).is_ok_and(is_it)
 }
 
 /// Whether the daemon has a number in the PID namespace of this process, so that nobody else is taken for it.

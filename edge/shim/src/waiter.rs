@@ -177,7 +177,7 @@ impl Waiter {
     /// Whether it is this process' own, and not one that a fork has left here: its slots are the parent's then. A child does not
     /// begin a session for the answer.
     pub(crate) fn is_own(&self) -> bool {
-        crate::process::has_session() && self.session == session::number()
+        self.session == session::number_by_now()
     }
 
     /// From now on news of a stream come to this waiter.
@@ -224,9 +224,11 @@ impl Waiter {
         Ok(())
     }
 
-    /// From now on they do not. Its words are its own still: what lies there in a listener's is no mark.
+    /// From now on they do not, unless it is a parent's: its place may be another's here. Its words are its own still: what lies there in a
+    /// listener's is no mark.
     pub(crate) fn unwatch(&self, word: Word) {
-        if socket::kind(word) == Kind::Stream
+        if self.is_own()
+            && socket::kind(word) == Kind::Stream
             && let Some(end) = end_of(word)
         {
             // The shared bit stays: another may wait for the same stream.
@@ -255,7 +257,10 @@ impl Waiter {
 
     /// The bell is not needed any more.
     pub(crate) fn wake_up(&self) {
-        self.place.wake_up();
+        // A handler may have forked while it slept.
+        if self.is_own() {
+            self.place.wake_up();
+        }
     }
 
     /// Takes the news out, for who looks at his sockets himself.

@@ -51,7 +51,7 @@ fn a_signal_that_was_chosen_for_a_socket_is_not_the_next_ones() {
 
 #[test]
 fn what_a_child_does_to_an_inherited_set_leaves_its_parents_alone() {
-    as_the_kernels("inherited_set.py", 12);
+    as_the_kernels("inherited_set.py", 13);
 }
 
 /// Whom a program in a PID namespace of its own asks has no number there.

@@ -95,9 +95,28 @@ def goes_on(fresh):
     given.close()
 
 
+def moved():
+    """A child puts what lies in that set into one of its own, and takes it out there."""
+    near, far = pair()
+    given = select.epoll()
+    given.register(near, select.EPOLLIN)
+
+    def work():
+        own = select.epoll()
+        own.register(near, select.EPOLLIN)
+        before = own.poll(0)
+        given.unregister(near)
+        far.send(b"text")
+        return before, told(lambda: [(fd == near.fileno(), event) for fd, event in own.poll(2)])
+
+    in_child("moved", work)
+    given.close()
+
+
 parent_hears("closed", closed_in_child)
 parent_hears("all closed", all_closed_in_child)
 parent_hears("looked at", looked_at_in_child)
 parent_hears("a helper runs", helped)
 goes_on(False)
 goes_on(True)
+moved()
