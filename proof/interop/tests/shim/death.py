@@ -1,5 +1,5 @@
 """The daemon dies while every kind of call is blocked: each returns within a second, and new calls fail."""
-import errno, select, socket, sys, threading, time
+import errno, os, select, socket, sys, threading, time
 
 HOST = sys.argv[1]
 
@@ -92,3 +92,18 @@ for _ in range(4):
     except OSError as error:
         told.append(error.errno)
 assert set(told) == {errno.ENETDOWN, errno.EAGAIN}, told
+# A child that finds no daemon has its parent's set as it is now, and takes a descriptor for it once.
+child = os.fork()
+if child == 0:
+    told, counts = [], []
+    for _ in range(20):
+        try:
+            told.append([event & select.EPOLLHUP for _, event in set_of_one.poll(0.05)])
+        except OSError as error:
+            told.append(error.errno)
+        counts.append(len(os.listdir("/proc/self/fd")))
+    is_right = told[1:] == [[select.EPOLLHUP]] * 19 and counts[1:] == counts[1:2] * 19
+    if not is_right:
+        print(told, counts, file=sys.stderr, flush=True)
+    os._exit(0 if is_right else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
