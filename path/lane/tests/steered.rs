@@ -10,7 +10,7 @@ use firelane_lane::*;
 use firelane_socket::{ListenerEnd, SocketError, StreamEnd};
 use firelane_tcp::{SynCookies, TcpConfig};
 use firelane_units::{FlowId, LaneId, Mtu, NetstackId, Port, SeqNum};
-use firelane_wire::{IpProtocol, TcpFlags};
+use firelane_wire::{IpProtocol, TcpFlags, TcpOptions};
 
 use crate::floods::{Segment, Target, third};
 
@@ -163,5 +163,51 @@ fn icmp_errors_find_what_stayed_in_its_lane() {
     let (nobody, kind) = ("192.0.2.1:9".parse().unwrap(), ErrorKind::PortUnreachable);
     blame(&mut target, (IpProtocol::UDP, nobody, None), kind);
     blame(&mut target, (IpProtocol::TCP, nobody, Some(SeqNum(1))), kind);
+    target.world.check_conservation();
+}
+
+/// What a server has closed first stays in TIME-WAIT in its old lane; who comes from the same port again begins in the new one.
+#[test]
+fn a_name_that_is_used_again_begins_where_it_belongs() {
+    let (mut target, listener) = target(SynCookies::Pressure);
+    let (ack, server) = connect(&mut target, &listener, 5000);
+    target.world.command(&server, SocketCommand::Close);
+    let fin = target.segments()[0];
+    assert!(fin.flags.contains(TcpFlags::FIN));
+    let (flags, all) = (TcpFlags::FIN | TcpFlags::ACK, Some(fin.seq + 1));
+    target.send(Segment { flags, ack: all, ..ack });
+    target.segments();
+    let time_wait =
+        |target: &Target| [OLD, NEW].map(|at| target.world.lanes[at.index()].snapshot().time_wait);
+    assert_eq!((time_wait(&target), connections(&target)), ([1, 0], [0, 0]));
+    let _old = connect(&mut target, &listener, 5001);
+    divert(&mut target);
+    target.world.run_for(Duration::from_secs(2));
+    let first = target.syn(ack.peer);
+    let stamps = ack.options.timestamps.map(|(mine, _)| (mine.wrapping_add(2000), 0));
+    let options = TcpOptions { timestamps: stamps, ..first.options };
+    let syn = Segment { seq: ack.seq + 1_000_000, options, ..first };
+    target.send(syn);
+    let answers = target.segments();
+    target.send(third(&syn, &answers[0]));
+    assert_eq!((target.segments().len(), connections(&target)), (0, [1, 1]));
+    target.world.check_conservation();
+}
+
+/// A flood of SYNs for a flow with a lane of its own is that lane's matter.
+#[test]
+fn a_flood_in_one_lane_is_not_anothers() {
+    let (mut target, listener) = target(SynCookies::Pressure);
+    let _old = connect(&mut target, &listener, 5000);
+    divert(&mut target);
+    // Within a second, or two that it touches.
+    for nth in 0..4000_u16 {
+        let syn = target.syn((Ipv4Addr::new(192, 0, 2, 2), Port(10_000 + nth)));
+        target.send(syn);
+        target.segments();
+    }
+    // Each of its answers leaves by the other lane's ring.
+    let asked = target.world.lanes[NEW.index()].snapshot().counters.handed - 4000;
+    assert!((1000..2500).contains(&asked), "for {asked} of 4,000 the other lane was asked");
     target.world.check_conservation();
 }

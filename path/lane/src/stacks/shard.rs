@@ -27,6 +27,7 @@ use super::ip_config;
 use super::ip_side::IpSide;
 use super::limited::Limited;
 use super::onward::ForwardedFlows;
+use super::steered::ASKED_PER_SECOND;
 use super::tunneled::Tunneled;
 use crate::common::Common;
 use crate::message::{NetstackConfig, StreamOptions};
@@ -65,6 +66,8 @@ pub(crate) struct Shard {
     pub(crate) ports: SipHasher24,
     pub(crate) challenges: ChallengeBudget,
     pub(crate) resets: ResetBudget,
+    /// For how many SYNs other lanes are asked while the steering settles.
+    pub(super) asks: ResetBudget,
     pub(crate) udp: UdpTable,
     /// Who asks for echoes, by identifier.
     pub(crate) echoes: UdpTable,
@@ -144,6 +147,7 @@ impl Shard {
             ports: SipHasher24::new_with_key(&secrets.ports()),
             challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
             resets: ResetBudget::new(config.resets_per_second),
+            asks: ResetBudget::new(ASKED_PER_SECOND),
             udp: UdpTable::keyed(secrets.spread()),
             echoes: UdpTable::keyed(secrets.spread()),
             tcp_counters: TcpCounters::default(),

@@ -1,8 +1,9 @@
 //! Which lane of a netstack has what, and how a shard follows when flows get lanes of their own, or lose them.
 //!
 //! A connection and a datagram socket stay in the lane where they began. When flows change, the steering remembers which lanes there
-//! were, and a lane that lacks what a packet is for hands it to the next one until all were asked, and what nobody has comes back to the first. The engine asks for those that
-//! are elsewhere than they would begin now ([`Stacks::strangers`]), and lets the steering settle when there are none. A lane that joins is told what the others have learned and heard: engine and home lane see to that before a packet comes.
+//! were, and a lane that lacks what a packet is for hands it to the next one until all were asked, and what nobody has comes back to the
+//! first. A SYN goes round because a connection of its ends is not begun twice; not every one of a flood, which would be the other
+//! lanes', too. The engine asks for those that are elsewhere than they would begin now ([`Stacks::strangers`]), and lets the steering settle when there are none. A lane that joins is told what the others have learned and heard: engine and home lane see to that before a packet comes.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use firelane_filter::FilterConfig;
 use firelane_frame::Frame;
 use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK};
 use firelane_units::{ConnId, LaneId, LinkId, NetstackId, Port, SocketId};
-use firelane_wire::IpProtocol;
+use firelane_wire::{IpProtocol, TcpFlags};
 
 use super::conn::Conn;
 use super::inbound::Inside;
@@ -29,6 +30,9 @@ pub type Heard = (Listen, Option<Arc<FilterConfig>>);
 
 /// Connections that one look for strangers looks at: a cache miss each.
 const PLACES_PER_LOOK: u32 = 4096;
+
+/// For so many SYNs other lanes are asked.
+pub(super) const ASKED_PER_SECOND: u32 = 1000;
 
 /// What a look has found that would begin in another lane now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,14 +54,23 @@ impl Shard {
         }
     }
 
-    /// Whether a packet finds what it is for here.
-    fn knows(&self, link: LinkId, headers: &Headers, tuple: &Tuple, has: impl FnOnce() -> bool) -> bool {
+    /// Whether a packet finds what it is for here, where another lane may have been asked before: what is in TIME-WAIT in the others keeps no
+    /// connection from beginning where it belongs.
+    fn knows(
+        &self,
+        link: LinkId,
+        headers: &Headers,
+        tuple: &Tuple,
+        was_asked: bool,
+        has: impl FnOnce() -> bool,
+    ) -> bool {
         let local = SocketAddr::new(tuple.local(), tuple.local_port().0);
         let remote = SocketAddr::new(tuple.remote(), tuple.remote_port().0);
         match headers.protocol {
             IpProtocol::TCP => {
                 let names = firelane_tcp::Tuple::new(local, remote);
-                has() || self.half_open.has(&names) || self.time_wait.has(&names)
+                let counts_time_wait = !was_asked || !begins(headers);
+                has() || self.half_open.has(&names) || counts_time_wait && self.time_wait.has(&names)
             }
             IpProtocol::UDP => {
                 let link = self.link_of_arrival(link, local.ip());
@@ -66,6 +79,11 @@ impl Shard {
             _ => true,
         }
     }
+}
+
+/// Whether a segment asks for a connection.
+fn begins(headers: &Headers) -> bool {
+    headers.tcp_flags.contains(TcpFlags::SYN) && !headers.tcp_flags.contains(TcpFlags::ACK)
 }
 
 impl<D> Inside<'_, D> {
@@ -101,8 +119,11 @@ impl<D> Inside<'_, D> {
         if asked == Some(me)
             || !is_translators && !is_own
             || link == LOOPBACK && headers.protocol == IpProtocol::TCP
-            || self.shard.knows(link, headers, &tuple, || self.lookup(&tuple).is_some())
+            || self.shard.knows(link, headers, &tuple, asked.is_some(), || self.lookup(&tuple).is_some())
         {
+            return Some(frame);
+        }
+        if asked.is_none() && begins(headers) && !self.shard.asks.allow(self.common.now) {
             return Some(frame);
         }
         // What nobody has is judged where it would begin: that lane has sent the cookie, if it answers one.
@@ -146,7 +167,7 @@ impl Stacks {
                 shard.half_open.tuples().filter_map(|it| Inside::<D>::tuple(it.local(), it.remote()));
             tuples.any(|tuple| shard.lane_of_ends(&tuple, &key) != me)
         };
-        if from == 0 && (has_half_open() || has_socket()) {
+        if from == 0 && (has_socket() || has_half_open()) {
             return Strangers::Some;
         }
         let end = from.saturating_add(PLACES_PER_LOOK);
