@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use firelane_frame::Terms;
 use firelane_lane::{
     Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Looked, Mode, MovingQueue, Notice,
-    Outlet, Question, Refused, Secrets, Snapshot, SocketCommand, Squeue, StreamInfo, Wake,
+    Outlet, Question, Refused, Secrets, Snapshot, SocketCommand, Squeue, Stage, StreamInfo, Wake,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId, NetstackId};
@@ -445,6 +445,15 @@ impl Outlet<Queue> for FabricOutlet {
         };
         match fabric.squeue(lane).fill(message) {
             Ok(_) => Ok(()),
+            // Who cannot be asked has nothing: the lane that was asked first judges.
+            Err(Refused::Poisoned(LaneMessage::Frames(frames)))
+                if let Stage::Asked(_, first) = frames.stage
+                    && first != lane =>
+            {
+                let filled = self.fill(first, LaneMessage::Frames(frames));
+                fabric.squeue(first).waker().wake();
+                filled
+            }
             // Frames are counted where they were to go. What else a lane that has failed was to be told is said to nobody: who kept it
             // would try for ever.
             Err(Refused::Poisoned(message)) if !matches!(message, LaneMessage::Frames(_)) => Ok(()),
@@ -545,8 +554,10 @@ impl Fabric {
 
 #[cfg(test)]
 mod tests {
+    use firelane_frame::Chain;
+    use firelane_lane::Frames;
     use firelane_socket::ConnRef;
-    use firelane_units::{ConnId, NetstackId};
+    use firelane_units::{ConnId, LinkId, NetstackId};
 
     use super::*;
     use crate::engine::{Engine, EngineConfig};
@@ -563,6 +574,23 @@ mod tests {
             assert!(outlet.fill(lane, LaneMessage::Kick { netstack: NetstackId(0), conn }).is_ok());
         }
         assert_eq!([LaneId(0), LaneId(1)].map(|lane| fabric.squeue(lane).waiting()), [0, 1]);
+    }
+
+    #[test]
+    fn where_one_lane_has_failed_the_first_judges_what_it_was_to_be_asked_for() {
+        let engine =
+            Engine::start(&EngineConfig { lanes: 3, threads: false, ..EngineConfig::default() }).unwrap();
+        let fabric = &engine.0.fabric;
+        fabric.fail(LaneId(1), || ());
+        let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new(), lists: Vec::new() };
+        let mut fill = |first| {
+            let stage = Stage::Asked(NetstackId(0), first);
+            let frames = Frames { from: LaneId(0), stage, link: LinkId(0), chain: Chain::default() };
+            outlet.fill(LaneId(1), LaneMessage::Frames(frames)).is_ok()
+        };
+        assert_eq!([LaneId(2), LaneId(1)].map(&mut fill), [true, false], "itself judges nothing");
+        assert_eq!([0, 1, 2].map(|lane| fabric.squeue(LaneId(lane)).waiting()), [0, 0, 1]);
+        assert!(fabric.bell(LaneId(2)).is_rung());
     }
 
     #[test]
