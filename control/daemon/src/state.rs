@@ -84,7 +84,9 @@ impl State {
     /// Writes `model` beside the file: the part of a change that a full disk can refuse. What [`load`](Self::load) would not read is refused as
     /// well, or the next start would begin with nothing.
     pub(crate) fn prepare(&self, model: &Model) -> Result<Prepared<'_>, ApiError> {
-        if let Some(why) = self.unread.get().filter(|_| fs::symlink_metadata(&self.path).is_ok()) {
+        let is_gone =
+            || fs::symlink_metadata(&self.path).is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
+        if let Some(why) = self.unread.get().filter(|_| !is_gone()) {
             let text =
                 format!("{why}: its configuration would be lost; start the daemon again, or move the file");
             return Err(ApiError::new(Status::Io, "state", self.path.display(), text));
