@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firelane::{Engine, EngineConfig};
-use firelane_model::{Lanes, MODEL_TEXT_MAX, Model};
+use firelane_model::{LANES_AUTO_MAX, LANES_MAX, Lanes, MODEL_TEXT_MAX, Model};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     let (stable_secret, fault) = secret::read_or_draw(&folders.state);
     early.extend(fault);
     // One for each CPU that a link may name.
-    let reserve = lane_count(None, Lanes::Auto).min(usize::from(firelane_model::LANES_MAX) - lanes);
+    let reserve = cpu_count().min(usize::from(LANES_MAX) - lanes);
     let config = EngineConfig { lanes, reserve, stable_secret, seed: args.seed, ..EngineConfig::default() };
     let engine = Engine::start(&config).map_err(|error| failure(format!("lanes: {error}")))?;
     let runtime = Runtime::new().map_err(failure)?;
@@ -221,11 +221,12 @@ fn lane_count(given: Option<u16>, configured: Lanes) -> usize {
     match (given, configured) {
         (Some(given), _) => given.into(),
         (None, Lanes::Count(count)) => count.into(),
-        (None, Lanes::Auto) => {
-            let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-            cpus.min(firelane_model::LANES_MAX.into())
-        }
+        (None, Lanes::Auto) => cpu_count().min(LANES_AUTO_MAX.into()),
     }
+}
+
+fn cpu_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Removes what a daemon that died has left; its configuration stays.

@@ -1,7 +1,7 @@
 //! Netstacks: made, tuned and removed, and in which lanes their connections are.
 //!
 //! The connections of a netstack spread over the lanes that all share, or over lanes of its own: one for each CPU that it names,
-//! from those in reserve (`own_lanes.rs`). A connection stays in its lane, so lanes of its own are given when a netstack is
+//! from those in reserve, always some in which programs can have sockets (`own_lanes.rs`). A connection stays in its lane, so lanes of its own are given when a netstack is
 //! made; to another CPU they move as threads do, with all that they carry.
 
 use std::collections::BTreeSet;
@@ -49,7 +49,8 @@ impl Engine {
     ) -> Result<NetstackId, ChangeError> {
         let mut registry = self.0.registry();
         let lanes = match cpus {
-            [] => self.0.fabric.common_lanes().collect(),
+            // In others a program's words to its sockets would reach nobody.
+            [] => self.0.fabric.common_lanes().take(PROGRAM_LANES_MAX).collect(),
             _ => self.0.netstack_lanes(cpus, &registry).inspect_err(|_| self.0.rest_lanes(&registry))?,
         };
         let id = registry.mint_netstack().ok_or(ChangeError::ManyNetstacks)?;
@@ -141,9 +142,8 @@ impl Inner {
         cpus: &[usize],
         registry: &Registry,
     ) -> Result<Vec<LaneId>, ChangeError> {
-        let lanes = self.own_lanes(cpus, registry)?;
-        let is_twice = |nth: usize| lanes[..nth].contains(&lanes[nth]);
-        match (0..lanes.len()).find(|&nth| is_twice(nth) || lanes[nth].index() >= PROGRAM_LANES_MAX) {
+        let lanes = self.own_lanes(cpus, registry, true)?;
+        match (0..lanes.len()).find(|&nth| lanes[..nth].contains(&lanes[nth])) {
             Some(nth) => Err(ChangeError::NoLane(cpus[nth])),
             None => Ok(lanes),
         }
@@ -166,5 +166,45 @@ impl Registry {
         let others = self.netstacks.iter().filter(|&(&other, _)| other != id).map(|(_, it)| it.all_lanes());
         let lanes = self.queues.values().map(|it| &it.lanes).chain(self.flows.values().map(|it| &it.lanes));
         lanes.flatten().copied().chain(others.flatten()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firelane_driver_memory::{WireConfig, wire};
+    use firelane_units::Mtu;
+
+    use super::*;
+    use crate::cpus::listed;
+    use crate::engine::EngineConfig;
+
+    fn lanes_of(engine: &Engine, id: NetstackId) -> Vec<usize> {
+        engine.0.registry().netstacks[&id].lanes.iter().map(|lane| lane.index()).collect()
+    }
+
+    #[test]
+    fn netstacks_spread_over_lanes_in_which_programs_have_sockets() {
+        let lanes = PROGRAM_LANES_MAX + 2;
+        let engine =
+            Engine::start(&EngineConfig { lanes, threads: false, ..EngineConfig::default() }).unwrap();
+        let id = engine.add_netstack(TcpConfig::default()).unwrap();
+        assert_eq!(lanes_of(&engine, id), (0..PROGRAM_LANES_MAX).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_device_leaves_netstacks_the_lanes_in_which_programs_have_sockets() {
+        let lanes = PROGRAM_LANES_MAX - 1;
+        let engine = Engine::start(&EngineConfig { lanes, reserve: 2, ..EngineConfig::default() }).unwrap();
+        let link = engine.add_link(Mtu::ETHERNET).unwrap();
+        let (queue, _other) = wire(WireConfig::default());
+        engine.add_uplink(link, vec![queue.into()]).unwrap();
+        let cpus = listed(&engine.lane_threads().whole);
+        let (cpu, devices) = (cpus[0], cpus[cpus.len() - 1]);
+        engine.set_link_cpus(link, &[devices]).unwrap();
+        let id = engine.add_netstack_on(&NetstackConfig::default(), &[cpu]).unwrap();
+        assert_eq!(lanes_of(&engine, id), [lanes]);
+        assert_eq!((engine.link_cpus(link), engine.netstack_cpus(id)), (vec![devices], vec![cpu]));
+        engine.set_link_cpus(link, &[]).unwrap();
+        assert_eq!(lanes_of(&engine, id), [lanes]);
     }
 }

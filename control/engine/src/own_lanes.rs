@@ -14,6 +14,7 @@ use firelane_units::{LaneId, LinkId};
 use crate::cpus::{Thread, Threads, listed};
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
+use crate::fabric::PROGRAM_LANES_MAX;
 use crate::queue::Queue;
 use crate::registry::Registry;
 
@@ -36,7 +37,8 @@ impl Engine {
         let wanted = match cpus {
             [] => dealt,
             _ => {
-                let own = self.0.own_lanes(cpus, &registry).inspect_err(|_| self.0.rest_lanes(&registry))?;
+                let own =
+                    self.0.own_lanes(cpus, &registry, false).inspect_err(|_| self.0.rest_lanes(&registry))?;
                 (0..before.len()).map(|nth| own[nth % own.len()]).collect()
             }
         };
@@ -79,21 +81,32 @@ impl Registry {
 }
 
 impl Inner {
-    /// A lane in reserve for each CPU: the one that is there, or one that rests.
-    pub(crate) fn own_lanes(&self, cpus: &[usize], registry: &Registry) -> Result<Vec<LaneId>, ChangeError> {
+    /// A lane in reserve for each CPU: the one that is there, or one that rests. Only some of them are for programs' sockets; devices
+    /// get the others as long as there are such.
+    pub(crate) fn own_lanes(
+        &self,
+        cpus: &[usize],
+        registry: &Registry,
+        for_programs: bool,
+    ) -> Result<Vec<LaneId>, ChangeError> {
         let mut threads = self.lane_threads();
         threads.check(cpus)?;
         let whole = threads.whole;
         let used = registry.lanes_in_use();
         let first = threads.lanes.len();
         let lane_at = |nth: usize| LaneId((first + nth) as u16);
+        let all = threads.own.len();
+        let programs = PROGRAM_LANES_MAX.saturating_sub(first).min(all);
+        let others = if for_programs { all..all } else { programs..all };
         let mut own = Vec::new();
         for &cpu in cpus {
-            let there = threads.own.iter().position(|it| it.cpu == Some(cpu) && it.is_left());
-            let rests = |(nth, it): (usize, &Thread)| {
-                it.cpu.is_none() && it.is_left() && !used.contains(&lane_at(nth))
-            };
-            let nth = there.or_else(|| threads.own.iter().enumerate().position(rests));
+            let is_there = |it: &Thread| it.cpu == Some(cpu) && it.is_left();
+            let rests =
+                |nth: usize, it: &Thread| it.cpu.is_none() && it.is_left() && !used.contains(&lane_at(nth));
+            let mut there = others.clone().chain(0..programs);
+            let mut resting = there.clone();
+            let nth = there.find(|&nth| is_there(&threads.own[nth]));
+            let nth = nth.or_else(|| resting.find(|&nth| rests(nth, &threads.own[nth])));
             let nth = nth.ok_or(ChangeError::NoLane(cpu))?;
             let thread = &mut threads.own[nth];
             if thread.cpu.is_none() {
