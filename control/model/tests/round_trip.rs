@@ -1,6 +1,6 @@
 //! Whatever a model says survives the file and the API's JSON, and no text makes the reader panic.
 
-use firelane_model::{IpfFile, IpfRule, Model};
+use firelane_model::{IpfFile, IpfRule, IpnatRule, Model};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -54,6 +54,16 @@ proptest! {
         prop_assert_eq!(text.parse::<IpfRule>().unwrap().to_string(), text.clone());
         let file = IpfFile::read("f", &text.replace(' ', " \\\n\t")).unwrap();
         prop_assert_eq!(&file.lines[0].rule.rule, &rule);
+    }
+
+    #[test]
+    fn a_rule_of_the_translation_reads_back_as_itself(bytes in vec(any::<u8>(), 0..30)) {
+        let line = firelane_models::ipnat_line(&bytes);
+        if let Ok(rule) = line.parse::<IpnatRule>() {
+            let text = rule.to_string();
+            prop_assert_eq!(text.parse::<IpnatRule>(), Ok(rule), "{} of {}", text, line);
+            prop_assert_eq!(text.parse::<IpnatRule>().unwrap().to_string(), text);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! A crate of its own, so that the programs which tests run are built once, with the libraries that the tests have.
 
 mod filter;
+mod nat;
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -20,6 +21,7 @@ use firelane_units::{
 };
 
 pub use filter::ipf_rule;
+pub use nat::ipnat_line;
 
 /// Choices read off a string of bytes; zero when it ends.
 struct Dice<'a>(&'a [u8]);

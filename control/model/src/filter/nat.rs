@@ -167,7 +167,9 @@ fn map(kind: &str, link: LinkName, words: &mut Words<'_>) -> Read<NatRule<LinkNa
         }
     }
     options(words, &mut rule)?;
-    if rule.protocol == FilterProtocol::Any
+    // A block is for all protocols.
+    if kind != "map-block"
+        && rule.protocol == FilterProtocol::Any
         && let Some(protocol) = words.peek().and_then(protocol)
     {
         (rule.protocol, _) = (protocol, words.value("", |_| Some(())));
@@ -405,6 +407,9 @@ mod tests {
             ("map w0 10.0.0.0/8 -> 0/32 portmap gre 1:2", "gre"),
             ("map w0 10.0.0.0/8 -> 0/32 portmap tcp 9:2", "9:2"),
             ("map-block w0 10.0.0.0/8 -> 192.0.2.1/32", "192.0.2.1/32"),
+            // Its addresses and ports are for all protocols.
+            ("map-block w0 10.0.0.0/24 -> 192.0.2.0/30 ports 100 tcp", "tcp"),
+            ("map-block w0 10.0.0.0/24 -> 192.0.2.0/30 icmp", "icmp"),
             ("bimap w0 10.0.0.0/24 -> 192.0.2.1/32", "192.0.2.1/32"),
             ("bimap w0 from !10.0.0.1/32 to any -> 192.0.2.1/32", "192.0.2.1/32"),
             ("rdr w0 192.0.2.1/32 port 80 -> 10.0.0.9 port 80 icmp", ""),
