@@ -100,6 +100,13 @@ impl State {
                 format!("a configuration is at most {MODEL_TEXT_MAX} bytes, and this one {}", text.len());
             return Err(ApiError::new(Status::TooMany, "state", self.path.display(), allowed));
         }
+        let unread = match Model::from_toml(FILE, &text) {
+            Ok(again) => (again != *model).then(|| String::from("it would be another at the next start")),
+            Err(faults) => Some(first_of(&faults)),
+        };
+        if let Some(why) = unread {
+            return Err(ApiError::new(Status::OutOfRange, "state", self.path.display(), why));
+        }
         // It has the secrets of memifs.
         folder::prepare_private(&self.path, &text).map_err(|error| self.refused(&error))
     }
@@ -143,6 +150,13 @@ mod tests {
             let networks: String = (0..200_000).map(network).collect();
             Model::from_toml("test", &format!("[netstack.{name}.pools]\n7 = [{networks}]\n")).unwrap()
         };
+        let mut unwritten = Model::default();
+        // Nobody can say it in a text.
+        unwritten.daemon.lanes = firelane_model::Lanes::Count(1000);
+        assert_eq!(unwritten.validate(), []);
+        let refused = state.prepare(&unwritten).unwrap_err();
+        assert_eq!(refused.status, Status::OutOfRange);
+        assert!(refused.to_string().contains("lanes is auto or a number"), "{refused}");
         let (mut large, other) = (with_pool("a"), with_pool("b"));
         large.netstacks.extend(other.netstacks);
         assert_eq!(large.validate(), []);
