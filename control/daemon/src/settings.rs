@@ -123,9 +123,7 @@ fn tcp(tunables: &Tunables) -> TcpConfig {
         fast_open: FastOpenPolicy::new(tunables.number(Prop::FastOpen)),
         ..TcpConfig::of(Profile::from_word(tunables.word(Prop::Profile)).unwrap_or_default())
     };
-    if tunables.get(Prop::TcpMaxBuf).is_some() {
-        config.max_buffer = tunables.number(Prop::TcpMaxBuf);
-    }
+    config.max_buffer = tunables.number(Prop::TcpMaxBuf);
     if let Some(segments) = u16::try_from(tunables.number(Prop::SlowStartInitial)).ok().filter(|&it| it > 0) {
         config.flight.initial_segments = segments;
     }
@@ -204,6 +202,16 @@ mod tests {
         let ours = netstack(&Tunables::default());
         let engines = NetstackConfig { dad: DadConfig::FAST, ..NetstackConfig::default() };
         assert_eq!(format!("{ours:?}"), format!("{engines:?}"));
+    }
+
+    #[test]
+    fn the_largest_buffer_of_each_profile_is_as_it_is_shown() {
+        let mut tunables = Tunables::default();
+        for profile in ["linux", "freebsd"] {
+            tunables.set(Prop::Profile, profile).unwrap();
+            let largest = TcpConfig::of(Profile::from_word(profile).unwrap()).max_buffer;
+            assert_eq!(tunables.number(Prop::TcpMaxBuf), largest, "{profile}");
+        }
     }
 
     #[test]

@@ -24,9 +24,17 @@ impl Tunables {
         self.0.get(&prop).copied()
     }
 
-    /// What holds: what `prop` is set to, or its default.
+    /// What holds: what `prop` is set to, or its default, which for TCP's largest buffer is the profile's.
     pub fn effective(&self, prop: Prop) -> Setting {
-        self.get(prop).unwrap_or(prop.line().default)
+        /// What FreeBSD's buffers grow to.
+        const FREEBSD_MAX_BUF: u32 = 2 << 20;
+        match self.get(prop) {
+            Some(setting) => setting,
+            None if prop == Prop::TcpMaxBuf && self.word(Prop::Profile) == "freebsd" => {
+                Setting::Number(FREEBSD_MAX_BUF)
+            }
+            None => prop.line().default,
+        }
     }
 
     /// The number that holds; zero for a property that is none.
@@ -351,6 +359,10 @@ mod tests {
             (
                 "tcp = { send_buf = 1000000000 }",
                 "netstack.web.tunables.tcp.send_buf: \"1000000000\": at most 6291456, the max_buf",
+            ),
+            (
+                "tcp = { profile = \"freebsd\", recv_buf = 4194304 }",
+                "netstack.web.tunables.tcp.recv_buf: \"4194304\": at most 2097152, the max_buf",
             ),
             (
                 "tcp = { max_buf = 131072 }",
