@@ -1,6 +1,10 @@
 //! `connstat`: TCP connections with what TCP knows of each, in columns of the caller's choice.
 
-use firelane_api::SocketInfo;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use firelane_api::{SocketInfo, Which};
+use firelane_model::NetstackName;
 
 use super::stamp::Stamp;
 use super::{JsonList, each_page};
@@ -80,7 +84,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     if !call.args.operands.is_empty() {
         return Err(die(format!("unexpected operand '{}'\nusage: {USAGE}", call.args.operands[0])));
     }
-    let filter = Filter::of(&call)?;
+    let mut filter = Filter::of(&call)?;
     let stamp = Stamp::of(&call, "= ")?;
     let interval = call.interval()?;
     let mut left = count(&call)?;
@@ -92,8 +96,9 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     let style = Style { fields, parsable, separator: Some(','), ..Style::default() };
     loop {
         stamp.print(session)?;
+        let filter = filter.with_own(session)?;
         if call.args.has('j') {
-            json(session, &filter)?;
+            json(session, filter)?;
         } else {
             let mut table = Table::open(session, PROGRAM, FIELDS, DEFAULT_FIELDS, style)?;
             each_page(session, filter.netstack.as_deref(), |session, sockets| {
@@ -131,6 +136,8 @@ fn json(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
 struct Filter {
     established: bool,
     loopback: bool,
+    /// Whose addresses are whose, if that counts.
+    own: BTreeSet<(NetstackName, IpAddr)>,
     families: [bool; 2],
     netstack: Option<String>,
     wanted: Vec<(&'static str, String)>,
@@ -146,42 +153,61 @@ impl Filter {
             let Some(name) = known.into_iter().find(|it| it.eq_ignore_ascii_case(name)) else {
                 return Err(die(format!("invalid filter field '{name}' ({})", known.join(", "))));
             };
-            check(name, value)
+            let value = check(name, value)
                 .map_err(|allowed| die(format!("invalid filter value '{value}' for {name} ({allowed})")))?;
-            wanted.push((name, value.to_ascii_uppercase()));
+            wanted.push((name, value));
         }
         Ok(Self {
             established: call.args.has('e'),
             loopback: call.args.has('L'),
+            own: BTreeSet::new(),
             families: [v4 || !v6, v6 || !v4],
             netstack: call.args.value('N').map(str::to_owned),
             wanted,
         })
     }
 
+    /// The same with the addresses that the netstacks have now.
+    fn with_own(&mut self, session: &Session<'_>) -> Result<&Self, Failure> {
+        if !self.loopback {
+            let addresses = session.api.addrs(Which::Active)?.into_iter();
+            let own =
+                addresses.filter_map(|it| Some((it.netstack, it.addr.split('/').next()?.parse().ok()?)));
+            self.own = own.collect();
+        }
+        Ok(self)
+    }
+
     /// Connections only, and of those with one's own netstack none without `-L`.
     fn shows(&self, socket: &SocketInfo) -> bool {
         let Some(remote) = socket.remote.filter(|_| socket.protocol == "tcp") else { return false };
-        let is_itself = remote.ip() == socket.local.ip() || remote.ip().is_loopback();
+        let is_itself = remote.ip() == socket.local.ip()
+            || remote.ip().is_loopback()
+            || self.own.contains(&(socket.netstack.clone(), remote.ip()));
         let fields = row(socket);
         self.families[usize::from(socket.local.is_ipv6())]
             && (!self.established || socket.state == "ESTABLISHED")
             && (self.loopback || !is_itself)
             && self.wanted.iter().all(|(name, value)| {
                 let place = FIELDS.iter().position(|field| field.name.eq_ignore_ascii_case(name));
-                place.is_some_and(|place| fields[place].eq_ignore_ascii_case(value))
+                place.is_some_and(|place| fields[place] == *value)
             })
     }
 }
 
-/// Whether the field may have the value, or what it may have.
-fn check(name: &str, value: &str) -> Result<(), String> {
-    let (is_fitting, allowed) = match name {
-        "laddr" | "raddr" => (value.parse::<std::net::IpAddr>().is_ok(), "an IP address".to_owned()),
-        "lport" | "rport" => (value.parse::<u16>().is_ok(), "a port".to_owned()),
-        _ => (STATES.iter().any(|state| state.eq_ignore_ascii_case(value)), STATES.join(", ")),
+/// The value as the field shows it, or what it may have.
+fn check(name: &str, value: &str) -> Result<String, String> {
+    let (shown, allowed) = match name {
+        "laddr" | "raddr" => {
+            (value.parse().ok().map(|it: IpAddr| it.to_string()), "an IP address".to_owned())
+        }
+        "lport" | "rport" => (value.parse().ok().map(|it: u16| it.to_string()), "a port".to_owned()),
+        _ => {
+            let state = STATES.iter().find(|state| state.eq_ignore_ascii_case(value));
+            (state.map(|state| (*state).to_owned()), STATES.join(", "))
+        }
     };
-    if is_fitting { Ok(()) } else { Err(allowed) }
+    shown.ok_or(allowed)
 }
 
 /// A connection's fields, in the order of [`FIELDS`]. Times are in milliseconds, round-trip times in microseconds, as in
