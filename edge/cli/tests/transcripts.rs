@@ -164,7 +164,8 @@ fn host(name: &str) -> Stub {
             ..DeviceInfo::default()
         };
         stub.devices.insert("net0".parse().unwrap(), device);
-        let plain = DeviceInfo { is_interface: true, rings: 1, ..DeviceInfo::default() };
+        let duplex = Some("half".into());
+        let plain = DeviceInfo { is_interface: true, rings: 1, duplex, ..DeviceInfo::default() };
         stub.devices.insert("net1".parse().unwrap(), plain);
     }
     if name == "uplink" {

@@ -64,8 +64,8 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     for link in &links {
         let device = link.device.clone().unwrap_or_default();
         let (state, speed) = (link.state.word().to_owned(), link.speed.to_string());
-        table
-            .row(session, &[link.name.to_string(), "Ethernet".into(), state, speed, "full".into(), device])?;
+        let row = [link.name.to_string(), "Ethernet".into(), state, speed, duplex(&below(link)), device];
+        table.row(session, &row)?;
     }
     Ok(())
 }
@@ -87,6 +87,12 @@ fn phys(session: &mut Session<'_>, call: &Call<'_>) -> Result<Vec<LinkInfo>, Fai
     links.retain(|link| link.class == LinkClass::Phys);
     only(&mut links, name, |link| link.name.as_str(), "link {} is not valid")?;
     Ok(links)
+}
+
+/// What the driver says; what is no interface of the kernel has nobody to wait for.
+fn duplex(device: &DeviceInfo) -> String {
+    let known = device.duplex.clone().or_else(|| (!device.is_interface).then(|| "full".to_owned()));
+    known.unwrap_or_else(|| "unknown".to_owned())
 }
 
 fn below(link: &LinkInfo) -> DeviceInfo {
