@@ -55,7 +55,7 @@ const DELETE_ADDR: &[Opt] = &[flag('r', "release")];
 
 const SHOW_ADDR: Verb = Verb {
     names: &["show-addr"],
-    usage: "show-addr\t[[-p] -o <field>,...] [-j] [<addrobj> | <interface>/]",
+    usage: "show-addr\t[-P] [[-p] -o <field>,...] [-j] [<addrobj> | <interface>/]",
     options: SHOW,
     run: addr::show,
 };
@@ -87,7 +87,7 @@ pub(crate) const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["show-if"],
-        usage: "show-if\t\t[[-p] -o <field>,...] [-j] [<interface>]",
+        usage: "show-if\t\t[-P] [[-p] -o <field>,...] [-j] [<interface>]",
         options: SHOW,
         run: iface::show,
     },
