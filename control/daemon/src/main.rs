@@ -100,7 +100,10 @@ const LOG: &str = "FIRELANE_LOG";
 /// What `asked` asks for, a level or levels of modules (`firelaned::host=debug`); steps and faults unless it says anything.
 fn log_filter(asked: Option<OsString>) -> Result<EnvFilter, String> {
     let Some(asked) = asked.filter(|asked| !asked.is_empty()) else { return Ok(EnvFilter::new("info")) };
-    let refused = || format!("{LOG}={}: error, warn, info or debug", asked.display());
+    let refused = || {
+        let allowed = "error, warn, info, debug, trace or off, or module=level";
+        format!("{LOG}={}: {allowed}", asked.display())
+    };
     let text = asked.to_str().ok_or_else(refused)?;
     // A word alone would be a module's name, of which everything is logged, and nothing of the others.
     let is_said = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
@@ -134,7 +137,7 @@ mod tests {
         }
         assert_eq!(log_filter(None).unwrap().to_string(), "info");
         for bad in ["loud", "info,loud", "firelaned=loud"] {
-            let want = format!("FIRELANE_LOG={bad}: error, warn, info or debug");
+            let want = format!("FIRELANE_LOG={bad}: error, warn, info, debug, trace or off, or module=level");
             assert_eq!(log_filter(Some(bad.into())).unwrap_err(), want);
         }
     }
