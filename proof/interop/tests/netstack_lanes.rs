@@ -56,6 +56,40 @@ fn programs_are_served_in_their_netstacks_own_lanes_which_move_with_all_connecti
     stage.wait_until_nothing_is_left();
 }
 
+/// More lanes than programs can have sockets in.
+#[test]
+fn programs_are_served_however_many_lanes_there_are() {
+    /// Python: answers when a question has long been acknowledged, so that no timer of its connection runs.
+    const ANSWERS_LATE: &str = r"
+import socket, threading, time
+listener = socket.create_server(('10.0.0.2', 7), backlog=128)
+def serve(stream):
+    while question := stream.recv(8):
+        time.sleep(0.5)
+        stream.sendall(question)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+";
+    /// Python: each of many connections gets an answer.
+    const ASKS_OFTEN: &str = r"
+import socket
+streams = [socket.create_connection(('10.0.0.2', 7), 30) for _ in range(64)]
+for _ in range(3):
+    for stream in streams:
+        stream.sendall(b'question')
+    for stream in streams:
+        assert stream.recv(8) == b'question'
+print('answered')
+";
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 128);
+    let at_home = |text: &str| text.replace("10.0.0.2", Stage::FIRELANE);
+    let server = stage.serve(On::Firelane, &["python3", "-c", &at_home(ANSWERS_LATE)]);
+    let asks = at_home(ASKS_OFTEN);
+    assert_eq!(stage.wait_for(&server, On::Kernel, &["python3", "-c", &asks]), "answered\n");
+    assert_eq!(stage.ask(On::Firelane, &["python3", "-c", &asks]), "answered\n");
+}
+
 #[test]
 fn a_netstack_gets_lanes_of_its_own_by_being_made_anew_and_a_plan_says_so() {
     let sandbox = Sandbox::new();
