@@ -1,13 +1,8 @@
 //! Two programs whose connection is fused: bytes go past the daemon, and whoever dies leaves the other an end.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Stage, binary};
-
-fn script(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
-}
+use firelane_interop::{On, Sandbox, Stage, binary, script};
 
 /// Kills one of two programs at so many random moments.
 fn kill(seed: u64, rounds: u32) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Stage, binary, cpu_ends, skipped};
+use firelane_interop::{On, Sandbox, Stage, binary, cpu_ends, script, skipped};
 
 /// The answers of `firelane-calls`: state and call, and what was told.
 fn answers(text: &str) -> BTreeMap<String, String> {
@@ -56,10 +56,6 @@ fn wrong_calls_are_answered_as_the_kernel_answers_them() {
 fn without_a_netstack_every_call_is_the_kernels() {
     let preload = binary("libfirelane_preload.so");
     assert_eq!(kernels(&preload.to_string_lossy()), kernels(""));
-}
-
-fn script(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
 }
 
 /// Runs a script, whose programs leave nothing behind in the daemon.

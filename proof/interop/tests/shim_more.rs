@@ -4,29 +4,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Server, Stage, search_path, skipped};
+use firelane_interop::{On, Sandbox, Server, Stage, as_the_kernels, script, search_path, skipped};
 
 mod conversations;
 
 use conversations::{converse, set_fusion};
-
-fn script(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
-}
-
-/// What the script prints on the netstack and in the kernel is the same.
-fn as_the_kernels(name: &str, least: usize) {
-    for lanes in [1, 2] {
-        let sandbox = Sandbox::new();
-        let stage = Stage::new(&sandbox, lanes);
-        let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script(name), host]);
-        let kernels = ask(On::Kernel, Stage::KERNEL);
-        assert!(kernels.lines().count() > least, "{kernels}");
-        let ours = ask(On::Firelane, Stage::FIRELANE);
-        assert_eq!(ours, kernels, "{lanes} lanes");
-        stage.wait_until_nothing_is_left();
-    }
-}
 
 #[test]
 fn parents_and_children_share_what_is_theirs_and_nothing_else() {
