@@ -562,12 +562,18 @@ mod tests {
     use super::*;
     use crate::engine::{Engine, EngineConfig};
 
+    /// An engine one of whose lanes has failed.
+    fn failed(lanes: usize, lane: LaneId) -> Engine {
+        let config = EngineConfig { lanes, threads: false, ..EngineConfig::default() };
+        let engine = Engine::start(&config).unwrap();
+        engine.0.fabric.fail(lane, || ());
+        engine
+    }
+
     #[test]
     fn what_is_for_a_lane_that_has_failed_is_kept_by_nobody() {
-        let engine =
-            Engine::start(&EngineConfig { lanes: 2, threads: false, ..EngineConfig::default() }).unwrap();
+        let engine = failed(2, LaneId(0));
         let fabric = &engine.0.fabric;
-        fabric.fail(LaneId(0), || ());
         let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new(), lists: Vec::new() };
         let conn = ConnRef { conn: ConnId(0), generation: 1 };
         for lane in [LaneId(0), LaneId(1)] {
@@ -578,10 +584,8 @@ mod tests {
 
     #[test]
     fn where_one_lane_has_failed_the_first_judges_what_it_was_to_be_asked_for() {
-        let engine =
-            Engine::start(&EngineConfig { lanes: 3, threads: false, ..EngineConfig::default() }).unwrap();
+        let engine = failed(3, LaneId(1));
         let fabric = &engine.0.fabric;
-        fabric.fail(LaneId(1), || ());
         let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new(), lists: Vec::new() };
         let mut fill = |first| {
             let stage = Stage::Asked(NetstackId(0), first);
