@@ -31,7 +31,10 @@ impl Tunables {
         match self.get(prop) {
             Some(setting) => setting,
             None if prop == Prop::TcpMaxBuf && self.word(Prop::Profile) == "freebsd" => {
-                Setting::Number(FREEBSD_MAX_BUF)
+                let Setting::Number(most) = prop.line().default else { return prop.line().default };
+                // A buffer that is set to more is one.
+                let set = [Prop::TcpSendBuf, Prop::TcpRecvBuf].map(|it| self.number(it).min(most));
+                Setting::Number(set.into_iter().fold(FREEBSD_MAX_BUF, u32::max))
             }
             None => prop.line().default,
         }
@@ -361,8 +364,8 @@ mod tests {
                 "netstack.web.tunables.tcp.send_buf: \"1000000000\": at most 6291456, the max_buf",
             ),
             (
-                "tcp = { profile = \"freebsd\", recv_buf = 4194304 }",
-                "netstack.web.tunables.tcp.recv_buf: \"4194304\": at most 2097152, the max_buf",
+                "tcp = { profile = \"freebsd\", recv_buf = 8388608 }",
+                "netstack.web.tunables.tcp.recv_buf: \"8388608\": at most 6291456, the max_buf",
             ),
             (
                 "tcp = { max_buf = 131072 }",
