@@ -419,18 +419,24 @@ fn a_queue_goes_when_its_frames_are_past_in_every_lane() {
     chaos.world.check_conservation();
 }
 
-/// A ring that ends brings what is in it, also if its lane has no buffers for all of that at once.
-#[test]
-fn a_ring_that_ends_waits_for_buffers() {
-    let mut world = World::with_pools(2, PoolsConfig { small_slots: 32, large_slots: 4 });
+/// Two VNICs of drivers that send through the first lane: their far ends.
+fn two_vnics(world: &mut World) -> (RingDriver, RingDriver) {
     world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
     for n in [1, 2] {
         world.add_flow(plain_flow(FlowId(n), LinkId(n), None, None));
     }
     let user = PortUser::Driver { through: LaneId(0) };
-    let ((_alice, a), (mut bob, b)) = (wire(Capabilities::plain(MTU)), wire(Capabilities::plain(MTU)));
+    let ((alice, a), (bob, b)) = (wire(Capabilities::plain(MTU)), wire(Capabilities::plain(MTU)));
     world.add_port(vnic(1, 0, 1, 1, user), vec![a.into()]);
     world.add_port(vnic(2, 0, 2, 2, user), vec![b.into()]);
+    (alice, bob)
+}
+
+/// A ring that ends brings what is in it, also if its lane has no buffers for all of that at once.
+#[test]
+fn a_ring_that_ends_waits_for_buffers() {
+    let mut world = World::with_pools(2, PoolsConfig { small_slots: 32, large_slots: 4 });
+    let (_alice, mut bob) = two_vnics(&mut world);
     let (mut aside, near) = wire(Capabilities::plain(MTU));
     let mut pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 4 });
     let mut chain: Chain = (0..300).map(|n| udp_frame(&mut pools, 1, 2, (n + 1, 53), 100)).collect();
@@ -456,14 +462,7 @@ fn a_ring_that_ends_waits_for_buffers() {
 #[test]
 fn a_ring_that_ends_is_read_first_and_what_it_has_carried_stays_known() {
     let mut world = World::new(2);
-    world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
-    for n in [1, 2] {
-        world.add_flow(plain_flow(FlowId(n), LinkId(n), None, None));
-    }
-    let user = PortUser::Driver { through: LaneId(0) };
-    let ((_alice, a), (mut bob, b)) = (wire(Capabilities::plain(MTU)), wire(Capabilities::plain(MTU)));
-    world.add_port(vnic(1, 0, 1, 1, user), vec![a.into()]);
-    world.add_port(vnic(2, 0, 2, 2, user), vec![b.into()]);
+    let (_alice, mut bob) = two_vnics(&mut world);
     let (mut aside, near) = wire(Capabilities::plain(MTU));
     let tell = |world: &mut World, lane: usize, control| {
         let now = world.now;
