@@ -118,10 +118,7 @@ pub(crate) fn closed(fd: c_int, word: Word) {
     if let Some(Set { interests, listeners, waiter, .. }) = set {
         listeners.close();
         // A parent's waiter waits on, whatever its child closes.
-        waiter
-            .iter()
-            .filter(|it| it.is_own())
-            .for_each(|waiter| interests.each(|_, word| waiter.unwatch(word)));
+        waiter.iter().for_each(|waiter| interests.each(|_, word| waiter.unwatch(word)));
     }
     USED[number / GROUP].fetch_and(!(1 << (number % GROUP)), Ordering::AcqRel);
 }
