@@ -445,13 +445,14 @@ impl Outlet<Queue> for FabricOutlet {
         };
         match fabric.squeue(lane).fill(message) {
             Ok(_) => Ok(()),
-            // Who cannot be asked has nothing: the lane that was asked first judges.
+            // Who cannot be asked has nothing: the next one is asked. One that is none of the netstack's passes it on.
             Err(Refused::Poisoned(LaneMessage::Frames(frames)))
                 if let Stage::Asked(_, first) = frames.stage
                     && first != lane =>
             {
-                let filled = self.fill(first, LaneMessage::Frames(frames));
-                fabric.squeue(first).waker().wake();
+                let next = LaneId((lane.0 + 1) % fabric.lanes.len() as u16);
+                let filled = self.fill(next, LaneMessage::Frames(frames));
+                fabric.squeue(next).waker().wake();
                 filled
             }
             // Frames are counted where they were to go. What else a lane that has failed was to be told is said to nobody: who kept it
@@ -583,8 +584,8 @@ mod tests {
     }
 
     #[test]
-    fn where_one_lane_has_failed_the_first_judges_what_it_was_to_be_asked_for() {
-        let engine = failed(3, LaneId(1));
+    fn where_one_lane_has_failed_the_next_is_asked() {
+        let engine = failed(4, LaneId(1));
         let fabric = &engine.0.fabric;
         let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new(), lists: Vec::new() };
         let mut fill = |first| {
@@ -592,9 +593,12 @@ mod tests {
             let frames = Frames { from: LaneId(0), stage, link: LinkId(0), chain: Chain::default() };
             outlet.fill(LaneId(1), LaneMessage::Frames(frames)).is_ok()
         };
-        assert_eq!([LaneId(2), LaneId(1)].map(&mut fill), [true, false], "itself judges nothing");
-        assert_eq!([0, 1, 2].map(|lane| fabric.squeue(LaneId(lane)).waiting()), [0, 0, 1]);
+        assert_eq!([LaneId(3), LaneId(1)].map(&mut fill), [true, false], "itself judges nothing");
+        assert_eq!([0, 1, 2, 3].map(|lane| fabric.squeue(LaneId(lane)).waiting()), [0, 0, 1, 0]);
         assert!(fabric.bell(LaneId(2)).is_rung());
+        fabric.fail(LaneId(2), || ());
+        assert!(fill(LaneId(3)), "the first one judges");
+        assert_eq!(fabric.squeue(LaneId(3)).waiting(), 1);
     }
 
     #[test]

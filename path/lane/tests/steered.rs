@@ -60,6 +60,13 @@ fn connect(target: &mut Target, listener: &ListenerEnd, port: u16) -> (Segment, 
     (ack, listener.accept().expect("it stands").stream)
 }
 
+/// The peer of a connection closes it, and its other end says that it has heard.
+fn send_fin(target: &mut Target, ack: Segment) {
+    target.send(Segment { flags: TcpFlags::FIN | TcpFlags::ACK, ..ack });
+    let answers = target.segments();
+    assert_eq!(answers.iter().map(|it| it.ack).collect::<Vec<_>>(), [Some(ack.seq + 1)]);
+}
+
 fn connections(target: &Target) -> [usize; 2] {
     [OLD, NEW].map(|lane| target.world.lanes[lane.index()].snapshot().connections)
 }
@@ -130,10 +137,32 @@ fn a_syn_finds_the_connection_in_the_other_lane() {
         [(TcpFlags::ACK, Some(ack.seq))]
     );
     assert_eq!(target.sum(|it| it.half_open as u64), 0);
-    target.send(Segment { flags: TcpFlags::FIN | TcpFlags::ACK, ..ack });
-    let answers = target.segments();
-    assert_eq!(answers.iter().map(|it| it.ack).collect::<Vec<_>>(), [Some(ack.seq + 1)]);
+    send_fin(&mut target, ack);
     target.world.check_conservation();
+}
+
+/// For a SYN of a flood no other lane is asked: then it leaves nothing behind that would take a connection's segments.
+#[test]
+fn a_syn_in_a_flood_takes_no_connection_of_the_other_lane() {
+    for syn_cookies in [SynCookies::Pressure, SynCookies::Off] {
+        let (mut target, listener) = target(syn_cookies);
+        let (ack, _server) = connect(&mut target, &listener, 5000);
+        divert(&mut target);
+        for nth in 0..1000_u16 {
+            let syn = target.syn((Ipv4Addr::new(192, 0, 2, 2), Port(10_000 + nth)));
+            target.send(syn);
+            target.segments();
+        }
+        let half_open = |target: &Target| target.sum(|it| it.half_open as u64);
+        let others = half_open(&target);
+        assert!((990..=1000).contains(&others), "so many are no pressure yet: {others}");
+        let forged = target.syn(ack.peer);
+        target.send(Segment { seq: ack.seq + 1_000_000, ..forged });
+        target.segments();
+        assert_eq!(half_open(&target), others, "{syn_cookies:?}");
+        send_fin(&mut target, ack);
+        target.world.check_conservation();
+    }
 }
 
 #[test]
@@ -181,7 +210,7 @@ fn a_name_that_is_used_again_begins_where_it_belongs() {
         |target: &Target| [OLD, NEW].map(|at| target.world.lanes[at.index()].snapshot().time_wait);
     assert_eq!((time_wait(&target), connections(&target)), ([1, 0], [0, 0]));
     let _old = connect(&mut target, &listener, 5001);
-    divert(&mut target);
+    let steering = divert(&mut target);
     target.world.run_for(Duration::from_secs(2));
     let first = target.syn(ack.peer);
     let stamps = ack.options.timestamps.map(|(mine, _)| (mine.wrapping_add(2000), 0));
@@ -189,8 +218,12 @@ fn a_name_that_is_used_again_begins_where_it_belongs() {
     let syn = Segment { seq: ack.seq + 1_000_000, options, ..first };
     target.send(syn);
     let answers = target.segments();
-    target.send(third(&syn, &answers[0]));
+    let ack = third(&syn, &answers[0]);
+    target.send(ack);
     assert_eq!((target.segments().len(), connections(&target)), (0, [1, 1]));
+    // What began anew is found behind what is over, should its lane be taken away.
+    steer(&mut target, &steering.followed_by(None));
+    send_fin(&mut target, ack);
     target.world.check_conservation();
 }
 

@@ -183,6 +183,11 @@ impl ResetBudget {
         self.left = self.left.saturating_sub(1);
         allowed
     }
+
+    /// Whether no more may leave in this second.
+    pub fn is_spent(&self, now: Instant) -> bool {
+        self.left == 0 && self.second == now.millis() / 1000
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,8 @@ pub struct Opening<'a> {
     /// It follows a connection in TIME-WAIT (RFC 6191): its peer is real, and its first number is chosen, so it gets
     /// an entry where others get a cookie.
     pub reopens: bool,
+    /// Nothing is to be remembered of it: there may be a connection of its ends elsewhere. It gets a cookie.
+    pub stateless: bool,
     /// For how many repeats of the SYN-ACK an ACK without text is no connection yet ([`deferred_repeats`]).
     pub defer: u8,
 }
@@ -234,7 +236,8 @@ impl SynTable {
         seg: &SegmentIn<'_>,
     ) -> Result<SegmentOut, DropReason> {
         let entry = HalfOpen::new(now, opening, seg);
-        if self.wants_cookie(opening.listener, opening.config) && !opening.reopens {
+        let stateless = opening.stateless || self.wants_cookie(opening.listener, opening.config);
+        if stateless && !opening.reopens {
             return Ok(self.answer_with_cookie(now, &opening.tuple, entry));
         }
         let has_enough = self.has_enough(opening.listener, opening.config) && !opening.reopens;

@@ -100,7 +100,16 @@ impl<D> Inside<'_, D> {
         let Names { local, remote } = ends;
         let (now, tuple) = (self.common.now, firelane_tcp::Tuple::new(local, remote));
         let config = &self.shard.config.tcp;
-        let opening = Opening { tuple, listener: socket, config, birth, room, reopens: false, defer: 0 };
+        let opening = Opening {
+            tuple,
+            listener: socket,
+            config,
+            birth,
+            room,
+            reopens: false,
+            stateless: false,
+            defer: 0,
+        };
         let (entry, answer) = HalfOpen::begin(now, &opening, syn);
         let Some(syn_ack) = answer.without_packet() else { return false };
         self.note_sent_direct(client, out);

@@ -91,7 +91,9 @@ impl<D> Inside<'_, D> {
             asked => asked,
         };
         // RFC 4987: under pressure a SYN costs nothing here, so it brings nothing about either.
-        if limit == 0 || self.shard.half_open.wants_cookie(listener, config) {
+        let is_stateless =
+            self.shard.half_open.wants_cookie(listener, config) || self.shard.asks_nobody(self.common.now);
+        if limit == 0 || is_stateless {
             return FastOpenAnswer::Ordinary;
         }
         let tuple = Tuple::new(names.local, names.remote);

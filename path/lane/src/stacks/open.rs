@@ -128,6 +128,7 @@ impl<D> Inside<'_, D> {
             birth,
             room,
             reopens: least_iss.is_some(),
+            stateless: self.shard.asks_nobody(now),
             defer: deferred_repeats(options.defer),
         };
         let mut answer = self.shard.half_open.on_syn(now, &opening, seg)?;
@@ -161,6 +162,7 @@ impl<D> Inside<'_, D> {
             birth: self.birth(&egress, &Names { local, remote }, None, mss_limit),
             room,
             reopens: false,
+            stateless: false,
             defer: 0,
         };
         let half_open = self.shard.half_open.on_cookie(self.common.now, &opening, seg);

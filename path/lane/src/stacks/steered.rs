@@ -3,7 +3,7 @@
 //! A connection and a datagram socket stay in the lane where they began. When flows change, the steering remembers which lanes there
 //! were, and a lane that lacks what a packet is for hands it to the next one until all were asked, and what nobody has comes back to the
 //! first. A SYN goes round because a connection of its ends is not begun twice; not every one of a flood, which would be the other
-//! lanes', too. The engine asks for those that are elsewhere than they would begin now ([`Stacks::strangers`]), and lets the steering settle when there are none. A lane that joins is told what the others have learned and heard: engine and home lane see to that before a packet comes.
+//! lanes', too: what does not go round is answered, and not remembered. The engine asks for those that are elsewhere than they would begin now ([`Stacks::strangers`]), and lets the steering settle when there are none. A lane that joins is told what the others have learned and heard: engine and home lane see to that before a packet comes.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use firelane_classify::{Headers, Steering, SteeringKey, Tuple};
 use firelane_filter::FilterConfig;
 use firelane_frame::Frame;
 use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK};
-use firelane_units::{ConnId, LaneId, LinkId, NetstackId, Port, SocketId};
+use firelane_tcp::SynCookies;
+use firelane_units::{ConnId, Instant, LaneId, LinkId, NetstackId, Port, SocketId};
 use firelane_wire::{IpProtocol, TcpFlags};
 
 use super::conn::Conn;
@@ -54,8 +55,14 @@ impl Shard {
         }
     }
 
-    /// Whether a packet finds what it is for here, where another lane may have been asked before: what is in TIME-WAIT in the others keeps no
-    /// connection from beginning where it belongs.
+    /// Whether SYNs are answered about which no other lane was asked. A connection of the same ends may be there, and what would be
+    /// remembered here of a SYN that somebody forged would take that one's segments.
+    pub(super) fn asks_nobody(&self, now: Instant) -> bool {
+        self.asks.is_spent(now) && self.config.tcp.syn_cookies != SynCookies::Off
+    }
+
+    /// Whether a packet finds what it is for here, where another lane may have been asked before. What is in TIME-WAIT in the others keeps
+    /// no connection from beginning where it belongs, and here it hides none that the others have: what comes back is for it.
     fn knows(
         &self,
         link: LinkId,
@@ -69,7 +76,7 @@ impl Shard {
         match headers.protocol {
             IpProtocol::TCP => {
                 let names = firelane_tcp::Tuple::new(local, remote);
-                let counts_time_wait = !was_asked || !begins(headers);
+                let counts_time_wait = was_asked && !begins(headers);
                 has() || self.half_open.has(&names) || counts_time_wait && self.time_wait.has(&names)
             }
             IpProtocol::UDP => {
@@ -123,7 +130,10 @@ impl<D> Inside<'_, D> {
         {
             return Some(frame);
         }
-        if asked.is_none() && begins(headers) && !self.shard.asks.allow(self.common.now) {
+        // Without cookies each SYN that is taken is remembered, so each goes round.
+        let is_bounded = self.shard.config.tcp.syn_cookies != SynCookies::Off;
+        let begins = asked.is_none() && begins(headers);
+        if begins && is_bounded && !self.shard.asks.allow(self.common.now) {
             return Some(frame);
         }
         // What nobody has is judged where it would begin: that lane has sent the cookie, if it answers one.

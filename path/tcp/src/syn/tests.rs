@@ -55,7 +55,16 @@ fn limited(syn_cookies: SynCookies, half_open_max: u32) -> Arc<TcpConfig> {
 
 fn opening(config: &Arc<TcpConfig>, port: u16) -> Opening<'_> {
     let room = 65_536;
-    Opening { tuple: tuple(port), listener: LISTENER, config, birth: birth(), room, reopens: false, defer: 0 }
+    Opening {
+        tuple: tuple(port),
+        listener: LISTENER,
+        config,
+        birth: birth(),
+        room,
+        reopens: false,
+        stateless: false,
+        defer: 0,
+    }
 }
 
 fn open(table: &mut SynTable, now: Instant, port: u16) -> Result<SegmentOut, DropReason> {
