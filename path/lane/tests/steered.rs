@@ -24,7 +24,7 @@ const NEW: LaneId = LaneId(1);
 fn target(syn_cookies: SynCookies) -> (Target, ListenerEnd) {
     let mut target = Target::new(2);
     target.world.run_for(Duration::from_secs(70));
-    let tcp = Arc::new(TcpConfig { syn_cookies, ..TcpConfig::default() });
+    let tcp = Arc::new(TcpConfig { syn_cookies, half_open_max: 6000, ..TcpConfig::default() });
     let config = NetstackConfig { tcp, ..NetstackConfig::new(ID) };
     target.world.all(|| Control::Tune(config.clone()));
     steer(&mut target, &Steering::single(OLD));
@@ -243,4 +243,21 @@ fn a_flood_in_one_lane_is_not_anothers() {
     let asked = target.world.lanes[NEW.index()].snapshot().counters.handed - 4000;
     assert!((1000..2500).contains(&asked), "for {asked} of 4,000 the other lane was asked");
     target.world.check_conservation();
+}
+
+/// A lane that is looked at does nothing else, so it is not kept for long by a table that a flood has filled.
+#[test]
+fn half_open_ones_are_looked_at_by_and_by() {
+    let (mut target, listener) = target(SynCookies::Off);
+    let _old = connect(&mut target, &listener, 5000);
+    for nth in 0..5000_u16 {
+        let syn = target.syn((Ipv4Addr::new(192, 0, 2, 2), Port(10_000 + nth)));
+        target.send(syn);
+        target.segments();
+    }
+    let look = |target: &Target, from| target.world.lanes[OLD.index()].strangers(ID, from);
+    let Strangers::NoneBefore(next) = look(&target, 0) else { panic!("all are looked at") };
+    assert_eq!(look(&target, next), Strangers::None);
+    divert(&mut target);
+    assert_eq!(look(&target, 0), Strangers::Some);
 }

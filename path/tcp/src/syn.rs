@@ -207,9 +207,14 @@ impl SynTable {
         self.find(tuple).is_some()
     }
 
-    /// The ends of all of them.
-    pub fn tuples(&self) -> impl Iterator<Item = &Tuple> {
-        self.places.iter().filter(|place| place.entry.is_some()).map(|place| &place.tuple)
+    /// The places that there are.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The ends of what is in a place.
+    pub fn tuple_at(&self, place: usize) -> Option<&Tuple> {
+        self.places.get(place).filter(|place| place.entry.is_some()).map(|place| &place.tuple)
     }
 
     /// Whose a half-open connection of these ends is.

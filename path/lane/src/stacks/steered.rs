@@ -29,8 +29,8 @@ use crate::steer::{connection_lane, datagram_lane, loop_lane};
 /// What a lane that joins a netstack has to hear of sockets: a listener, and the rules of its own filter, if it has any.
 pub type Heard = (Listen, Option<Arc<FilterConfig>>);
 
-/// Connections that one look for strangers looks at: a cache miss each.
-const PLACES_PER_LOOK: u32 = 4096;
+/// Connections and half-open ones that one look for strangers looks at: a cache miss each.
+const PLACES_PER_LOOK: usize = 4096;
 
 /// For so many SYNs other lanes are asked.
 pub(super) const ASKED_PER_SECOND: u32 = 1000;
@@ -172,23 +172,24 @@ impl Stacks {
             let mut sockets = shard.datagrams.iter().filter(|it| it.kind == DatagramKind::Udp);
             sockets.any(|it| is_away(it.local.port()))
         };
-        let has_half_open = || {
-            let mut tuples =
-                shard.half_open.tuples().filter_map(|it| Inside::<D>::tuple(it.local(), it.remote()));
-            tuples.any(|tuple| shard.lane_of_ends(&tuple, &key) != me)
-        };
-        if from == 0 && (has_socket() || has_half_open()) {
+        if from == 0 && has_socket() {
             return Strangers::Some;
         }
-        let end = from.saturating_add(PLACES_PER_LOOK);
-        let is_stranger = |conn: &Conn| {
-            let is_away = |tuple: Tuple| shard.lane_of_ends(&tuple, &key) != me;
-            conn.netstack == id && !conn.is_local() && conn.tuple().is_some_and(is_away)
+        let is_away = |tuple: Tuple| shard.lane_of_ends(&tuple, &key) != me;
+        let is_stranger =
+            |conn: &Conn| conn.netstack == id && !conn.is_local() && conn.tuple().is_some_and(is_away);
+        let (half_open, from) = (shard.half_open.places(), from as usize);
+        let is_at = |place: usize| match place.checked_sub(half_open) {
+            None => {
+                let ends = shard.half_open.tuple_at(place);
+                ends.and_then(|it| Inside::<D>::tuple(it.local(), it.remote())).is_some_and(is_away)
+            }
+            Some(place) => self.conns.slab.get(ConnId(place as u32)).is_some_and(is_stranger),
         };
-        let mut conns = (from..end).filter_map(|place| self.conns.slab.get(ConnId(place)));
-        match conns.any(is_stranger) {
+        let end = from + PLACES_PER_LOOK;
+        match (from..end).any(is_at) {
             true => Strangers::Some,
-            false if (end as usize) < self.conns.slab.places() => Strangers::NoneBefore(end),
+            false if end < half_open + self.conns.slab.places() => Strangers::NoneBefore(end as u32),
             false => Strangers::None,
         }
     }
