@@ -251,19 +251,25 @@ impl<D: Driver> Links<D> {
         waiting
     }
 
-    /// Asks the devices that are not polled to call, each once after it was read; answers whether frames are waiting already.
-    pub(crate) fn ask_unpolled(&mut self) -> bool {
+    /// Asks the devices that are not polled to call, each once after it was read; answers whether frames are waiting already. What they
+    /// have is left there while the lane may not fetch it: they would call for it without end.
+    pub(crate) fn ask_unpolled(&mut self, may_fetch: bool) -> bool {
         if self.unpolled == 0 {
             return false;
         }
         let mut waiting = false;
-        self.queues.each_awake(|queue| {
-            if queue.polling == Polling::Off {
+        self.queues.each_awake(|queue| match (queue.polling, may_fetch) {
+            (Polling::Off, true) => {
                 if !queue.notifies {
                     queue.has_more = queue.notify(true);
                 }
                 waiting |= queue.has_more;
             }
+            (Polling::Off, false) if queue.notifies => {
+                queue.driver.leave(true);
+                queue.notifies = false;
+            }
+            _ => {}
         });
         waiting
     }

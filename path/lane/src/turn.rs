@@ -219,7 +219,7 @@ impl<D: Driver> Lane<D> {
         let pause = if let Rest::Pause(until) = rest { Some(until) } else { None };
         let is_asked = rest == Rest::AwaitNotification && self.links.notify(true);
         // What a lane will not read now it need not ask for: it is called when it may.
-        let is_unpolled_asked = !self.policy.is_stopped() && self.links.ask_unpolled();
+        let is_unpolled_asked = self.links.ask_unpolled(!self.policy.is_stopped());
         let waiting = is_asked | is_unpolled_asked | self.links.take_unended();
         self.is_starved = waiting && fetched == Fetched::default() && self.common.pools.is_any_empty();
         if self.is_starved {

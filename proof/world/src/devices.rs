@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use firelane_driver_memory::End;
 use firelane_frame::{Capabilities, Chain, Driver, FrameConsumer, FrameProducer, Pools, Weight, frame_ring};
@@ -59,6 +59,8 @@ pub struct Told {
     pub reads: AtomicU64,
     /// By which number it calls.
     pub number: AtomicU32,
+    /// Its frames are left where they are, so it tells nobody.
+    pub is_left: AtomicBool,
 }
 
 impl KernelDevice {
@@ -188,6 +190,12 @@ impl Driver for AnyDriver {
     fn call_as(&mut self, number: u32) {
         if let Self::Kernel(device) = self {
             device.told.number.store(number, Ordering::Relaxed);
+        }
+    }
+
+    fn leave(&mut self, is_left: bool) {
+        if let Self::Kernel(device) = self {
+            device.told.is_left.store(is_left, Ordering::Relaxed);
         }
     }
 
