@@ -267,9 +267,9 @@ impl TimeWaitTable {
         true
     }
 
-    /// Whether `tuple` has a record.
-    pub fn has(&self, tuple: &Tuple) -> bool {
-        self.find(tuple).is_some()
+    /// Whether `tuple` has a record of a connection that a segment with this number is of: it is not beyond its end.
+    pub fn has(&self, tuple: &Tuple, seq: SeqNum) -> bool {
+        self.find(tuple).is_some_and(|slot| !seq.after(self.places[self.index[slot].position()].rcv_nxt))
     }
 
     /// A segment came for `tuple`. Where nobody hears it (`is_heard`), a SYN opens nothing and ends no record, which its

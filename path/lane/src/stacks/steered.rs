@@ -13,7 +13,7 @@ use firelane_filter::FilterConfig;
 use firelane_frame::Frame;
 use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK};
 use firelane_tcp::SynCookies;
-use firelane_units::{ConnId, Instant, LaneId, LinkId, NetstackId, Port, SocketId};
+use firelane_units::{ConnId, Instant, LaneId, LinkId, NetstackId, Port, SeqNum, SocketId};
 use firelane_wire::{IpProtocol, TcpFlags};
 
 use super::conn::Conn;
@@ -61,14 +61,13 @@ impl Shard {
         self.asks.is_spent(now) && self.config.tcp.syn_cookies != SynCookies::Off
     }
 
-    /// Whether a packet finds what it is for here, where another lane may have been asked before. What is in TIME-WAIT in the others keeps
-    /// no connection from beginning where it belongs, and here it hides none that the others have: what comes back is for it.
+    /// Whether a packet finds what it is for here. What is in TIME-WAIT keeps no connection of the same ends from beginning where it belongs,
+    /// and hides none that another lane has: those go on behind its numbers.
     fn knows(
         &self,
         link: LinkId,
-        headers: &Headers,
+        (headers, packet): (&Headers, &[u8]),
         tuple: &Tuple,
-        was_asked: bool,
         has: impl FnOnce() -> bool,
     ) -> bool {
         let local = SocketAddr::new(tuple.local(), tuple.local_port().0);
@@ -76,8 +75,8 @@ impl Shard {
         match headers.protocol {
             IpProtocol::TCP => {
                 let names = firelane_tcp::Tuple::new(local, remote);
-                let counts_time_wait = was_asked && !begins(headers);
-                has() || self.half_open.has(&names) || counts_time_wait && self.time_wait.has(&names)
+                let is_over = |seq| !begins(headers) && self.time_wait.has(&names, seq);
+                has() || self.half_open.has(&names) || seq_of(headers, packet).is_some_and(is_over)
             }
             IpProtocol::UDP => {
                 let link = self.link_of_arrival(link, local.ip());
@@ -91,6 +90,12 @@ impl Shard {
 /// Whether a segment asks for a connection.
 fn begins(headers: &Headers) -> bool {
     headers.tcp_flags.contains(TcpFlags::SYN) && !headers.tcp_flags.contains(TcpFlags::ACK)
+}
+
+/// A segment's number.
+fn seq_of(headers: &Headers, frame: &[u8]) -> Option<SeqNum> {
+    let seq = frame.get(usize::from(headers.l4_offset) + 4..)?.first_chunk()?;
+    Some(SeqNum(u32::from_be_bytes(*seq)))
 }
 
 impl<D> Inside<'_, D> {
@@ -126,7 +131,7 @@ impl<D> Inside<'_, D> {
         if asked == Some(me)
             || !is_translators && !is_own
             || link == LOOPBACK && headers.protocol == IpProtocol::TCP
-            || self.shard.knows(link, headers, &tuple, asked.is_some(), || self.lookup(&tuple).is_some())
+            || self.shard.knows(link, (headers, frame.as_slice()), &tuple, || self.lookup(&tuple).is_some())
         {
             return Some(frame);
         }
