@@ -3,7 +3,7 @@
 //! A record is an envelope of [`RECORD_BYTES`] and the payload. Sockets and lanes write and read them on both sides of a
 //! byte ring, and programs in shared memory (`drivers/shm`), so any bytes can be read as one. RFC 768, RFC 3542 §6.
 
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use firelane_units::{Instant, LinkId};
 
@@ -20,6 +20,8 @@ pub struct Envelope {
     pub peer: SocketAddr,
     /// This side's address.
     pub local: Option<IpAddr>,
+    /// This host's own address by which the sender knows it, of one that came to many by IPv4.
+    pub own: Option<Ipv4Addr>,
     /// The link by which it came, or is to leave.
     pub link: Option<LinkId>,
     /// Its traffic class: the octet that TOS was, with differentiated services and ECN.
@@ -54,6 +56,7 @@ impl Envelope {
         Self {
             peer,
             local: None,
+            own: None,
             link: None,
             tos: None,
             hops: None,
@@ -89,7 +92,7 @@ impl Envelope {
     }
 
     /// The record's begin: length (4 bytes), the peer's port (2), what is there (1), a byte unused, the peer's address (16,
-    /// IPv4 in the first four), this side's (16), link (4), traffic class, hops, bytes per datagram (2), one nanosecond more than
+    /// IPv4 in the first four), this side's (16; behind IPv4's four its own), link (4), traffic class, hops, bytes per datagram (2), one nanosecond more than
     /// when it arrived (8), datagrams that had no room before it (4). Native order: both sides are on one machine.
     pub fn encode(&self, len: usize) -> [u8; RECORD_BYTES] {
         let mut record = [0; RECORD_BYTES];
@@ -99,6 +102,9 @@ impl Envelope {
         there |= write_ip(&mut record[8..24], self.peer.ip(), has::PEER_V6);
         if let Some(local) = self.local {
             there |= has::LOCAL | write_ip(&mut record[24..40], local, has::LOCAL_V6);
+        }
+        if let (Some(IpAddr::V4(_)), Some(own)) = (self.local, self.own) {
+            record[28..32].copy_from_slice(&own.octets());
         }
         if let Some(link) = self.link {
             there |= has::LINK;
@@ -129,10 +135,12 @@ impl Envelope {
             u32::from_ne_bytes([a, b, c, d])
         };
         let half = |at: usize| u16::from_ne_bytes([record[at], record[at + 1]]);
+        let own = record[28..].first_chunk::<4>().map(|&octets| Ipv4Addr::from(octets));
         let arrived = record[48..].first_chunk().map_or(0, |nanos| u64::from_ne_bytes(*nanos));
         let envelope = Self {
             peer: SocketAddr::new(read_ip(&record[8..24], there(has::PEER_V6)), half(4)),
             local: there(has::LOCAL).then(|| read_ip(&record[24..40], there(has::LOCAL_V6))),
+            own: own.filter(|own| there(has::LOCAL) && !there(has::LOCAL_V6) && !own.is_unspecified()),
             link: there(has::LINK).then(|| LinkId(word(40))),
             tos: there(has::TOS).then_some(record[44]),
             hops: there(has::HOPS).then_some(record[45]),
@@ -182,11 +190,12 @@ mod tests {
         fn what_is_written_is_read(
             peer in (ip(), any::<u16>()), local in prop::option::of(ip()), link in prop::option::of(any::<u32>()),
             tos: Option<u8>, hops: Option<u8>, dont_fragment: Option<bool>, segment: u16, len in 0usize..1 << 17,
-            arrived in prop::option::of(0..u64::MAX), dropped: u32,
+            arrived in prop::option::of(0..u64::MAX), dropped: u32, own: Option<[u8; 4]>,
         ) {
             let (link, arrived) = (link.map(LinkId), arrived.map(Instant::from_nanos));
             let peer = SocketAddr::from(peer);
-            let envelope = Envelope { peer, local, link, tos, hops, dont_fragment, segment, arrived, dropped };
+            let own = own.map(Ipv4Addr::from).filter(|own| local.is_some_and(|it| it.is_ipv4()) && !own.is_unspecified());
+            let envelope = Envelope { peer, local, own, link, tos, hops, dont_fragment, segment, arrived, dropped };
             prop_assert_eq!(Envelope::decode(&envelope.encode(len)), (envelope, len));
         }
 

@@ -250,6 +250,7 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
         // As in Linux one of IPv4 that is left open is not the socket's own.
         local: extra.local.filter(|&local| local != IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
         // What goes by the loopback interface goes where its address says, but to a group.
+        own: None,
         link: match interface {
             0 => None,
             LOOPBACK => peer.ip().to_canonical().is_multicast().then_some(LinkId::LOOPBACK),

@@ -76,6 +76,7 @@ fn envelope(fault: &Fault) -> Envelope {
     Envelope {
         peer: (fault.offender, 0).into(),
         local: Some(fault.local),
+        own: None,
         link: fault.interface.checked_sub(1).map(LinkId),
         tos: Some(fault.tos),
         hops: Some(fault.hops),

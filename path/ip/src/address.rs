@@ -401,8 +401,19 @@ impl Addresses {
 
     /// An IPv4 address of a link that may be used.
     pub(crate) fn source_v4(&self, link: LinkId) -> Option<Ipv4Addr> {
-        self.on(link).filter(|address| address.is_usable()).find_map(|address| match address.prefix.addr() {
-            IpAddr::V4(v4) => Some(v4),
+        self.sources_v4(link).next().map(|(_, v4)| v4)
+    }
+
+    /// The same, of the peer's subnet if there is one.
+    pub(crate) fn source_v4_towards(&self, link: LinkId, peer: IpAddr) -> Option<Ipv4Addr> {
+        let of_subnet = self.sources_v4(link).find(|(prefix, _)| prefix.contains(peer));
+        of_subnet.or_else(|| self.sources_v4(link).next()).map(|(_, v4)| v4)
+    }
+
+    fn sources_v4(&self, link: LinkId) -> impl Iterator<Item = (IpPrefix, Ipv4Addr)> {
+        let usable = self.on(link).filter(|address| address.is_usable());
+        usable.filter_map(|address| match address.prefix.addr() {
+            IpAddr::V4(v4) => Some((address.prefix, v4)),
             IpAddr::V6(_) => None,
         })
     }

@@ -317,6 +317,14 @@ impl Ip {
         addr.is_loopback() || self.addresses.is_usable(addr)
     }
 
+    /// This host's own address of a link by which `peer` is spoken to: one of his subnet, before others.
+    pub fn own_towards(&self, link: LinkId, peer: IpAddr) -> Option<Ipv4Addr> {
+        if !peer.is_ipv4() {
+            return None;
+        }
+        self.addresses.source_v4_towards(link, peer)
+    }
+
     /// Where a packet for `dst` goes next.
     pub(crate) fn way(&self, src: Option<IpAddr>, dst: IpAddr) -> Option<Way> {
         if dst.is_unspecified() {

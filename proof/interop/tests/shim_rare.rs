@@ -85,7 +85,7 @@ fn who_answers_to_a_group_or_everybody_as_he_was_told_is_heard() {
     }
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);
-    let script = script("spec_dst.py");
+    let (script, subnet) = (script("spec_dst.py"), "10.0.0.255");
     for (server, host, client, own, device) in [
         (On::Kernel, Stage::KERNEL, On::Firelane, Stage::FIRELANE, "web0"),
         (On::Firelane, Stage::FIRELANE, On::Kernel, Stage::KERNEL, "kernel0"),
@@ -96,12 +96,14 @@ fn who_answers_to_a_group_or_everybody_as_he_was_told_is_heard() {
             assert!(Instant::now() < deadline, "{}", serving.log());
             std::thread::sleep(Duration::from_millis(10));
         }
-        let told = stage.run(client, &["/usr/bin/python3", &script, "ask", own, host, device]);
+        let told = stage.run(client, &["/usr/bin/python3", &script, "ask", own, host, subnet, device]);
         assert!(told.status.success(), "{told:?} {}", serving.log());
-        let answers = ["239.1.2.3", "255.255.255.255", host];
+        let answers = ["239.1.2.3", "255.255.255.255", subnet, host];
         let wanted = answers.map(|to| format!("{to} (b'answer', ('{host}', 7177))\n")).concat();
         assert_eq!(told.stdout, wanted, "{}", serving.log());
-        serving.expect_success();
+        let heard = answers.map(|to| format!("to {to} True {host}\n"));
+        let log = serving.expect_success();
+        assert!(heard.iter().all(|line| log.contains(line)), "{log}");
     }
     stage.wait_until_nothing_is_left();
 }

@@ -234,7 +234,7 @@ fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
             if has(file::INFO_V4) {
                 let mut info = [0; 12];
                 info[..4].copy_from_slice(&index);
-                info[4..8].copy_from_slice(&own(local).octets());
+                info[4..8].copy_from_slice(&own(local, envelope.own).octets());
                 info[8..].copy_from_slice(&local.octets());
                 to.add(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
             }
@@ -256,10 +256,11 @@ fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
     }
 }
 
-/// The address of this host that a datagram to `local` came to (`ipi_spec_dst`), with which an answer may go. A group and everybody are nobody's
-/// own: there the way that the answer takes chooses.
-fn own(local: Ipv4Addr) -> Ipv4Addr {
-    if local.is_multicast() || local.is_broadcast() { Ipv4Addr::UNSPECIFIED } else { local }
+/// The address of this host that a datagram to `local` came to (`ipi_spec_dst`), with which an answer may go. What came to many has that
+/// by which the sender knows this host; where it has none, the way that the answer takes chooses.
+fn own(local: Ipv4Addr, own: Option<Ipv4Addr>) -> Ipv4Addr {
+    let is_many = local.is_multicast() || local.is_broadcast();
+    own.unwrap_or(if is_many { Ipv4Addr::UNSPECIFIED } else { local })
 }
 
 /// What several datagrams in one are long.

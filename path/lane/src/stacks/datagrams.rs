@@ -362,18 +362,19 @@ impl<D> Inside<'_, D> {
         if !self.admits_datagram(&packet, socket) {
             return self.drop_frame(packet.frame, DropReason::FilterSocket);
         }
-        let is_full = !self.put_datagram(socket, &packet, remote, &datagram);
+        let is_full = !self.put_datagram(socket, (&packet, None), remote, &datagram);
         match is_full {
             true => self.drop_frame(packet.frame, DropReason::BufferFull),
             false => self.take_datagram(packet.frame, &datagram),
         }
     }
 
-    /// Puts what a frame brought into a socket's queue; whether all of it had room.
+    /// Puts what a frame brought into a socket's queue; whether all of it had room. If it came to many, this host has an address
+    /// of its `own`.
     fn put_datagram(
         &mut self,
         socket: SocketId,
-        packet: &Delivered,
+        (packet, own): (&Delivered, Option<Ipv4Addr>),
         remote: SocketAddr,
         datagram: &Datagram,
     ) -> bool {
@@ -381,6 +382,7 @@ impl<D> Inside<'_, D> {
         let envelope = Envelope {
             peer: remote,
             local: Some(packet.dst),
+            own,
             link: Some(packet.link),
             tos: Some(packet.traffic_class()),
             hops: Some(packet.ttl),
@@ -441,12 +443,13 @@ impl<D> Inside<'_, D> {
         listeners.extend(self.shard.udp.lookup_all(packet.link, local, remote));
         listeners.retain(|&socket| !dst.is_multicast() || self.shard.hears_group(socket, link, dst, src));
         let (is_heard, mut is_full, mut is_blocked) = (!listeners.is_empty(), false, true);
+        let own = self.shard.ip.core.own_towards(packet.link, src);
         for socket in listeners.drain(..) {
             if !self.admits_datagram(&packet, socket) {
                 continue;
             }
             is_blocked = false;
-            is_full |= !self.put_datagram(socket, &packet, remote, datagram);
+            is_full |= !self.put_datagram(socket, (&packet, own), remote, datagram);
         }
         self.shard.listeners_of_many = listeners;
         match (is_heard, is_full) {

@@ -78,6 +78,7 @@ impl<D> Inside<'_, D> {
         let envelope = Envelope {
             peer: SocketAddr::new(src, 0),
             local: Some(dst),
+            own: None,
             link: Some(link),
             tos: Some(packet.traffic_class()),
             hops: Some(packet.ttl),
