@@ -186,20 +186,27 @@ impl Inbox {
     /// Owner, who has taken all there was: from here on he must be woken. Whether he may sleep: `false` if there may be
     /// news already.
     pub fn fall_asleep(&self) -> bool {
-        let nap = self.naps.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+        // Nobody else counts. Whatever a program writes there, a nap has a number that is not zero.
+        let nap = self.naps.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        self.naps.store(nap, Ordering::Relaxed);
         self.sleeping.store(nap, Ordering::SeqCst);
         order_for_models();
         !self.news.any()
     }
 
-    /// Owner: he is awake and will look.
+    /// Owner: he is awake and will look. Who sees it late rings in vain.
     pub fn wake_up(&self) {
-        self.sleeping.store(0, Ordering::SeqCst);
+        self.sleeping.store(0, Ordering::Release);
     }
 
     /// A lane's worker is on this CPU.
     pub fn is_on(&self, cpu: u16) {
         note(&self.cpu, cpu);
+    }
+
+    /// A lane's worker does not say where it is.
+    pub fn is_nowhere(&self) {
+        self.cpu.store(0, Ordering::Relaxed);
     }
 
     /// Whether it was on this one when it last said so.

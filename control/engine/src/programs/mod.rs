@@ -14,6 +14,7 @@
 //! - `ending.rs`: what nobody has any more; `remains.rs`: what the dead have left to be sent.
 //! - `offers.rs`: blocks that are made ready to connect. `leaving.rs`: streams that were closed by their words.
 //!   `closings.rs`: which of those can wait.
+//! - `known.rs`: the programs as a worker knows them, near and quiet ones.
 //! - `hangups.rs`: listeners that are closed and that lanes still have.
 //! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
@@ -41,6 +42,7 @@ mod hub;
 mod hub_bell;
 mod inert;
 mod joining;
+mod known;
 mod later;
 mod leaving;
 mod lingering;
@@ -78,8 +80,8 @@ use firelane_units::{Bytes, Instant, LaneId};
 use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
 use arena::{ProgramArena, StreamTable};
-use closings::Closings;
-use hangups::{Hangups, Looked};
+use hangups::Hangups;
+use known::Near;
 use leaving::Leaving;
 use segment::{Bond, Joined, Segments, Wanted};
 use shares::GroupShares;
@@ -87,12 +89,13 @@ use stream::Stream;
 
 pub use closer::{Closer, Foreign};
 pub use hub::{Hub, send};
+pub(crate) use known::Known;
 pub use session::{Kin, Limits, Owner, Reply};
 pub use shown::{ExplainedSocket, ProgramSocket};
 
 /// Words of an inbox, of up to 64 streams each, that are looked at in a turn of the lane.
 const WORDS_PER_TURN: usize = 64;
-/// With more programs than these a worker sleeps at once: somebody always has news.
+/// With more programs near than these a worker sleeps at once: somebody always has news.
 const ARENAS_LOOKED_AT: usize = 8;
 /// How often a worker looks for news before it ends what can wait: about as long as who has closed takes to ask for something else.
 const LOOKS_AT_CLOSINGS: u32 = 32;
@@ -129,26 +132,6 @@ struct LaneSide {
     told: AtomicU64,
     /// Whether the last ones of these were on the worker's CPU. The worker's own.
     shares: AtomicBool,
-}
-
-/// The arenas as a worker knows them, who has this for himself: so he looks at no table in his turns, and locks nothing.
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    changes: u64,
-    arenas: Vec<Arc<ProgramArena>>,
-    /// Streams that can be closed later, by arena and block.
-    closings: Closings<(Arc<ProgramArena>, u32)>,
-    /// The last that programs have kicked for was to close some, and they may ask for something else now.
-    is_closing: bool,
-    /// What the last look for hang-ups has said.
-    looked: Looked,
-}
-
-impl Known {
-    /// Whether what can wait is to be closed now: who has closed it has asked for something else meanwhile, and is busy with that.
-    pub(crate) fn has_to_close(&self) -> bool {
-        self.closings.are_there() && !self.is_closing
-    }
 }
 
 /// Where a stream is.
@@ -459,7 +442,7 @@ impl Programs {
         }
         let changes = self.changes.load(Ordering::Acquire);
         if known.changes != changes {
-            known.arenas = self.all_arenas();
+            known.follow(&self.arenas());
             known.changes = changes;
         }
         true
@@ -479,7 +462,8 @@ impl Programs {
         }
         // Who has its CPU goes on when it is done, and asks for nothing before.
         let shares = self.lanes.get(lane.index()).is_some_and(|side| side.shares.load(Ordering::Relaxed));
-        let Known { arenas, closings, is_closing, looked, .. } = known;
+        known.hear(lane, here());
+        let Known { near, closings, is_closing, looked, .. } = known;
         let may_begin = || {
             let holds = self.hangups.holds_now(looked, now);
             if holds {
@@ -489,7 +473,7 @@ impl Programs {
         };
         let (mut was_busy, mut has_given, mut closed) = (false, false, 0);
         *is_closing = false;
-        for arena in &*arenas {
+        for Near { arena, silent } in near {
             let later = |block| {
                 *is_closing = true;
                 closings.put((Arc::clone(arena), block));
@@ -499,7 +483,9 @@ impl Programs {
                 give(message);
             };
             let taken = arena.take_kicks(lane, fabric, may_begin, later, noted);
-            was_busy |= taken.is_some();
+            if taken.is_some() {
+                (was_busy, *silent) = (true, 0);
+            }
             let here = taken.unwrap_or(0);
             self.note_left(arena, here > 0);
             closed += here;
@@ -555,15 +541,15 @@ impl Programs {
         if !self.are_known(known) {
             return false;
         }
-        let Known { arenas, closings, .. } = known;
-        if arenas.is_empty() || arenas.len() > ARENAS_LOOKED_AT {
+        let Known { near, closings, .. } = known;
+        if near.is_empty() || near.len() > ARENAS_LOOKED_AT {
             return closings.are_there();
         }
         let Some(side) = self.lanes.get(lane.index()) else { return false };
         self.hangups.look_ahead(&known.looked);
         let has_news = || {
             side.bell.is_rung()
-                || arenas.iter().any(|it| it.inbox(lane).is_some_and(|inbox| inbox.news.any()))
+                || near.iter().any(|it| it.arena.inbox(lane).is_some_and(|inbox| inbox.news.any()))
         };
         if side.shares_cpu(here()) {
             return closings.are_there() || has_news();
@@ -584,23 +570,13 @@ impl Programs {
 
     /// A worker that is about to sleep: programs are to ring from here on. Whether it may.
     pub(crate) fn fall_asleep(&self, lane: LaneId, known: &mut Known) -> bool {
-        let fall = |arena: &Arc<ProgramArena>| {
-            if arena.calls_for_time() {
-                self.call_idler();
-            }
-            arena.inbox(lane).is_none_or(|inbox| inbox.fall_asleep())
-        };
-        !self.are_known(known) || known.arenas.iter().all(fall)
+        !self.are_known(known) || known.fall_asleep(lane, || self.call_idler())
     }
 
     /// A worker that is awake again.
     pub(crate) fn wake_up(&self, lane: LaneId, known: &mut Known) {
         if self.are_known(known) {
-            let cpu = here();
-            for inbox in known.arenas.iter().filter_map(|arena| arena.inbox(lane)) {
-                inbox.wake_up();
-                inbox.is_on(cpu);
-            }
+            known.wake_up(lane, here());
         }
     }
 }
