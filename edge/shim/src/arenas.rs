@@ -94,7 +94,7 @@ fn attached(memfd: impl AsFd) -> Option<(Mapping, u64)> {
     loop {
         match Mapping::attach_within(&memfd, room) {
             Ok(attached) => return Some(attached),
-            // Somebody without /proc has guessed, or others have taken what there was.
+            // Others have taken what there was.
             Err(AttachError::System(_)) if room > Layout::STORAGE_MIN => room /= 2,
             Err(_) => return None,
         }
@@ -106,7 +106,12 @@ pub(crate) fn add(memfd: impl AsFd, is_segment: bool) -> Result<u16, Errno> {
     if let Some(place) = Mapping::number_of(&memfd).ok().and_then(find) {
         return Ok(place);
     }
-    let (mapping, number) = attached(memfd).ok_or_else(|| {
+    let last = || {
+        is_segment.then(|| {
+            Mapping::attach_within(&memfd, room::for_fused(session::own_arena().and_then(get))).ok()
+        })?
+    };
+    let (mapping, number) = attached(&memfd).or_else(last).ok_or_else(|| {
         session::say_once("no room for the memory that sockets share with the daemon: is the address space limited (RLIMIT_AS)?");
         Errno::NOMEM
     })?;

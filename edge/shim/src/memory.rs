@@ -65,6 +65,17 @@ impl<T: Plain> Drop for Pages<T> {
     }
 }
 
+/// Whether there is room for so much in one piece.
+pub(crate) fn has_room(len: u64) -> bool {
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping, at an address of the kernel's choice, which nobody else knows when it goes again.
+    unsafe {
+        mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), flags)
+            .is_ok_and(|base| munmap(base, len).is_ok())
+    }
+}
+
 /// Locks memory, if the kernel can; what is not there, too, when it is touched.
 pub(crate) fn lock(range: Range<usize>, on_fault: bool) {
     let flags = if on_fault { MlockFlags::ONFAULT } else { MlockFlags::empty() };
@@ -90,5 +101,6 @@ mod tests {
         pages[70_000] = 9;
         assert_eq!(pages[69_999..70_002], [0, 9, 0]);
         assert!(Pages::<u32>::new(0).is_err() && Pages::<u32>::new(usize::MAX).is_err());
+        assert!(has_room(1 << 30) && !has_room(u64::MAX) && !has_room(0));
     }
 }

@@ -11,6 +11,9 @@ use rustix::process::{Resource, getrlimit};
 use crate::table::DESCRIPTORS;
 use crate::{arenas, memory, process};
 
+/// So exactly the room is found that nobody tells: enough to leave somebody else his part.
+const ROOM_STEP: u64 = 1 << 20;
+
 /// How much storage of each arena a program keeps that limits itself, and may set a wider limit.
 const STORAGE_KEPT: u64 = 256 << 20;
 
@@ -22,6 +25,15 @@ pub(crate) fn for_own() -> u64 {
 /// What there is for an arena that comes from elsewhere, which may be needed whole.
 pub(crate) fn for_others() -> u64 {
     left().map_or(u64::MAX, |left| left / 2)
+}
+
+/// What there is for a segment that a connection is fused by already: this thread, if it is the only one, gives storage of its own arena
+/// back for it, as far as that goes. Another process may have let the peer write there.
+pub(crate) fn for_fused(own: Option<&Mapping>) -> u64 {
+    if let Some(own) = own.filter(|_| !process::is_borrowed() && threads() == Some(1)) {
+        memory::give_back(own, own.mapped() / 4);
+    }
+    left().unwrap_or(u64::MAX)
 }
 
 /// The program is about to limit its own address space. What is mapped already leaves it half of what it has not taken: storage is given back
@@ -73,8 +85,18 @@ pub(crate) fn descriptors() -> usize {
 /// What is left of a limit.
 fn left() -> Option<u64> {
     let limit = getrlimit(Resource::As).current?;
-    // Without /proc nobody knows how much is used; half is a guess that the kernel corrects.
-    Some(size().map_or(limit / 2, |size| limit.saturating_sub(size)))
+    // Without /proc nobody tells how much is used.
+    Some(size().map_or_else(|| found(limit), |size| limit.saturating_sub(size)))
+}
+
+/// How much of a limit the kernel gives.
+fn found(limit: u64) -> u64 {
+    let (mut there, mut beyond) = (0, limit);
+    while beyond - there > ROOM_STEP {
+        let tried = there.midpoint(beyond);
+        if memory::has_room(tried) { there = tried } else { beyond = tried }
+    }
+    there
 }
 
 /// How much of it arenas take.

@@ -107,3 +107,15 @@ fn who_answers_to_a_group_or_everybody_as_he_was_told_is_heard() {
     }
     stage.wait_until_nothing_is_left();
 }
+
+/// The memory that two fused programs share has room in who is handed the connection, and has reserved more for himself than he uses.
+#[test]
+fn who_is_handed_a_connection_and_has_little_address_space_reads_all_of_it() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let wanted = "read 1000\nb\"answered b'thanks'\\n\"\n";
+    for on in [On::Kernel, On::Firelane] {
+        assert_eq!(stage.ask(on, &["/usr/bin/python3", &script("narrowed.py")]), wanted);
+    }
+    stage.wait_until_nothing_is_left();
+}
