@@ -358,7 +358,7 @@ pub(crate) fn first_len(stream: &Stream) -> usize {
 /// A new socket.
 pub(crate) fn open(is_v6: bool, is_echo: bool, flags: c_int) -> Result<c_int, Errno> {
     let fd = session::open_datagrams(is_v6, is_echo, flags)?;
-    crate::table::put(fd, socket::datagram_word(is_v6, is_echo));
+    socket::born(fd, socket::datagram_word(is_v6, is_echo));
     Ok(fd)
 }
 

@@ -45,7 +45,7 @@ fn adopt(fd: c_int, attached: &Attached) {
         _ => socket::fresh_word(attached.is_v6),
     };
     options::note_times();
-    table::put(fd, word);
+    socket::born(fd, word);
 }
 
 /// Looks for sockets that a program before this one, in the same process, has left open.

@@ -19,7 +19,7 @@ use crate::stream::Stream;
 use crate::table::{self, Word};
 use crate::{
     accept_queue, connecting, datagram, echoes, elsewhere, faults, kept, listener, names, options, process,
-    session, signals, to_itself,
+    session, signals, stdio, to_itself,
 };
 
 /// What a descriptor of ours is.
@@ -215,14 +215,20 @@ pub(crate) fn open(family: c_int, kind: c_int, protocol: c_int) -> Option<Result
 
 fn open_stream(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
     let fd = session::open_socket(is_v6, flags)?;
-    table::put(fd, fresh_word(is_v6));
+    born(fd, fresh_word(is_v6));
     Ok(fd)
+}
+
+/// A descriptor is a socket of ours from now on; the program may have it in the place of one of its standard streams.
+pub(crate) fn born(fd: c_int, word: Word) {
+    table::put(fd, word);
+    stdio::changed(fd);
 }
 
 /// A connection that has just been accepted.
 pub(crate) fn accepted(fd: c_int, is_v6: bool, arena: u16, block: u32) -> Held {
     let word = stream_word(is_v6, arena, block);
-    table::put(fd, word);
+    born(fd, word);
     Held { fd, word }
 }
 

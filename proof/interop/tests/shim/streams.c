@@ -109,6 +109,38 @@ static void served(const char *way) {
     printf("ended %d\n", WEXITSTATUS(status));
 }
 
+/* Connections that come where standard input and output were closed. */
+static void in_place(void) {
+    struct sockaddr_in name = {.sin_family = AF_INET};
+    socklen_t len = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), ends[2];
+    inet_pton(AF_INET, host, &name.sin_addr);
+    if (bind(listener, (void *)&name, len) || listen(listener, 2) || getsockname(listener, (void *)&name, &len))
+        err(9, "no listener");
+    fflush(stdout);
+    if (!fork()) {
+        char line[100] = "";
+        for (int fd = 0; fd < 2; fd++) {
+            close(fd);
+            if (accept(listener, 0, 0) != fd)
+                _exit(7);
+        }
+        while (fgets(line, sizeof line, stdin))
+            printf("heard %s", line);
+        exit(fflush(stdout) ? 6 : 0);
+    }
+    for (int nth = 0; nth < 2; nth++)
+        if ((ends[nth] = socket(AF_INET, SOCK_STREAM, 0)) < 0 || connect(ends[nth], (void *)&name, len))
+            err(9, "no connection");
+    close(listener);
+    dprintf(ends[0], "one\ntwo\n");
+    close(ends[0]);
+    told("in place", ends[1]);
+    int status;
+    wait(&status);
+    printf("ended %d\n", WEXITSTATUS(status));
+}
+
 int main(int count, char **words) {
     self = words[0];
     host = words[1];
@@ -117,6 +149,7 @@ int main(int count, char **words) {
     int ends[2];
     served("ends");
     served("reopens");
+    in_place();
 
     pair(ends);
     fflush(stdout);
