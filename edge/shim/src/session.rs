@@ -311,6 +311,10 @@ impl Session {
             say_once(text);
         }
         let Answer::Welcome { session, lanes, .. } = answer else { return Err(refusal(&answer)) };
+        // A process that has no number left for some of them gets the others.
+        if fds.len() != 1 + lanes as usize {
+            return Err(Errno::MFILE);
+        }
         let mut fds = fds.into_iter();
         let memfd = fds.next().ok_or(Errno::PROTO)?;
         let own = arenas::add(&memfd, false)?;

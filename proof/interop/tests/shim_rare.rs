@@ -119,3 +119,27 @@ fn who_is_handed_a_connection_and_has_little_address_space_reads_all_of_it() {
     }
     stage.wait_until_nothing_is_left();
 }
+
+/// lighttpd asks so whether its client has ended or was reset.
+#[test]
+fn the_state_of_a_connection_follows_what_its_programs_have_been_told() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    for on in [On::Kernel, On::Firelane] {
+        let told = stage.ask(on, &["/usr/bin/python3", &script("half.py")]);
+        assert_eq!(told, "behind one's own end True\nbehind the peer's True\n", "{on:?}");
+    }
+    stage.wait_until_nothing_is_left();
+}
+
+/// A session begins with all of its descriptors, or not yet.
+#[test]
+fn who_is_short_of_descriptors_at_first_is_served_later() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("short.py"), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert_eq!(kernels.lines().count(), 8, "{kernels}");
+    assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+    stage.wait_until_nothing_is_left();
+}
