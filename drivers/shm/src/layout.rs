@@ -119,6 +119,11 @@ impl Block {
         self.requests.load(Ordering::Relaxed) & request::SHUTS != 0
     }
 
+    /// Daemon: whether a program writes no more, of which its lane has yet to hear.
+    pub fn asks_to_end(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) & request::SHUT_WRITE != 0
+    }
+
     /// Whether a program asks for a connection.
     pub fn asks_to_connect(&self) -> bool {
         self.requests.load(Ordering::Acquire) & request::CONNECT != 0

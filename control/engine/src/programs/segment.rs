@@ -457,6 +457,11 @@ impl Joined {
         self.joint().has_ended(self.at)
     }
 
+    /// Whether the peer's program has let ours have the end.
+    pub(super) fn peer_has_ended(&self) -> bool {
+        self.joint().has_ended(1 - self.at)
+    }
+
     /// The program has left. Whether it leaves something unread.
     pub(super) fn close(&self) -> bool {
         self.bond.closed[self.at].store(true, Ordering::Release);

@@ -80,7 +80,8 @@ impl Socket {
 
 impl ExplainedSocket {
     pub(super) fn new(inode: u64, socket: &Socket) -> Self {
-        let asked = socket.stream().map(|stream| Asked { fabric: &socket.stack.inner.fabric, stream });
+        let asked =
+            socket.stream().map(|stream| Asked::about(&socket.stack.inner.fabric, stream, &socket.arena));
         let shown = socket.summary();
         Self {
             inode,

@@ -692,7 +692,7 @@ impl Socket {
                 Role::Listening(listening) => listening.shown(),
                 _ => Unconnected::Closed,
             },
-            stream: self.stream().map(|stream| Asked { fabric: &self.stack.inner.fabric, stream }),
+            stream: self.stream().map(|stream| Asked::about(&self.stack.inner.fabric, stream, &self.arena)),
             usual: &config.sockets,
             tcp: &config.tcp,
             hops,
