@@ -94,7 +94,7 @@ impl Shown {
 /// # Safety
 /// `len` is valid or refused by [`buffers::check`], and so are as many bytes at `address` as it says.
 pub(crate) unsafe fn write(shown: &Shown, address: *mut sockaddr, len: *mut socklen_t) -> Result<(), Errno> {
-    buffers::check(len.cast(), size_of::<socklen_t>())?;
+    buffers::check_mut(len.cast(), size_of::<socklen_t>())?;
     // SAFETY: the caller's promise.
     let room = unsafe { len.read_unaligned() };
     let room = usize::try_from(room as i32).map_err(|_| Errno::INVAL)?;

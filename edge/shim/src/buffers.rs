@@ -1,15 +1,18 @@
 //! A program's buffers: the pieces that a call gathers from or scatters to.
 //!
-//! The kernel answers EFAULT for memory that is not there. From here it cannot be known whether memory is there,
-//! so what is certainly not (the first page, and what is above a program's memory) is refused, and the rest is
-//! believed.
+//! The kernel answers EFAULT for memory that is not there, or may not be written, when it comes to use it. Where a piece begins is looked
+//! at here: a page that was found there is remembered, for mostly the same buffers come again, and of another one the kernel is asked.
+//! What lies behind its first page, and what goes away later, is believed.
 
 use core::ffi::c_void;
 use core::marker::PhantomData;
 use core::slice;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::iovec;
 use rustix::io::Errno;
+
+use crate::sys;
 
 /// The most pieces of one call: UIO_MAXIOV.
 const PIECES_MAX: usize = 1024;
@@ -21,11 +24,44 @@ const BYTES_MAX: usize = 0x7fff_f000;
 const LOWEST: usize = 4096;
 const BEYOND: usize = 0x7fff_ffff_f000;
 
-/// Whether `len` bytes could lie at `address`. As in the kernel, a piece that cannot is an error only when it is used.
+/// The least size of a page.
+const PAGE: usize = 4096;
+/// Whether a page may be written, too, stands below its number.
+const WRITABLE: usize = 1;
+/// Pages that were there, by their numbers.
+static SEEN: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
+
+/// Whether `len` bytes to be read lie at `address`. As in the kernel, a piece that does not is an error only when it is used.
+#[inline]
 pub(crate) fn check(address: *const c_void, len: usize) -> Result<(), Errno> {
+    check_for(address, len, 0)
+}
+
+/// The same of bytes to be written.
+#[inline]
+pub(crate) fn check_mut(address: *const c_void, len: usize) -> Result<(), Errno> {
+    check_for(address, len, WRITABLE)
+}
+
+#[inline]
+fn check_for(address: *const c_void, len: usize, access: usize) -> Result<(), Errno> {
     let first = address as usize;
     let is_plausible = (LOWEST..=BEYOND).contains(&first) && len <= BEYOND - first;
-    if len == 0 || is_plausible { Ok(()) } else { Err(Errno::FAULT) }
+    let is_there = || {
+        let seen = SEEN[first / PAGE % SEEN.len()].load(Ordering::Relaxed);
+        seen | WRITABLE == first / PAGE << 1 | WRITABLE && seen & access == access || look(first, access)
+    };
+    if len == 0 || is_plausible && is_there() { Ok(()) } else { Err(Errno::FAULT) }
+}
+
+/// Asks the kernel.
+#[cold]
+fn look(first: usize, access: usize) -> bool {
+    let is_there = sys::is_there(first, access == WRITABLE);
+    if is_there {
+        SEEN[first / PAGE % SEEN.len()].store(first / PAGE << 1 | access, Ordering::Relaxed);
+    }
+    is_there
 }
 
 /// The bytes at `address`.
@@ -43,7 +79,7 @@ pub(crate) unsafe fn bytes<'a>(address: *const c_void, len: usize) -> Result<&'a
 /// # Safety
 /// They are writable and nobody else's for `'a`, or are among what [`check`] refuses.
 pub(crate) unsafe fn bytes_mut<'a>(address: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
-    check(address, len)?;
+    check_mut(address, len)?;
     // SAFETY: as in `bytes`.
     Ok(if len == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(address.cast(), len) } })
 }
@@ -180,6 +216,8 @@ pub(crate) unsafe fn pieces<'a>(
     Ok(if count == 0 { &[] } else { unsafe { slice::from_raw_parts(address, count) } })
 }
 
+/// Whether a piece is not there. Whether one that is received into may be written is not asked: the kernel would have to make a page for
+/// that, which a connection with nothing to read has no use for.
 fn is_faulty(pieces: &[iovec]) -> bool {
     pieces.iter().any(|piece| check(piece.iov_base, piece.iov_len).is_err())
 }
@@ -245,7 +283,7 @@ mod tests {
 
     #[test]
     fn memory_that_cannot_be_there_is_refused() {
-        for (address, len) in [(0, 1), (1, 1), (usize::MAX, 1), (BEYOND, 1), (LOWEST, BEYOND)] {
+        for (address, len) in [(0, 1), (1, 1), (usize::MAX, 1), (BEYOND, 1), (LOWEST, BEYOND), (1 << 40, 1)] {
             assert_eq!(check(address as *const c_void, len), Err(Errno::FAULT), "{address:#x} {len}");
         }
         assert_eq!(check(core::ptr::null(), 0), Ok(()));

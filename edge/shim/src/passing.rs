@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::session::Attached;
-use crate::{options, session, socket, sys, table};
+use crate::{options, session, socket, sys};
 
 /// A descriptor has arrived. If it is a socket of the daemon's, it is ours from now on.
 pub(crate) fn arrived(fd: c_int) {

@@ -4,6 +4,7 @@
 use core::arch::asm;
 use core::ffi::{CStr, c_int, c_uint};
 use core::ptr;
+use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -391,6 +392,25 @@ pub(crate) fn at_fork(before: Handler, parent: Handler, child: Handler) -> Resul
     // SAFETY: functions without arguments, which stay where they are.
     let answer = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
     if answer == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(answer)) }
+}
+
+/// Whether there is memory at `address`, to be read, or also to be written. The kernel looks, as a futex's word: it compares one with a
+/// number, or adds nothing to it, and nobody sleeps.
+pub(crate) fn is_there(address: usize, writes: bool) -> bool {
+    static NOBODYS: AtomicU32 = AtomicU32::new(0);
+    // Adds 0, and wakes somebody if the word was less than any number that the operation can name.
+    const ADD_NOTHING: usize = 1 << 28 | 2 << 24 | 0x800;
+    let word = address & !3;
+    let at_once = timespec_of(Duration::ZERO);
+    let (at_once, nobodys) = (ptr::from_ref(&at_once) as usize, NOBODYS.as_ptr() as usize);
+    let private = libc::FUTEX_PRIVATE_FLAG;
+    let args = if writes {
+        [nobodys, (libc::FUTEX_WAKE_OP | private) as usize, 0, 0, word, ADD_NOTHING]
+    } else {
+        [word, (libc::FUTEX_WAIT | private) as usize, 0x5eed_f00d, at_once, 0, 0]
+    };
+    // SAFETY: whatever lies there, the kernel reads it, or adds nothing to it in one step, or says that it cannot.
+    unsafe { syscall6(libc::SYS_futex, args) != Err(Errno::FAULT) }
 }
 
 /// Sleeps for a moment.

@@ -143,3 +143,14 @@ fn who_is_short_of_descriptors_at_first_is_served_later() {
     assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
     stage.wait_until_nothing_is_left();
 }
+
+#[test]
+fn memory_that_is_not_there_is_told_as_by_the_kernel() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("nowhere.py"), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert!(kernels.lines().count() == 51 && kernels.matches("Bad address").count() > 45, "{kernels}");
+    assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+    stage.wait_until_nothing_is_left();
+}

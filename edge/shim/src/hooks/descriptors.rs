@@ -92,7 +92,7 @@ unsafe fn about_interfaces(request: c_ulong, argument: *mut c_void) -> Result<()
         let entry = unsafe { buffers::bytes_mut(argument, IFREQ_BYTES) }?;
         return interfaces::answer(request, entry.first_chunk_mut().ok_or(Errno::FAULT)?);
     }
-    buffers::check(argument, size_of::<ifconf>())?;
+    buffers::check_mut(argument, size_of::<ifconf>())?;
     let place = argument.cast::<ifconf>();
     // SAFETY: the caller's promise: a `struct ifconf`, which need not be aligned, as for the kernel.
     let mut list = unsafe { place.read_unaligned() };

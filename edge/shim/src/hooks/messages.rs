@@ -33,7 +33,7 @@ hooks! {
 
     /// A message from elsewhere may bring sockets of ours along.
     @point fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = match socket::at(fd) {
-        Some(s) => Some(buffers::check(message.cast(), size_of::<msghdr>()).and_then(|()| {
+        Some(s) => Some(buffers::check_mut(message.cast(), size_of::<msghdr>()).and_then(|()| {
             // SAFETY: the caller's promise about the message.
             unsafe { receive(s, &mut *message, flags) }.map(count)
         })),
@@ -54,7 +54,7 @@ hooks! {
         Some(s) => Some(each(messages, n, |m| unsafe { send(s, &m.msg_hdr, flags) }).map(|(count, _)| count)),
         None => {
             let n = (n as usize).min(libc::UIO_MAXIOV as usize);
-            if buffers::check(messages.cast(), n * size_of::<mmsghdr>()).is_ok() {
+            if buffers::check_mut(messages.cast(), n * size_of::<mmsghdr>()).is_ok() {
                 // SAFETY: the caller's promise about the messages.
                 (0..n).for_each(|index| unsafe { hand_out(&raw const (*messages.add(index)).msg_hdr) });
             }
@@ -188,7 +188,7 @@ fn each(
     mut with: impl FnMut(&mut mmsghdr) -> Result<(usize, bool), Errno>,
 ) -> Result<(c_int, Option<Errno>), Errno> {
     let n = (n as usize).min(libc::UIO_MAXIOV as usize);
-    buffers::check(messages.cast(), n * size_of::<mmsghdr>())?;
+    buffers::check_mut(messages.cast(), n * size_of::<mmsghdr>())?;
     let seen = Seen::now();
     for index in 0..n {
         if index > 0 && seen.is_old() {
@@ -219,7 +219,7 @@ fn receive_each(
 ) -> Result<c_int, Errno> {
     const SECOND: u32 = 1_000_000_000;
     if !limit.is_null() {
-        buffers::check(limit.cast(), size_of::<timespec>())?;
+        buffers::check_mut(limit.cast(), size_of::<timespec>())?;
     }
     // SAFETY: the caller's promise about the time.
     let time = unsafe { limit.as_ref() }.map(|t| {

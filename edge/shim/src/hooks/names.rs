@@ -23,7 +23,7 @@ hooks! {
 
     /// The interfaces of the program's netstack. `freeifaddrs` is libc's, which frees what is given here.
     fn getifaddrs(list: *mut *mut ifaddrs) -> c_int = session::is_wanted().then(|| {
-        buffers::check(list.cast(), size_of::<*mut ifaddrs>())?;
+        buffers::check_mut(list.cast(), size_of::<*mut ifaddrs>())?;
         let made = listed(&interfaces::entries()?)?;
         // SAFETY: the caller's promise about the pointer.
         unsafe { list.write_unaligned(made) };

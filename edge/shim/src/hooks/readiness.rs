@@ -141,6 +141,9 @@ fn milliseconds_of(milliseconds: c_int) -> Limit {
 }
 
 fn time_of(limit: *const timespec) -> Result<Limit, Errno> {
+    if !limit.is_null() {
+        buffers::check(limit.cast(), size_of::<timespec>())?;
+    }
     // SAFETY: the caller's promise about the time.
     let Some(limit) = (unsafe { limit.as_ref() }) else { return Ok(None) };
     let seconds = u64::try_from(limit.tv_sec).map_err(|_| Errno::INVAL)?;
@@ -163,7 +166,7 @@ fn poll_for(
     mask: *const sigset_t,
 ) -> Option<Result<c_int, Errno>> {
     let bytes = (n as usize).checked_mul(size_of::<pollfd>())?;
-    buffers::check(fds.cast(), bytes).ok()?;
+    buffers::check_mut(fds.cast(), bytes).ok()?;
     if n == 0 {
         return None;
     }
@@ -182,6 +185,13 @@ fn poll_for(
 /// Each set is null or has `n` bits that are nobody else's for `'a`.
 unsafe fn sets<'a>(n: c_int, sets: [*mut fd_set; 3]) -> Option<Result<select::Sets<'a>, Errno>> {
     let words = usize::try_from(n).ok()?.div_ceil(c_long::BITS as usize);
+    if sets
+        .iter()
+        .any(|set| !set.is_null() && buffers::check_mut(set.cast(), words * size_of::<u64>()).is_err())
+    {
+        // The kernel says so.
+        return None;
+    }
     let slices = sets.map(|set| {
         // SAFETY: the caller's promise; the kernel, too, reads whole words.
         (!set.is_null()).then(|| unsafe { core::slice::from_raw_parts_mut(set.cast::<u64>(), words) })
@@ -207,7 +217,7 @@ fn epoll_for(
     let set = epoll::at(epoll)?;
     let count = usize::try_from(n).ok().filter(|&n| n > 0 && n <= epoll::EVENTS_MAX);
     Some(count.ok_or(Errno::INVAL).and_then(|n| {
-        buffers::check(events.cast(), n * size_of::<epoll_event>())?;
+        buffers::check_mut(events.cast(), n * size_of::<epoll_event>())?;
         // SAFETY: the caller's promise about the array.
         let events = unsafe { core::slice::from_raw_parts_mut(events, n) };
         // SAFETY: the caller's promise about the signals.

@@ -59,7 +59,7 @@ hooks! {
     /// Reads an option.
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int =
         socket::at(fd).map(|s| {
-            buffers::check(len.cast(), size_of::<socklen_t>())?;
+            buffers::check_mut(len.cast(), size_of::<socklen_t>())?;
             // SAFETY: the caller's promise about the length.
             let room = unsafe { len.read_unaligned() };
             let room = usize::try_from(room as i32).map_err(|_| Errno::INVAL)?;

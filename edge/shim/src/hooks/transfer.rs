@@ -189,7 +189,7 @@ fn copy_file(to: c_int, from: c_int, offset: *mut off64_t, len: size_t) -> Optio
     let copied = if offset.is_null() {
         copying::send_file(socket, from, None, len)
     } else {
-        buffers::check(offset.cast(), size_of::<off64_t>()).and_then(|()| {
+        buffers::check_mut(offset.cast(), size_of::<off64_t>()).and_then(|()| {
             // SAFETY: the caller's promise about the offset.
             let begin = u64::try_from(unsafe { offset.read_unaligned() }).map_err(|_| Errno::INVAL)?;
             let copied = copying::send_file(socket, from, Some(begin), len)?;
