@@ -21,7 +21,8 @@ use crate::folder::{self, Lock, LockError};
 use crate::history::History;
 use crate::host::{self, Host, Parts};
 use crate::kernel::Kernel;
-use crate::programs::{self, Programs};
+use crate::listener;
+use crate::programs::Programs;
 use crate::secret;
 use crate::server;
 use crate::state::{Found, State};
@@ -122,7 +123,7 @@ fn raise_descriptors() {
 
 /// Programs may come once the configuration is carried out; without a place for them the rest runs.
 fn serve_programs(door: &Path, engine: Engine, host: &Arc<Host>) {
-    let bound = host.with_model(|model| programs::bind(door, model));
+    let bound = host.with_model(|model| listener::bind(door, model));
     let started = bound.and_then(|it| Programs::start(it, engine, Arc::clone(host)));
     match started {
         Ok(programs) => host.set_programs(programs),

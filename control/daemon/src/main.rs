@@ -30,6 +30,7 @@ mod history;
 mod host;
 mod interfaces;
 mod kernel;
+mod listener;
 mod mac;
 mod memif;
 mod memory;

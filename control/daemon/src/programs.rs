@@ -18,22 +18,20 @@ use std::time::{Duration, Instant};
 use firelane::{
     Closer, Engine, ExplainedSocket, Hub, Limits, Owner, PeerOf, ProgramSocket, Reply, send_reply,
 };
-use firelane_model::{Model, NetstackName, Programs as Rules, SOCKET_FILTER_TEXT_MAX, SocketFilter};
+use firelane_model::{NetstackName, Programs as Rules, SOCKET_FILTER_TEXT_MAX, SocketFilter};
 use firelane_shm::control::{Answer, FILTER_MAX, MESSAGE_MAX, OWN_FILTER, OWN_LEVEL, Request};
 use firelane_shm::{Spin, carry};
 use firelane_units::{FilterRule, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
-use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::accounts::{Accounts, Peer};
 use crate::devices;
 use crate::host::Host;
+use crate::listener::{AT_A_TIME, Listener};
 
-/// Programs that wait for the daemon to take them in.
-const BACKLOG: i32 = 128;
 /// The most programs at a time.
 const PROGRAMS_MAX: usize = 4096;
 /// Of these, the most of a user other than the daemon's: whoever has been let in brings as many children as he likes.
@@ -68,36 +66,6 @@ pub(crate) struct Programs {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     hub: Arc<Mutex<Hub>>,
-}
-
-/// Who may knock: with the same rights as at the socket of the interface who may configure, or everybody as soon as a
-/// netstack names users, who are then judged one by one.
-fn mode_of(model: &Model) -> Mode {
-    let names_users = model.netstacks.values().any(|it| it.programs.names_users());
-    Mode::from_raw_mode(if names_users { 0o666 } else { 0o660 })
-}
-
-/// Opens or shuts the door for others than the daemon's own.
-pub(crate) fn set_mode(path: &Path, model: &Model) -> io::Result<()> {
-    Ok(rustix::fs::chmod(path, mode_of(model))?)
-}
-
-/// Opens the socket.
-pub(crate) fn bind(path: &Path, model: &Model) -> io::Result<OwnedFd> {
-    // The folder's lock says that whoever had it is dead.
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    let before = rustix::process::umask(Mode::from_raw_mode(0o117));
-    let bound = rustix::net::bind(&socket, &SocketAddrUnix::new(path)?);
-    rustix::process::umask(before);
-    bound?;
-    set_mode(path, model)?;
-    rustix::net::listen(&socket, BACKLOG)?;
-    Ok(socket)
 }
 
 impl Programs {
@@ -181,7 +149,7 @@ struct Session {
 
 #[derive(Debug)]
 struct Door {
-    listener: OwnedFd,
+    listener: Listener,
     stop: Arc<OwnedFd>,
     set: OwnedFd,
     hub: Arc<Mutex<Hub>>,
@@ -202,7 +170,7 @@ impl Door {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let add =
             |fd: &dyn AsFd, key| epoll::add(&set, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN);
-        add(&listener, LISTENER)?;
+        let listener = Listener::within(&set, listener, LISTENER)?;
         add(&*stop, STOP)?;
         add(&*lock(&hub), HUB)?;
         let closer = lock(&hub).closer().clone();
@@ -223,8 +191,7 @@ impl Door {
                 spin.until(|| self.has_news(&mut keys));
             }
             if keys.is_empty() && lock(&self.hub).fall_asleep() {
-                let alarm = self.knocking.values().next().copied().into_iter().chain(self.tidy_at).min();
-                let limit = alarm.map(|at| at.saturating_duration_since(Instant::now()));
+                let limit = self.alarm().map(|at| at.saturating_duration_since(Instant::now()));
                 if let Err(error) = self.wait(&mut keys, limit) {
                     return tracing::error!("programs: {error}");
                 }
@@ -242,7 +209,14 @@ impl Door {
             lock(&self.hub).answer_calls();
             self.tidy();
             self.turn_away();
+            self.listener.go_on(&self.set);
         }
+    }
+
+    /// When there is something to do though nobody says anything.
+    fn alarm(&self) -> Option<Instant> {
+        let knocking = self.knocking.values().next().copied();
+        knocking.into_iter().chain(self.tidy_at).chain(self.listener.alarm()).min()
     }
 
     /// Sees off who has said nothing for long.
@@ -306,7 +280,8 @@ impl Door {
     }
 
     fn take_in(&mut self) {
-        while let Ok(control) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
+        for _ in 0..AT_A_TIME {
+            let Some(control) = self.listener.accept(&self.set) else { return };
             let user = PeerOf::ask(&control).map_or(own().user, |peer| peer.user);
             self.admit(control, user, None);
         }
@@ -604,7 +579,76 @@ const fn is_its_end(kind: io::ErrorKind) -> bool {
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use firelane::EngineConfig;
+    use firelane_model::{Instance, Model};
+    use rustix::net::{SocketAddrUnix, SocketFlags};
+
     use super::*;
+    use crate::dhcp::Clients;
+    use crate::folder::tests::Scratch;
+    use crate::host::Parts;
+    use crate::kernel::Kernel;
+    use crate::listener::bind;
+    use crate::state::State;
+    use crate::works::Works;
+
+    /// A door in a folder, of a host that has nothing, and what both live on.
+    struct World {
+        door: Door,
+        path: std::path::PathBuf,
+        _runtime: tokio::runtime::Runtime,
+        _folder: Scratch,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let folder = Scratch::new();
+            let path = folder.path().join("app.sock");
+            let listener = bind(&path, &Model::default()).unwrap();
+            let engine = Engine::start(&EngineConfig::default()).unwrap();
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            let instance: Instance = "test".parse().unwrap();
+            let clients = Clients::new(runtime.handle().clone(), folder.path(), None);
+            let kernel = Kernel::new(instance.clone(), folder.path(), 1);
+            let places = (folder.path().to_owned(), path.clone());
+            let works =
+                Works::new(engine.clone(), kernel, &instance, places, runtime.handle().clone(), clients);
+            let (state, instance) = (State::new(folder.path()), instance.to_string());
+            let parts = Parts { instance, lanes_given: false, works, state, early: Vec::new(), unkept: None };
+            let host = Arc::new(Host::start(parts, &Model::default()));
+            let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+            let hub = Arc::new(Mutex::new(Hub::new(engine).unwrap()));
+            let door = Door::new(listener, stop, hub, host).unwrap();
+            Self { door, path, _runtime: runtime, _folder: folder }
+        }
+
+        fn knock(&self) -> OwnedFd {
+            let flags = SocketFlags::CLOEXEC;
+            let socket =
+                rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            rustix::net::connect(&socket, &SocketAddrUnix::new(&self.path).unwrap()).unwrap();
+            socket
+        }
+
+        /// Whether there is something to do at the listener.
+        fn is_knocked(&self) -> bool {
+            let mut keys = Vec::new();
+            self.door.wait(&mut keys, Some(Duration::ZERO)).unwrap();
+            keys.contains(&LISTENER)
+        }
+    }
+
+    #[test]
+    fn who_knocks_without_end_leaves_the_others_their_turn() {
+        let mut world = World::new();
+        let knocks: Vec<_> = (0..100).map(|_| world.knock()).collect();
+        world.door.take_in();
+        assert_eq!(world.door.guests.len(), AT_A_TIME);
+        while world.is_knocked() {
+            world.door.take_in();
+        }
+        assert_eq!(world.door.guests.len(), knocks.len());
+    }
 
     #[test]
     fn no_user_but_the_daemons_takes_the_last_places() {
