@@ -283,23 +283,33 @@ impl Door {
         for _ in 0..AT_A_TIME {
             let Some(control) = self.listener.accept(&self.set) else { return };
             let user = PeerOf::ask(&control).map_or(own().user, |peer| peer.user);
-            self.admit(control, user, None);
+            if self.admit(control, user, None) {
+                continue;
+            }
+            // Whoever comes is known when he has been accepted, and has a descriptor by then. So where one of them has much too many,
+            // all come the slower, the more there are.
+            let behind = self.closer.times_behind(user);
+            if behind > 1 {
+                self.listener.rest(&self.set, Duration::from_secs(behind.into()));
+            }
         }
     }
 
-    /// Takes a program in, at the cost of `user`, who has brought the connection.
-    fn admit(&mut self, control: OwnedFd, user: u32, inherits: Option<NetstackName>) {
-        match self.try_admit(&control, inherits.is_some()) {
+    /// Takes a program in, at the cost of `user`, who has brought the connection. If it cannot be, whether nothing is left of it.
+    fn admit(&mut self, control: OwnedFd, user: u32, inherits: Option<NetstackName>) -> bool {
+        let is_child = inherits.is_some();
+        match self.try_admit(&control, is_child) {
             Ok((key, newcomer)) => {
                 let Newcomer { process, owner, peer } = newcomer;
                 let stage = Stage::New;
                 self.knocking.insert(key, Instant::now() + KNOCK_MAX);
                 self.guests
                     .insert(key, Guest { control, process, owner, peer, is_warned: false, inherits, stage });
+                true
             }
             Err(error) => {
                 tracing::warn!("a program was not taken in: {error}");
-                end_control(control, user, &self.closer);
+                end_control(control, user, is_child, &self.closer)
             }
         }
     }
@@ -363,13 +373,14 @@ impl Door {
 
     fn serve_one(&mut self, key: u64) -> io::Result<()> {
         let guest = self.guests.get_mut(&key).ok_or(io::ErrorKind::WouldBlock)?;
+        // What it has sent may have more beside it: it stays where it is.
+        if self.closer.is_behind(guest.peer.user) {
+            return Err(io::Error::other("its user sends descriptors that are slow to close"));
+        }
         let (mut bytes, mut fds) = ([0; MESSAGE_MAX], Vec::new());
         let received = carry::receive(&guest.control, &mut bytes, &mut fds, false);
         let mut fds = self.closer.foreign(guest.peer.user, fds);
         let len = received?;
-        if fds.count() > 0 && self.closer.is_behind(guest.peer.user) {
-            return Err(io::Error::other("its user sends descriptors that are slow to close"));
-        }
         if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -486,7 +497,7 @@ impl Door {
         if let Stage::There(session) = &guest.stage {
             lock(&self.hub).end(session.number);
         }
-        end_control(guest.control, guest.peer.user, &self.closer);
+        end_control(guest.control, guest.peer.user, guest.inherits.is_some(), &self.closer);
         self.tidy_at = Some(Instant::now());
     }
 }
@@ -494,9 +505,9 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         let _ = epoll::delete(&self.set, &*self.stop);
-        std::mem::take(&mut self.guests)
-            .into_values()
-            .for_each(|guest| end_control(guest.control, guest.peer.user, &self.closer));
+        for guest in std::mem::take(&mut self.guests).into_values() {
+            end_control(guest.control, guest.peer.user, guest.inherits.is_some(), &self.closer);
+        }
     }
 }
 
@@ -528,11 +539,15 @@ fn rules_of(host: &Host, session: &Session, text: &[u8]) -> Option<Vec<FilterRul
     rules.inspect_err(|why| tracing::info!("session {}: no filter: {why}", session.number)).ok()
 }
 
-/// Ends a program's connection. The program sees the end at once; what it has sent last, and nobody has looked at, is closed
-/// with the descriptor.
-fn end_control(control: OwnedFd, user: u32, closer: &Closer) {
+/// Ends a program's connection. Whether nothing of it is left to be closed. The end that a child was brought by its parent is for others to
+/// have as well: who reads there as slowly as he likes keeps whoever looks into its queue.
+fn end_control(control: OwnedFd, user: u32, is_child: bool, closer: &Closer) -> bool {
+    if !is_child {
+        return closer.hang_up(user, control);
+    }
     let _ = rustix::net::shutdown(&control, rustix::net::Shutdown::Both);
     closer.close(user, control);
+    false
 }
 
 /// Whether a descriptor can be a program's connection. It is asked for nothing that could take long.
@@ -577,6 +592,7 @@ const fn is_its_end(kind: io::ErrorKind) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
     use firelane::EngineConfig;
@@ -630,6 +646,32 @@ mod tests {
             socket
         }
 
+        /// Somebody who is gone before he is looked at, and has said this.
+        fn knock_in_vain(&self, said: Option<&[u8]>) {
+            let socket = self.knock();
+            said.into_iter().for_each(|it| carry::send(&socket, it, &[], true).unwrap());
+        }
+
+        fn open(&mut self) {
+            while self.is_knocked() {
+                self.door.take_in();
+            }
+        }
+
+        /// Has so much closed for the tests' user that is behind something slow, as long as the connection is kept.
+        fn keep_closing(&self, count: usize) -> TcpStream {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (peer, _) = listener.accept().unwrap();
+            rustix::net::sockopt::set_socket_linger(&slow, Some(Duration::from_secs(600))).unwrap();
+            slow.set_nonblocking(true).unwrap();
+            while std::io::Write::write(&mut &slow, &[0; 1 << 16]).is_ok() {}
+            let others = (0..count).map(|_| peer.try_clone().unwrap().into());
+            let fds = std::iter::once(slow.into()).chain(others).collect();
+            drop(self.door.closer.foreign(own().user, fds));
+            peer
+        }
+
         /// Whether there is something to do at the listener.
         fn is_knocked(&self) -> bool {
             let mut keys = Vec::new();
@@ -648,6 +690,46 @@ mod tests {
             world.door.take_in();
         }
         assert_eq!(world.door.guests.len(), knocks.len());
+    }
+
+    #[test]
+    fn of_whoever_is_refused_and_has_sent_nothing_nothing_waits() {
+        let mut world = World::new();
+        let _peer = world.keep_closing(300);
+        for _ in 0..20 {
+            (0..50).for_each(|_| world.knock_in_vain(None));
+            world.open();
+        }
+        assert_eq!((world.door.guests.len(), world.door.closer.times_behind(own().user)), (0, 1));
+    }
+
+    #[test]
+    fn those_wait_of_whom_much_is_to_be_closed() {
+        let mut world = World::new();
+        let _peer = world.keep_closing(300);
+        for round in 0..20 {
+            (0..50).for_each(|_| world.knock_in_vain(Some(b"x")));
+            world.open();
+            if world.door.closer.times_behind(own().user) > 1 {
+                world.knock();
+                assert!(!world.is_knocked() && world.door.alarm().is_some());
+                return assert!(round > 0, "not before it is much");
+            }
+        }
+        panic!("it never rested");
+    }
+
+    #[test]
+    fn who_is_behind_gets_no_answer() {
+        let mut world = World::new();
+        let program = world.knock();
+        world.open();
+        let _peer = world.keep_closing(300);
+        let hello = Request::Hello { netstack: String::new(), filter: String::new(), room: 0 };
+        carry::send(&program, &hello.encode(1), &[], true).unwrap();
+        world.door.serve(FIRST, 1);
+        assert_eq!(carry::receive(&program, &mut [0; MESSAGE_MAX], &mut Vec::new(), false).unwrap(), 0);
+        assert!(world.door.guests.is_empty());
     }
 
     #[test]
