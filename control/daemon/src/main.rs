@@ -47,6 +47,7 @@ mod secret;
 mod server;
 mod services;
 mod settings;
+mod signals;
 mod sockets;
 mod state;
 mod stations;
