@@ -31,6 +31,7 @@ mod host;
 mod interfaces;
 mod kernel;
 mod listener;
+mod log_limit;
 mod mac;
 mod memif;
 mod memory;

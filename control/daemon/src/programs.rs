@@ -26,11 +26,13 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{PidfdFlags, pidfd_open};
+use tracing::Level;
 
 use crate::accounts::{Accounts, Peer};
 use crate::devices;
 use crate::host::Host;
 use crate::listener::{AT_A_TIME, Listener};
+use crate::log_limit::LogLimit;
 
 /// The most programs at a time.
 const PROGRAMS_MAX: usize = 4096;
@@ -161,6 +163,7 @@ struct Door {
     /// Who has said nothing, and until when he is waited for: by keys, which rise, so that the first is the next.
     knocking: BTreeMap<u64, Instant>,
     tidy_at: Option<Instant>,
+    log: LogLimit,
     /// Connections of programs that have ended, which were reset and told of.
     resets: u64,
 }
@@ -174,9 +177,9 @@ impl Door {
         add(&*stop, STOP)?;
         add(&*lock(&hub), HUB)?;
         let closer = lock(&hub).closer().clone();
-        let (guests, knocking) = Default::default();
+        let (guests, knocking, log) = Default::default();
         let (next, tidy_at, resets) = (FIRST, None, 0);
-        Ok(Self { listener, stop, set, hub, host, closer, guests, next, knocking, tidy_at, resets })
+        Ok(Self { listener, stop, set, hub, host, closer, guests, next, knocking, tidy_at, log, resets })
     }
 
     fn run(&mut self) {
@@ -210,13 +213,15 @@ impl Door {
             self.tidy();
             self.turn_away();
             self.listener.go_on(&self.set);
+            self.log.tell();
         }
     }
 
     /// When there is something to do though nobody says anything.
     fn alarm(&self) -> Option<Instant> {
         let knocking = self.knocking.values().next().copied();
-        knocking.into_iter().chain(self.tidy_at).chain(self.listener.alarm()).min()
+        let others = self.tidy_at.into_iter().chain(self.listener.alarm()).chain(self.log.alarm());
+        others.chain(knocking).min()
     }
 
     /// Sees off who has said nothing for long.
@@ -308,7 +313,9 @@ impl Door {
                 true
             }
             Err(error) => {
-                tracing::warn!("a program was not taken in: {error}");
+                if self.log.has_room(user, Level::WARN) {
+                    tracing::warn!("a program was not taken in: {error}");
+                }
                 end_control(control, user, is_child, &self.closer)
             }
         }
@@ -361,9 +368,11 @@ impl Door {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    if !is_its_end(error.kind()) {
-                        let pid = self.guests.get(&key).map_or(0, |guest| guest.owner.pid);
-                        tracing::warn!("program {pid}: {error}: its session ends");
+                    if !is_its_end(error.kind())
+                        && let Some(Guest { owner, peer, .. }) = self.guests.get(&key)
+                        && self.log.has_room(peer.user, Level::WARN)
+                    {
+                        tracing::warn!("program {}: {error}: its session ends", owner.pid);
                     }
                     return self.see_off(key);
                 }
@@ -408,20 +417,7 @@ impl Door {
                 let addresses = devices::that_fit(self.host.interfaces(&session.netstack));
                 Answer::Interfaces { addresses }.into()
             }
-            (Stage::There(session), request) => {
-                let reply = answer(&self.hub, &self.host, session, request, fds.into_inner());
-                if !guest.is_warned
-                    && reply.answer == Reply::from(Errno::MFILE).answer
-                    && let Some(most) = lock(&self.hub).limit_reached(session.number)
-                {
-                    guest.is_warned = true;
-                    let (Owner { pid, command, .. }, name) = (&guest.owner, &session.netstack);
-                    tracing::warn!(
-                        "program {pid} ({command}) has {most} sockets, as many as netstack.{name}.programs.sockets allows"
-                    );
-                }
-                reply
-            }
+            (Stage::There(_), request) => self.answer(key, request, fds.into_inner()),
         };
         let guest = self.guests.get(&key).ok_or(io::ErrorKind::WouldBlock)?;
         send_reply(&guest.control, number, &reply)?;
@@ -430,6 +426,28 @@ impl Door {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(())
+    }
+
+    /// What the hub answers to a session's request; a program that has as many sockets as it may is told of.
+    fn answer(&mut self, key: u64, request: Request, fds: Vec<OwnedFd>) -> Reply {
+        let guest = self.guests.get_mut(&key);
+        let Some(Guest { owner, peer, is_warned, stage: Stage::There(session), .. }) = guest else {
+            return Errno::NETDOWN.into();
+        };
+        let may_say = || self.log.has_room(peer.user, Level::INFO);
+        let reply = answer(&self.hub, &self.host, session, request, fds, may_say);
+        if !*is_warned
+            && reply.answer == Reply::from(Errno::MFILE).answer
+            && let Some(most) = lock(&self.hub).limit_reached(session.number)
+            && self.log.has_room(peer.user, Level::WARN)
+        {
+            *is_warned = true;
+            let (Owner { pid, command, .. }, name) = (owner, &session.netstack);
+            tracing::warn!(
+                "program {pid} ({command}) has {most} sockets, as many as netstack.{name}.programs.sockets allows"
+            );
+        }
+        reply
     }
 
     fn begin(&mut self, key: u64, wanted: &str, filter: &str, room: u64) -> Result<Reply, Answer> {
@@ -444,7 +462,9 @@ impl Door {
         // Who was born on the netstack stays there, whoever it has become.
         if guest.inherits.is_none() {
             admitted(guest.peer, netstack.as_str(), &rules).map_err(|text| {
-                tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+                if self.log.has_room(guest.peer.user, Level::WARN) {
+                    tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+                }
                 refused(Errno::ACCESS, text)
             })?;
         }
@@ -453,7 +473,9 @@ impl Door {
             let text = format!(
                 "programs of user {user}, and what those that have ended have left, take {most} arenas"
             );
-            tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+            if self.log.has_room(user, Level::WARN) {
+                tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+            }
             return Err(refused(Errno::NOMEM, text));
         }
         let usual = Limits::default();
@@ -469,7 +491,9 @@ impl Door {
         let (number, reply) = begun.map_err(|error| {
             refused(Errno::from_io_error(&error).unwrap_or(Errno::NOMEM), format!("no session: {error}"))
         })?;
-        tracing::info!("program {} ({}) uses netstack {netstack}", guest.owner.pid, guest.owner.command);
+        if self.log.has_room(user, Level::INFO) {
+            tracing::info!("program {} ({}) uses netstack {netstack}", guest.owner.pid, guest.owner.command);
+        }
         guest.stage = Stage::There(Session { number, netstack });
         self.knocking.remove(&key);
         Ok(reply)
@@ -512,10 +536,17 @@ impl Drop for Door {
 }
 
 /// What the hub answers to a session's request. Devices have names for programs, and numbers for the hub.
-fn answer(hub: &Mutex<Hub>, host: &Host, session: &Session, request: Request, fds: Vec<OwnedFd>) -> Reply {
+fn answer(
+    hub: &Mutex<Hub>,
+    host: &Host,
+    session: &Session,
+    request: Request,
+    fds: Vec<OwnedFd>,
+    may_say: impl FnOnce() -> bool,
+) -> Reply {
     if let Request::SetOption { socket, level: OWN_LEVEL, name: OWN_FILTER, value } = &request {
         // The host is asked before the hub is held.
-        let rules = rules_of(host, session, value);
+        let rules = rules_of(host, session, value, may_say);
         return lock(hub).set_filter(session.number, *socket, rules, fds);
     }
     let interfaces = || host.interfaces(&session.netstack);
@@ -532,11 +563,21 @@ fn answer(hub: &Mutex<Hub>, host: &Host, session: &Session, request: Request, fd
 }
 
 /// The rules that a program gives to one of its sockets.
-fn rules_of(host: &Host, session: &Session, text: &[u8]) -> Option<Vec<FilterRule<LinkId>>> {
+fn rules_of(
+    host: &Host,
+    session: &Session,
+    text: &[u8],
+    may_say: impl FnOnce() -> bool,
+) -> Option<Vec<FilterRule<LinkId>>> {
     let text = std::str::from_utf8(text).ok()?.trim_end_matches('\0');
     let filter = SocketFilter::read("filter", text).ok()?;
     let rules = host.socket_rules(&session.netstack, &filter);
-    rules.inspect_err(|why| tracing::info!("session {}: no filter: {why}", session.number)).ok()
+    if let Err(why) = &rules
+        && may_say()
+    {
+        tracing::info!("session {}: no filter: {why}", session.number);
+    }
+    rules.ok()
 }
 
 /// Ends a program's connection. Whether nothing of it is left to be closed. The end that a child was brought by its parent is for others to
@@ -730,6 +771,43 @@ mod tests {
         world.door.serve(FIRST, 1);
         assert_eq!(carry::receive(&program, &mut [0; MESSAGE_MAX], &mut Vec::new(), false).unwrap(), 0);
         assert!(world.door.guests.is_empty());
+    }
+
+    /// What is logged meanwhile.
+    fn log_of(what: impl FnOnce()) -> String {
+        #[derive(Clone, Default)]
+        struct Lines(Arc<Mutex<Vec<u8>>>);
+        impl io::Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().extend(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let lines = Lines::default();
+        let of_log = lines.clone();
+        let log = tracing_subscriber::fmt().with_writer(move || of_log.clone()).finish();
+        tracing::subscriber::with_default(log, what);
+        let bytes = std::mem::take(&mut *lines.0.lock().unwrap());
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn whoever_knocks_without_end_fills_no_log() {
+        let (mut world, begun) = (World::new(), Instant::now());
+        let log = log_of(|| {
+            for nth in 0..1000 {
+                let program = world.knock();
+                world.open();
+                carry::send(&program, b"no request", &[], true).unwrap();
+                world.door.serve(FIRST + 2 * nth, 1);
+            }
+        });
+        // Each second of a busy machine has its own.
+        let most = 100 * (2 + begun.elapsed().as_secs() as usize);
+        assert!((1..most).contains(&log.lines().count()), "{} lines: {log:.1000}", log.lines().count());
     }
 
     #[test]
