@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use firelane::{Engine, EngineConfig};
 use firelane_model::{LANES_AUTO_MAX, LANES_MAX, Lanes, MODEL_TEXT_MAX, Model};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::args::{Args, Environment, Folders};
 use crate::dhcp::Clients;
@@ -21,9 +22,11 @@ use crate::folder::{self, Lock, LockError};
 use crate::history::History;
 use crate::host::{self, Host, Parts};
 use crate::kernel::Kernel;
-use crate::programs::{self, Programs};
+use crate::listener;
+use crate::programs::Programs;
 use crate::secret;
 use crate::server;
+use crate::signals;
 use crate::state::{Found, State};
 use crate::text::{first_of, plain};
 use crate::works::Works;
@@ -65,6 +68,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
         clean(args, &folders);
         return Ok(());
     }
+    // Whoever is tired of waiting for the end leaves to the next start what a killed daemon would.
+    let ending = signals::listen(|| std::process::exit(1)).map_err(failure)?;
     let state = State::new(&folders.state);
     let (wanted, unkept) = choose_model(&state, configured, &mut early);
     let lanes = lane_count(args.lanes, wanted.daemon.lanes);
@@ -101,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     tracing::info!("{lanes} lanes; {}", socket.display());
     runtime.spawn(host::follow(Arc::clone(&host)));
     runtime.spawn(host::watch_host(Arc::clone(&host)));
-    let ended = runtime.block_on(until_signal(listener, Arc::clone(&host)));
+    let ended = runtime.block_on(until_signal(listener, Arc::clone(&host), ending));
     // New requests fail to connect from here on.
     let _ = std::fs::remove_file(&socket);
     let _ = std::fs::remove_file(&door);
@@ -122,7 +127,7 @@ fn raise_descriptors() {
 
 /// Programs may come once the configuration is carried out; without a place for them the rest runs.
 fn serve_programs(door: &Path, engine: Engine, host: &Arc<Host>) {
-    let bound = host.with_model(|model| programs::bind(door, model));
+    let bound = host.with_model(|model| listener::bind(door, model));
     let started = bound.and_then(|it| Programs::start(it, engine, Arc::clone(host)));
     match started {
         Ok(programs) => host.set_programs(programs),
@@ -133,20 +138,14 @@ fn serve_programs(door: &Path, engine: Engine, host: &Arc<Host>) {
     }
 }
 
-async fn until_signal(listener: std::os::unix::net::UnixListener, host: Arc<Host>) -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let serving = server::serve(listener, host);
-    tokio::pin!(serving);
-    loop {
-        tokio::select! {
-            ended = &mut serving => return ended,
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            // The terminal that started us may go; configuration is changed through the socket.
-            _ = hang_up.recv() => tracing::info!("SIGHUP does nothing: use `firelane apply FILE`"),
-        }
+async fn until_signal(
+    listener: UnixListener,
+    host: Arc<Host>,
+    ending: oneshot::Receiver<()>,
+) -> io::Result<()> {
+    tokio::select! {
+        ended = server::serve(listener, host) => return ended,
+        _ = ending => {}
     }
     tracing::info!("ending");
     Ok(())
@@ -233,7 +232,9 @@ fn cpu_count() -> usize {
 fn clean(args: &Args, folders: &Folders) {
     let mut kernel = Kernel::new(args.instance.clone(), &folders.state, 1);
     kernel.recover(&Model::default());
-    let _ = std::fs::remove_file(folders.runtime.join(SOCKET));
+    for socket in [SOCKET, PROGRAMS] {
+        let _ = std::fs::remove_file(folders.runtime.join(socket));
+    }
 }
 
 #[cfg(test)]

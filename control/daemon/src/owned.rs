@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ const FILE: &str = "owned.toml";
 pub(crate) struct Owned {
     path: PathBuf,
     record: Record,
+    /// Why nobody knows what an earlier run has made, if nobody does.
+    lost: Option<String>,
     /// Why the record on the disk is not true, if it is not.
     fault: Option<String>,
 }
@@ -39,6 +42,20 @@ struct Record {
 }
 
 impl Record {
+    /// The one in the file, or an empty one if there is no file; else what is wrong with it.
+    fn read(path: &Path) -> Result<Self, String> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(plain(&error)),
+        };
+        let record: Self = toml::from_str(&text).map_err(|error| error.message().to_owned())?;
+        match record.foreign_name() {
+            Some(name) => Err(format!("{name:?} is no name of ours")),
+            None => Ok(record),
+        }
+    }
+
     /// A name that is a path: it would lead out of the folder in which its thing is removed.
     fn foreign_name(&self) -> Option<&str> {
         let mut names = self.namespaces.keys().chain(&self.interfaces).map(String::as_str);
@@ -54,21 +71,12 @@ impl Owned {
 
     fn load_for(folder: &Path, boot: &str) -> Self {
         let path = folder.join(FILE);
-        let mut fault = None;
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let record: Record = toml::from_str(&text).unwrap_or_else(|error| {
-            fault = Some(format!("{}: {}", path.display(), error.message()));
-            Record::default()
-        });
-        let record = match record.foreign_name() {
-            Some(name) => {
-                fault = Some(format!("{}: {name:?} is no name of ours", path.display()));
-                Record::default()
-            }
-            None => record,
+        let (record, lost) = match Record::read(&path) {
+            Ok(record) => (record, None),
+            Err(why) => (Record::default(), Some(set_aside(&path, &why))),
         };
         let record = if record.boot == boot { record } else { Record::default() };
-        Self { path, record: Record { boot: boot.to_owned(), ..record }, fault }
+        Self { path, record: Record { boot: boot.to_owned(), ..record }, lost, fault: None }
     }
 
     /// Whether the namespace `name` with that inode is ours.
@@ -122,7 +130,7 @@ impl Owned {
 
     /// Why the next start might not clean up everything.
     pub(crate) fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
+        self.fault.as_ref().or(self.lost.as_ref()).map(String::as_str)
     }
 
     fn save(&mut self) {
@@ -137,6 +145,18 @@ impl Owned {
             )
         });
     }
+}
+
+/// Keeps a record that could not be read out of the way of the next one, for who wants to clean up by hand. What is to be told of it.
+fn set_aside(path: &Path, why: &str) -> String {
+    let aside = path.with_extension("toml.broken");
+    let kept = match fs::rename(path, &aside) {
+        Ok(()) => format!("; it is kept as {}", aside.display()),
+        Err(_) => String::new(),
+    };
+    let text = format!("{}: {why}; what an earlier run has made may remain{kept}", path.display());
+    tracing::error!("{text}");
+    text
 }
 
 /// The kernel's name for the time since the last boot.
@@ -186,15 +206,38 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_or_written_is_a_named_fault() {
-        let folder = Scratch::new();
-        fs::write(folder.path().join(FILE), "namespaces = 7\n").unwrap();
-        let mut owned = Owned::load_for(folder.path(), "boot");
-        assert!(owned.fault().unwrap().contains("owned.toml"));
-        owned.note_interface("fl1");
-        assert_eq!(owned.fault(), None, "the record is true again");
+    fn a_record_that_cannot_be_written_is_a_named_fault() {
         let mut lost = Owned::load_for(Path::new("/nonexistent"), "boot");
+        assert_eq!(lost.fault(), None, "there is none as yet");
         lost.note_interface("fl1");
         assert!(lost.fault().unwrap().contains("/nonexistent/owned.toml"));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_set_aside_and_told_of_all_along() {
+        let aside = |folder: &Scratch| folder.path().join("owned.toml.broken");
+        for content in
+            [&b"namespaces = 7\n"[..], b"later = 1\n", b"boot = 'bo", b"\xff", b"interfaces = ['..']\n"]
+        {
+            let folder = Scratch::new();
+            fs::write(folder.path().join(FILE), content).unwrap();
+            let mut owned = Owned::load_for(folder.path(), "boot");
+            for _ in 0..2 {
+                assert!(
+                    owned.fault().is_some_and(|it| it.contains("owned.toml.broken")),
+                    "{:?}",
+                    owned.fault()
+                );
+                owned.note_interface("fl1");
+            }
+            assert_eq!(fs::read(aside(&folder)).unwrap(), content);
+            assert_eq!(Owned::load_for(folder.path(), "boot").interfaces(), ["fl1"]);
+        }
+        let folder = Scratch::new();
+        // It cannot be read, by root neither.
+        fs::create_dir(folder.path().join(FILE)).unwrap();
+        let mut owned = Owned::load_for(folder.path(), "boot");
+        owned.note_interface("fl1");
+        assert!(aside(&folder).is_dir() && owned.fault().is_some());
     }
 }

@@ -18,22 +18,22 @@ use std::time::{Duration, Instant};
 use firelane::{
     Closer, Engine, ExplainedSocket, Hub, Limits, Owner, PeerOf, ProgramSocket, Reply, send_reply,
 };
-use firelane_model::{Model, NetstackName, Programs as Rules, SOCKET_FILTER_TEXT_MAX, SocketFilter};
+use firelane_model::{NetstackName, Programs as Rules, SOCKET_FILTER_TEXT_MAX, SocketFilter};
 use firelane_shm::control::{Answer, FILTER_MAX, MESSAGE_MAX, OWN_FILTER, OWN_LEVEL, Request};
 use firelane_shm::{Spin, carry};
 use firelane_units::{FilterRule, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
-use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{PidfdFlags, pidfd_open};
+use tracing::Level;
 
 use crate::accounts::{Accounts, Peer};
 use crate::devices;
 use crate::host::Host;
+use crate::listener::{AT_A_TIME, Listener};
+use crate::log_limit::LogLimit;
 
-/// Programs that wait for the daemon to take them in.
-const BACKLOG: i32 = 128;
 /// The most programs at a time.
 const PROGRAMS_MAX: usize = 4096;
 /// Of these, the most of a user other than the daemon's: whoever has been let in brings as many children as he likes.
@@ -68,36 +68,6 @@ pub(crate) struct Programs {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     hub: Arc<Mutex<Hub>>,
-}
-
-/// Who may knock: with the same rights as at the socket of the interface who may configure, or everybody as soon as a
-/// netstack names users, who are then judged one by one.
-fn mode_of(model: &Model) -> Mode {
-    let names_users = model.netstacks.values().any(|it| it.programs.names_users());
-    Mode::from_raw_mode(if names_users { 0o666 } else { 0o660 })
-}
-
-/// Opens or shuts the door for others than the daemon's own.
-pub(crate) fn set_mode(path: &Path, model: &Model) -> io::Result<()> {
-    Ok(rustix::fs::chmod(path, mode_of(model))?)
-}
-
-/// Opens the socket.
-pub(crate) fn bind(path: &Path, model: &Model) -> io::Result<OwnedFd> {
-    // The folder's lock says that whoever had it is dead.
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    let before = rustix::process::umask(Mode::from_raw_mode(0o117));
-    let bound = rustix::net::bind(&socket, &SocketAddrUnix::new(path)?);
-    rustix::process::umask(before);
-    bound?;
-    set_mode(path, model)?;
-    rustix::net::listen(&socket, BACKLOG)?;
-    Ok(socket)
 }
 
 impl Programs {
@@ -181,7 +151,7 @@ struct Session {
 
 #[derive(Debug)]
 struct Door {
-    listener: OwnedFd,
+    listener: Listener,
     stop: Arc<OwnedFd>,
     set: OwnedFd,
     hub: Arc<Mutex<Hub>>,
@@ -193,6 +163,7 @@ struct Door {
     /// Who has said nothing, and until when he is waited for: by keys, which rise, so that the first is the next.
     knocking: BTreeMap<u64, Instant>,
     tidy_at: Option<Instant>,
+    log: LogLimit,
     /// Connections of programs that have ended, which were reset and told of.
     resets: u64,
 }
@@ -202,13 +173,13 @@ impl Door {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let add =
             |fd: &dyn AsFd, key| epoll::add(&set, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN);
-        add(&listener, LISTENER)?;
+        let listener = Listener::within(&set, listener, LISTENER)?;
         add(&*stop, STOP)?;
         add(&*lock(&hub), HUB)?;
         let closer = lock(&hub).closer().clone();
-        let (guests, knocking) = Default::default();
+        let (guests, knocking, log) = Default::default();
         let (next, tidy_at, resets) = (FIRST, None, 0);
-        Ok(Self { listener, stop, set, hub, host, closer, guests, next, knocking, tidy_at, resets })
+        Ok(Self { listener, stop, set, hub, host, closer, guests, next, knocking, tidy_at, log, resets })
     }
 
     fn run(&mut self) {
@@ -223,8 +194,7 @@ impl Door {
                 spin.until(|| self.has_news(&mut keys));
             }
             if keys.is_empty() && lock(&self.hub).fall_asleep() {
-                let alarm = self.knocking.values().next().copied().into_iter().chain(self.tidy_at).min();
-                let limit = alarm.map(|at| at.saturating_duration_since(Instant::now()));
+                let limit = self.alarm().map(|at| at.saturating_duration_since(Instant::now()));
                 if let Err(error) = self.wait(&mut keys, limit) {
                     return tracing::error!("programs: {error}");
                 }
@@ -242,7 +212,16 @@ impl Door {
             lock(&self.hub).answer_calls();
             self.tidy();
             self.turn_away();
+            self.listener.go_on(&self.set);
+            self.log.tell();
         }
+    }
+
+    /// When there is something to do though nobody says anything.
+    fn alarm(&self) -> Option<Instant> {
+        let knocking = self.knocking.values().next().copied();
+        let others = self.tidy_at.into_iter().chain(self.listener.alarm()).chain(self.log.alarm());
+        others.chain(knocking).min()
     }
 
     /// Sees off who has said nothing for long.
@@ -306,25 +285,38 @@ impl Door {
     }
 
     fn take_in(&mut self) {
-        while let Ok(control) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
+        for _ in 0..AT_A_TIME {
+            let Some(control) = self.listener.accept(&self.set) else { return };
             let user = PeerOf::ask(&control).map_or(own().user, |peer| peer.user);
-            self.admit(control, user, None);
+            if self.admit(control, user, None) {
+                continue;
+            }
+            // Whoever comes is known when he has been accepted, and has a descriptor by then. So where one of them has much too many,
+            // all come the slower, the more there are.
+            let behind = self.closer.times_behind(user);
+            if behind > 1 {
+                self.listener.rest(&self.set, Duration::from_secs(behind.into()));
+            }
         }
     }
 
-    /// Takes a program in, at the cost of `user`, who has brought the connection.
-    fn admit(&mut self, control: OwnedFd, user: u32, inherits: Option<NetstackName>) {
-        match self.try_admit(&control, inherits.is_some()) {
+    /// Takes a program in, at the cost of `user`, who has brought the connection. If it cannot be, whether nothing is left of it.
+    fn admit(&mut self, control: OwnedFd, user: u32, inherits: Option<NetstackName>) -> bool {
+        let is_child = inherits.is_some();
+        match self.try_admit(&control, is_child) {
             Ok((key, newcomer)) => {
                 let Newcomer { process, owner, peer } = newcomer;
                 let stage = Stage::New;
                 self.knocking.insert(key, Instant::now() + KNOCK_MAX);
                 self.guests
                     .insert(key, Guest { control, process, owner, peer, is_warned: false, inherits, stage });
+                true
             }
             Err(error) => {
-                tracing::warn!("a program was not taken in: {error}");
-                end_control(control, user, &self.closer);
+                if self.log.has_room(user, Level::WARN) {
+                    tracing::warn!("a program was not taken in: {error}");
+                }
+                end_control(control, user, is_child, &self.closer)
             }
         }
     }
@@ -376,9 +368,11 @@ impl Door {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    if !is_its_end(error.kind()) {
-                        let pid = self.guests.get(&key).map_or(0, |guest| guest.owner.pid);
-                        tracing::warn!("program {pid}: {error}: its session ends");
+                    if !is_its_end(error.kind())
+                        && let Some(Guest { owner, peer, .. }) = self.guests.get(&key)
+                        && self.log.has_room(peer.user, Level::WARN)
+                    {
+                        tracing::warn!("program {}: {error}: its session ends", owner.pid);
                     }
                     return self.see_off(key);
                 }
@@ -388,13 +382,14 @@ impl Door {
 
     fn serve_one(&mut self, key: u64) -> io::Result<()> {
         let guest = self.guests.get_mut(&key).ok_or(io::ErrorKind::WouldBlock)?;
+        // What it has sent may have more beside it: it stays where it is.
+        if self.closer.is_behind(guest.peer.user) {
+            return Err(io::Error::other("its user sends descriptors that are slow to close"));
+        }
         let (mut bytes, mut fds) = ([0; MESSAGE_MAX], Vec::new());
         let received = carry::receive(&guest.control, &mut bytes, &mut fds, false);
         let mut fds = self.closer.foreign(guest.peer.user, fds);
         let len = received?;
-        if fds.count() > 0 && self.closer.is_behind(guest.peer.user) {
-            return Err(io::Error::other("its user sends descriptors that are slow to close"));
-        }
         if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -422,20 +417,7 @@ impl Door {
                 let addresses = devices::that_fit(self.host.interfaces(&session.netstack));
                 Answer::Interfaces { addresses }.into()
             }
-            (Stage::There(session), request) => {
-                let reply = answer(&self.hub, &self.host, session, request, fds.into_inner());
-                if !guest.is_warned
-                    && reply.answer == Reply::from(Errno::MFILE).answer
-                    && let Some(most) = lock(&self.hub).limit_reached(session.number)
-                {
-                    guest.is_warned = true;
-                    let (Owner { pid, command, .. }, name) = (&guest.owner, &session.netstack);
-                    tracing::warn!(
-                        "program {pid} ({command}) has {most} sockets, as many as netstack.{name}.programs.sockets allows"
-                    );
-                }
-                reply
-            }
+            (Stage::There(_), request) => self.answer(key, request, fds.into_inner()),
         };
         let guest = self.guests.get(&key).ok_or(io::ErrorKind::WouldBlock)?;
         send_reply(&guest.control, number, &reply)?;
@@ -444,6 +426,28 @@ impl Door {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(())
+    }
+
+    /// What the hub answers to a session's request; a program that has as many sockets as it may is told of.
+    fn answer(&mut self, key: u64, request: Request, fds: Vec<OwnedFd>) -> Reply {
+        let guest = self.guests.get_mut(&key);
+        let Some(Guest { owner, peer, is_warned, stage: Stage::There(session), .. }) = guest else {
+            return Errno::NETDOWN.into();
+        };
+        let may_say = || self.log.has_room(peer.user, Level::INFO);
+        let reply = answer(&self.hub, &self.host, session, request, fds, may_say);
+        if !*is_warned
+            && reply.answer == Reply::from(Errno::MFILE).answer
+            && let Some(most) = lock(&self.hub).limit_reached(session.number)
+            && self.log.has_room(peer.user, Level::WARN)
+        {
+            *is_warned = true;
+            let (Owner { pid, command, .. }, name) = (owner, &session.netstack);
+            tracing::warn!(
+                "program {pid} ({command}) has {most} sockets, as many as netstack.{name}.programs.sockets allows"
+            );
+        }
+        reply
     }
 
     fn begin(&mut self, key: u64, wanted: &str, filter: &str, room: u64) -> Result<Reply, Answer> {
@@ -458,7 +462,9 @@ impl Door {
         // Who was born on the netstack stays there, whoever it has become.
         if guest.inherits.is_none() {
             admitted(guest.peer, netstack.as_str(), &rules).map_err(|text| {
-                tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+                if self.log.has_room(guest.peer.user, Level::WARN) {
+                    tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+                }
                 refused(Errno::ACCESS, text)
             })?;
         }
@@ -467,7 +473,9 @@ impl Door {
             let text = format!(
                 "programs of user {user}, and what those that have ended have left, take {most} arenas"
             );
-            tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+            if self.log.has_room(user, Level::WARN) {
+                tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+            }
             return Err(refused(Errno::NOMEM, text));
         }
         let usual = Limits::default();
@@ -483,7 +491,9 @@ impl Door {
         let (number, reply) = begun.map_err(|error| {
             refused(Errno::from_io_error(&error).unwrap_or(Errno::NOMEM), format!("no session: {error}"))
         })?;
-        tracing::info!("program {} ({}) uses netstack {netstack}", guest.owner.pid, guest.owner.command);
+        if self.log.has_room(user, Level::INFO) {
+            tracing::info!("program {} ({}) uses netstack {netstack}", guest.owner.pid, guest.owner.command);
+        }
         guest.stage = Stage::There(Session { number, netstack });
         self.knocking.remove(&key);
         Ok(reply)
@@ -511,7 +521,7 @@ impl Door {
         if let Stage::There(session) = &guest.stage {
             lock(&self.hub).end(session.number);
         }
-        end_control(guest.control, guest.peer.user, &self.closer);
+        end_control(guest.control, guest.peer.user, guest.inherits.is_some(), &self.closer);
         self.tidy_at = Some(Instant::now());
     }
 }
@@ -519,17 +529,24 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         let _ = epoll::delete(&self.set, &*self.stop);
-        std::mem::take(&mut self.guests)
-            .into_values()
-            .for_each(|guest| end_control(guest.control, guest.peer.user, &self.closer));
+        for guest in std::mem::take(&mut self.guests).into_values() {
+            end_control(guest.control, guest.peer.user, guest.inherits.is_some(), &self.closer);
+        }
     }
 }
 
 /// What the hub answers to a session's request. Devices have names for programs, and numbers for the hub.
-fn answer(hub: &Mutex<Hub>, host: &Host, session: &Session, request: Request, fds: Vec<OwnedFd>) -> Reply {
+fn answer(
+    hub: &Mutex<Hub>,
+    host: &Host,
+    session: &Session,
+    request: Request,
+    fds: Vec<OwnedFd>,
+    may_say: impl FnOnce() -> bool,
+) -> Reply {
     if let Request::SetOption { socket, level: OWN_LEVEL, name: OWN_FILTER, value } = &request {
         // The host is asked before the hub is held.
-        let rules = rules_of(host, session, value);
+        let rules = rules_of(host, session, value, may_say);
         return lock(hub).set_filter(session.number, *socket, rules, fds);
     }
     let interfaces = || host.interfaces(&session.netstack);
@@ -546,18 +563,32 @@ fn answer(hub: &Mutex<Hub>, host: &Host, session: &Session, request: Request, fd
 }
 
 /// The rules that a program gives to one of its sockets.
-fn rules_of(host: &Host, session: &Session, text: &[u8]) -> Option<Vec<FilterRule<LinkId>>> {
+fn rules_of(
+    host: &Host,
+    session: &Session,
+    text: &[u8],
+    may_say: impl FnOnce() -> bool,
+) -> Option<Vec<FilterRule<LinkId>>> {
     let text = std::str::from_utf8(text).ok()?.trim_end_matches('\0');
     let filter = SocketFilter::read("filter", text).ok()?;
     let rules = host.socket_rules(&session.netstack, &filter);
-    rules.inspect_err(|why| tracing::info!("session {}: no filter: {why}", session.number)).ok()
+    if let Err(why) = &rules
+        && may_say()
+    {
+        tracing::info!("session {}: no filter: {why}", session.number);
+    }
+    rules.ok()
 }
 
-/// Ends a program's connection. The program sees the end at once; what it has sent last, and nobody has looked at, is closed
-/// with the descriptor.
-fn end_control(control: OwnedFd, user: u32, closer: &Closer) {
+/// Ends a program's connection. Whether nothing of it is left to be closed. The end that a child was brought by its parent is for others to
+/// have as well: who reads there as slowly as he likes keeps whoever looks into its queue.
+fn end_control(control: OwnedFd, user: u32, is_child: bool, closer: &Closer) -> bool {
+    if !is_child {
+        return closer.hang_up(user, control);
+    }
     let _ = rustix::net::shutdown(&control, rustix::net::Shutdown::Both);
     closer.close(user, control);
+    false
 }
 
 /// Whether a descriptor can be a program's connection. It is asked for nothing that could take long.
@@ -602,9 +633,182 @@ const fn is_its_end(kind: io::ErrorKind) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
+    use firelane::EngineConfig;
+    use firelane_model::{Instance, Model};
+    use rustix::net::{SocketAddrUnix, SocketFlags};
+
     use super::*;
+    use crate::dhcp::Clients;
+    use crate::folder::tests::Scratch;
+    use crate::host::Parts;
+    use crate::kernel::Kernel;
+    use crate::listener::bind;
+    use crate::state::State;
+    use crate::works::Works;
+
+    /// A door in a folder, of a host that has nothing, and what both live on.
+    struct World {
+        door: Door,
+        path: std::path::PathBuf,
+        _runtime: tokio::runtime::Runtime,
+        _folder: Scratch,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let folder = Scratch::new();
+            let path = folder.path().join("app.sock");
+            let listener = bind(&path, &Model::default()).unwrap();
+            let engine = Engine::start(&EngineConfig::default()).unwrap();
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            let instance: Instance = "test".parse().unwrap();
+            let clients = Clients::new(runtime.handle().clone(), folder.path(), None);
+            let kernel = Kernel::new(instance.clone(), folder.path(), 1);
+            let places = (folder.path().to_owned(), path.clone());
+            let works =
+                Works::new(engine.clone(), kernel, &instance, places, runtime.handle().clone(), clients);
+            let (state, instance) = (State::new(folder.path()), instance.to_string());
+            let parts = Parts { instance, lanes_given: false, works, state, early: Vec::new(), unkept: None };
+            let host = Arc::new(Host::start(parts, &Model::default()));
+            let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+            let hub = Arc::new(Mutex::new(Hub::new(engine).unwrap()));
+            let door = Door::new(listener, stop, hub, host).unwrap();
+            Self { door, path, _runtime: runtime, _folder: folder }
+        }
+
+        fn knock(&self) -> OwnedFd {
+            let flags = SocketFlags::CLOEXEC;
+            let socket =
+                rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            rustix::net::connect(&socket, &SocketAddrUnix::new(&self.path).unwrap()).unwrap();
+            socket
+        }
+
+        /// Somebody who is gone before he is looked at, and has said this.
+        fn knock_in_vain(&self, said: Option<&[u8]>) {
+            let socket = self.knock();
+            said.into_iter().for_each(|it| carry::send(&socket, it, &[], true).unwrap());
+        }
+
+        fn open(&mut self) {
+            while self.is_knocked() {
+                self.door.take_in();
+            }
+        }
+
+        /// Has so much closed for the tests' user that is behind something slow, as long as the connection is kept.
+        fn keep_closing(&self, count: usize) -> TcpStream {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (peer, _) = listener.accept().unwrap();
+            rustix::net::sockopt::set_socket_linger(&slow, Some(Duration::from_secs(600))).unwrap();
+            slow.set_nonblocking(true).unwrap();
+            while std::io::Write::write(&mut &slow, &[0; 1 << 16]).is_ok() {}
+            let others = (0..count).map(|_| peer.try_clone().unwrap().into());
+            let fds = std::iter::once(slow.into()).chain(others).collect();
+            drop(self.door.closer.foreign(own().user, fds));
+            peer
+        }
+
+        /// Whether there is something to do at the listener.
+        fn is_knocked(&self) -> bool {
+            let mut keys = Vec::new();
+            self.door.wait(&mut keys, Some(Duration::ZERO)).unwrap();
+            keys.contains(&LISTENER)
+        }
+    }
+
+    #[test]
+    fn who_knocks_without_end_leaves_the_others_their_turn() {
+        let mut world = World::new();
+        let knocks: Vec<_> = (0..100).map(|_| world.knock()).collect();
+        world.door.take_in();
+        assert_eq!(world.door.guests.len(), AT_A_TIME);
+        while world.is_knocked() {
+            world.door.take_in();
+        }
+        assert_eq!(world.door.guests.len(), knocks.len());
+    }
+
+    #[test]
+    fn of_whoever_is_refused_and_has_sent_nothing_nothing_waits() {
+        let mut world = World::new();
+        let _peer = world.keep_closing(300);
+        for _ in 0..20 {
+            (0..50).for_each(|_| world.knock_in_vain(None));
+            world.open();
+        }
+        assert_eq!((world.door.guests.len(), world.door.closer.times_behind(own().user)), (0, 1));
+    }
+
+    #[test]
+    fn those_wait_of_whom_much_is_to_be_closed() {
+        let mut world = World::new();
+        let _peer = world.keep_closing(300);
+        for round in 0..20 {
+            (0..50).for_each(|_| world.knock_in_vain(Some(b"x")));
+            world.open();
+            if world.door.closer.times_behind(own().user) > 1 {
+                world.knock();
+                assert!(!world.is_knocked() && world.door.alarm().is_some());
+                return assert!(round > 0, "not before it is much");
+            }
+        }
+        panic!("it never rested");
+    }
+
+    #[test]
+    fn who_is_behind_gets_no_answer() {
+        let mut world = World::new();
+        let program = world.knock();
+        world.open();
+        let _peer = world.keep_closing(300);
+        let hello = Request::Hello { netstack: String::new(), filter: String::new(), room: 0 };
+        carry::send(&program, &hello.encode(1), &[], true).unwrap();
+        world.door.serve(FIRST, 1);
+        assert_eq!(carry::receive(&program, &mut [0; MESSAGE_MAX], &mut Vec::new(), false).unwrap(), 0);
+        assert!(world.door.guests.is_empty());
+    }
+
+    /// What is logged meanwhile.
+    fn log_of(what: impl FnOnce()) -> String {
+        #[derive(Clone, Default)]
+        struct Lines(Arc<Mutex<Vec<u8>>>);
+        impl io::Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().extend(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let lines = Lines::default();
+        let of_log = lines.clone();
+        let log = tracing_subscriber::fmt().with_writer(move || of_log.clone()).finish();
+        tracing::subscriber::with_default(log, what);
+        let bytes = std::mem::take(&mut *lines.0.lock().unwrap());
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn whoever_knocks_without_end_fills_no_log() {
+        let (mut world, begun) = (World::new(), Instant::now());
+        let log = log_of(|| {
+            for nth in 0..1000 {
+                let program = world.knock();
+                world.open();
+                carry::send(&program, b"no request", &[], true).unwrap();
+                world.door.serve(FIRST + 2 * nth, 1);
+            }
+        });
+        // Each second of a busy machine has its own.
+        let most = 100 * (2 + begun.elapsed().as_secs() as usize);
+        assert!((1..most).contains(&log.lines().count()), "{} lines: {log:.1000}", log.lines().count());
+    }
 
     #[test]
     fn no_user_but_the_daemons_takes_the_last_places() {

@@ -24,10 +24,10 @@ use crate::filter;
 use crate::fpm::Fpms;
 use crate::history::accounting;
 use crate::kernel::{Device, Kernel, Wanted};
+use crate::listener;
 use crate::mac::Macs;
 use crate::memif;
 use crate::nic::{self, Attached};
-use crate::programs;
 use crate::refusal::{refused, refused_to};
 use crate::services::Services;
 use crate::settings;
@@ -424,7 +424,7 @@ impl Works {
     fn set_door(&self, step: &Step, present: &Model) {
         let mut model = present.clone();
         apply_to_model(&mut model, step);
-        match programs::set_mode(&self.door, &model) {
+        match listener::set_mode(&self.door, &model) {
             // At the daemon's start there is no socket yet, which is opened with the right mode.
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!("{}: who may come to it was not changed: {error}", self.door.display());

@@ -1,5 +1,6 @@
 //! The tests of the engine, each file of this folder a part: one program to build and to link in place of as many. Apart are
-//! `returning_lanes.rs`, which knows this process' lanes by the names of their threads, and `remains.rs`, which looks at its address space.
+//! `returning_lanes.rs`, which knows this process' lanes by the names of their threads, `remains.rs`, which looks at its address space, and
+//! `few_descriptors.rs`, which changes how many descriptors it may have.
 
 mod accept_queue;
 mod addresses;

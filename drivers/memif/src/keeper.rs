@@ -4,6 +4,7 @@
 //! the only one that writes to descriptors which the other process has: if that makes it wait for ever, it is this
 //! interface alone that stands still.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,10 @@ const HANDSHAKE: Duration = Duration::from_secs(2);
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// Messages that are taken from a connection before the others have their turn.
 const MESSAGES_PER_ROUND: usize = 64;
+/// Clients that are taken or sent away before the one that is there has its turn.
+const CLIENTS_PER_ROUND: usize = 16;
+/// How long no client is taken when there is no descriptor for one: he waits, and asking again at once would take a CPU.
+const REST: Duration = Duration::from_secs(1);
 
 /// How far a connection is.
 #[derive(Debug)]
@@ -50,6 +55,8 @@ pub(crate) struct Keeper {
     epoch: u64,
     retry_at: Instant,
     pause: Duration,
+    /// Until when no client is taken.
+    rests_until: Option<Instant>,
 }
 
 /// How a connection ended.
@@ -71,8 +78,9 @@ impl From<Refusal> for End {
 
 impl Keeper {
     pub(crate) fn new(config: MemifConfig, shared: Arc<Shared>, listener: Option<OwnedFd>) -> Self {
-        let (epoch, connection) = (0, None);
-        Self { config, shared, listener, connection, epoch, retry_at: Instant::now(), pause: RETRY.0 }
+        let (epoch, connection, rests_until) = (0, None, None);
+        let (retry_at, pause) = (Instant::now(), RETRY.0);
+        Self { config, shared, listener, connection, epoch, retry_at, pause, rests_until }
     }
 
     pub(crate) fn run(mut self) {
@@ -210,8 +218,14 @@ impl Keeper {
 
     /// A server: takes the next client, or tells it that there is one.
     fn look_for_clients(&mut self, now: Instant) {
-        while !self.is_shaking_hands() {
-            let Some(socket) = self.listener.as_ref().and_then(wire::accept) else { return };
+        self.rests_until = self.rests_until.filter(|&until| now < until);
+        for _ in 0..CLIENTS_PER_ROUND {
+            let Some(listener) = self.ready_listener() else { return };
+            let socket = match wire::accept(listener) {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
+                Err(error) => return self.rest(&error, now),
+            };
             if self.connection.is_some() {
                 let _ = wire::send(&socket, &Message::disconnect("already connected"), None);
                 continue;
@@ -242,6 +256,18 @@ impl Keeper {
         }
     }
 
+    /// The socket, if a client that comes there is taken.
+    fn ready_listener(&self) -> Option<&OwnedFd> {
+        self.listener.as_ref().filter(|_| self.rests_until.is_none() && !self.is_shaking_hands())
+    }
+
+    fn rest(&mut self, why: &io::Error, now: Instant) {
+        if self.connection.is_none() {
+            self.shared.set_standing(Standing::Waiting(Some(format!("no client is taken: {why}"))));
+        }
+        self.rests_until = Some(now + REST);
+    }
+
     fn is_shaking_hands(&self) -> bool {
         self.connection.as_ref().is_some_and(|it| !matches!(it.stage, Stage::Running))
     }
@@ -251,7 +277,7 @@ impl Keeper {
         if let Some(connection) = &self.connection {
             fds.push(PollFd::new(&connection.socket, PollFlags::IN));
         }
-        if let Some(listener) = self.listener.as_ref().filter(|_| !self.is_shaking_hands()) {
+        if let Some(listener) = self.ready_listener() {
             fds.push(PollFd::new(listener, PollFlags::IN));
         }
         let until = match &self.connection {
@@ -259,6 +285,7 @@ impl Keeper {
             None if self.config.role == Role::Client => Some(self.retry_at),
             _ => None,
         };
+        let until = until.into_iter().chain(self.rests_until).min();
         let limit = until.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
         let limit = limit
             .map(|it| Timespec { tv_sec: it.as_secs().cast_signed(), tv_nsec: it.subsec_nanos().into() });
@@ -287,6 +314,25 @@ fn say_with(connection: &Connection, message: &Message, beside: Beside) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn who_cannot_accept_does_not_try_at_once_again() {
+        // A datagram waits where `accept` has nothing to take: it fails, and goes on being told of.
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        let shared = Arc::new(Shared::new(1).unwrap());
+        let config = MemifConfig::new(Role::Server, "none");
+        let mut keeper = Keeper::new(config, shared, Some(socket.into()));
+        let now = Instant::now();
+        keeper.look_for_clients(now);
+        keeper.sleep(now);
+        assert!(now.elapsed() >= REST, "{:?}", now.elapsed());
+        keeper.look_for_clients(now + REST - Duration::from_millis(1));
+        assert_eq!(keeper.rests_until, Some(now + REST), "nobody was asked for");
+        keeper.look_for_clients(now + REST);
+        assert_eq!(keeper.rests_until, Some(now + 2 * REST), "it has tried again");
+    }
 
     /// The end may come at any moment of the thread's first round.
     #[test]

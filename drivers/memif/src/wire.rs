@@ -130,7 +130,11 @@ fn make_way(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The next client; `None` if there is none.
-pub(crate) fn accept(listener: impl AsFd) -> Option<OwnedFd> {
-    rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()
+/// The next client; `None` if there is none. An error says that one may wait who cannot be had.
+pub(crate) fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -6,11 +6,14 @@
 //! for each user, as long as there is something of his. Used by `hub.rs`, and by the daemon for control connections.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::event::epoll;
+use rustix::net::sockopt::set_socket_passcred;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown};
 
 /// With so many that are not closed yet a user gets nothing more.
 const BEHIND: usize = 256;
@@ -34,9 +37,25 @@ impl Closer {
         }
     }
 
+    /// Ends a connection of a program of `user`, of which nobody but the daemon has this end. The program sees that at once. What it has sent
+    /// last, and nobody has looked at, is closed with the descriptor: without any that is now. Whether it was.
+    pub fn hang_up(&self, user: u32, control: OwnedFd) -> bool {
+        let _ = shutdown(&control, Shutdown::Both);
+        let is_at_end = is_at_end(&control);
+        if !is_at_end {
+            self.close(user, control);
+        }
+        is_at_end
+    }
+
     /// Whether so much of a user's waits that he is to be given nothing more.
     pub fn is_behind(&self, user: u32) -> bool {
-        self.lock().get(&user).is_some_and(|queue| queue.len() >= BEHIND)
+        self.times_behind(user) > 0
+    }
+
+    /// How many times as much.
+    pub fn times_behind(&self, user: u32) -> u32 {
+        self.lock().get(&user).map_or(0, |queue| (queue.len() / BEHIND) as u32)
     }
 
     /// Descriptors that came from a program of `user`.
@@ -93,6 +112,16 @@ impl Drop for Foreign {
     }
 }
 
+/// Whether nothing lies in the queue of a connection that is shut down, so that nothing more comes. A message may have no bytes, and
+/// descriptors beside it all the same. With SO_PASSCRED there is something beside each, for which there is no room here; only the end has nothing.
+fn is_at_end(control: &OwnedFd) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let (mut bytes, mut beside) = ([0], RecvAncillaryBuffer::default());
+    let peek = |()| recvmsg(control, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags);
+    let got = set_socket_passcred(control, true).and_then(peek);
+    got.is_ok_and(|got| got.bytes == 0 && !got.flags.contains(ReturnFlags::CTRUNC))
+}
+
 /// Closes a socket whose other end programs have, and which is in `set`. Only one with something in its queue can keep whoever closes
 /// it; meanwhile the set says nothing of it.
 pub(super) fn close_end(closer: &Closer, user: u32, ours: OwnedFd, set: &OwnedFd) {
@@ -106,7 +135,9 @@ pub(super) fn close_end(closer: &Closer, user: u32, ours: OwnedFd, set: &OwnedFd
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::BorrowedFd;
     use std::os::unix::net::UnixStream;
     use std::time::{Duration, Instant};
 
@@ -170,6 +201,33 @@ mod tests {
         close_end(&closer, 2, ours.into(), &set);
         assert!(!closer.lock().contains_key(&2), "it is closed already");
         drop(peer);
+        until(|| closer.lock().is_empty());
+    }
+
+    #[test]
+    fn a_connection_is_closed_at_once_if_nothing_lies_in_it() {
+        use firelane_shm::carry::send;
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let closer = Closer::default();
+        let (any, _) = UnixStream::pair().unwrap();
+        let (some, none) = ([any.as_fd()], []);
+        let is_closed = |says: &[(&[u8], &[BorrowedFd<'_>])], has_gone: bool| {
+            let kind = SocketType::SEQPACKET;
+            let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+            says.iter().for_each(|(bytes, beside)| send(&theirs, bytes, beside, true).unwrap());
+            let theirs = (!has_gone).then_some(theirs);
+            let is_closed = closer.hang_up(1, ours);
+            let end = |it: OwnedFd| rustix::net::recv(it, &mut [0], RecvFlags::DONTWAIT) != Err(Errno::AGAIN);
+            assert!(theirs.is_none_or(end), "it is told");
+            is_closed
+        };
+        for has_gone in [false, true] {
+            assert!(is_closed(&[], has_gone));
+            for says in [&[(&b"x"[..], &none[..])][..], &[(b"x", &some)], &[(b"", &some)]] {
+                assert!(!is_closed(says, has_gone));
+            }
+            assert!(!is_closed(&[(b"", &none), (b"", &some)], has_gone), "an empty message is not the end");
+        }
         until(|| closer.lock().is_empty());
     }
 }

@@ -132,19 +132,18 @@ impl Hub {
         let filter = Some(socket_filter::checked(filter, Vec::new())?).filter(|it| !it.rules.is_empty());
         let stack = self.engine.stack(netstack).ok_or(Errno::NETDOWN)?;
         let fabric = Arc::clone(&self.engine.0.fabric);
-        let mut bells = Vec::new();
+        let has_room = |fd: OwnedFd| if self.has_room_for(&fd) { Ok(fd) } else { Err(Errno::NFILE.into()) };
+        let (mut bells, mut fds) = (Vec::new(), Vec::new());
         for lane in fabric.program_lanes() {
             let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            if !self.has_room_for(&bell) {
-                return Err(Errno::NFILE.into());
-            }
+            fds.push(bell.try_clone().and_then(has_room)?);
             fabric.bell(lane).watch_program(bell.as_fd())?;
             bells.push((lane, bell));
         }
+        // Lanes have an arena from here on, and nobody takes it from them for a session that does not begin.
         let arena = fabric.programs.add_arena(limits, owner.kin, fabric.clock.start())?;
-        let memfd = arena.arena().as_fd().try_clone_to_owned()?;
-        let copies = bells.iter().map(|(_, bell)| bell.try_clone());
-        let fds: Vec<OwnedFd> = std::iter::once(Ok(memfd)).chain(copies).collect::<io::Result<_>>()?;
+        let memfd = arena.arena().as_fd().try_clone_to_owned().and_then(has_room);
+        fds.insert(0, memfd.inspect_err(|_| fabric.programs.remove_arena(arena.place))?);
         let session = self.number_session();
         let answer = Answer::Welcome {
             session,
