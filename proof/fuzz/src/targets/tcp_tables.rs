@@ -80,6 +80,7 @@ fn opening(config: &Arc<TcpConfig>, peer: u8) -> Opening<'_> {
         birth: birth(peer),
         room: 65_536,
         reopens: peer & 0x1f == 0x1f,
+        stateless: false,
         defer: if peer & 0x0f == 3 { 2 } else { 0 },
     }
 }
