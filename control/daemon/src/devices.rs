@@ -46,6 +46,15 @@ pub(crate) fn by_number(
     }
 }
 
+/// Whether a request is about an interface by its name.
+pub(crate) const fn are_named(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::SetOption { level: LEVEL, name: BINDTODEVICE, .. }
+            | Request::GetOption { level: LEVEL, name: BINDTODEVICE, .. }
+    )
+}
+
 /// The answer to who has asked for a name and has room for `room` bytes.
 pub(crate) fn by_name(
     answer: Answer,

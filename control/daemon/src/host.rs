@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use firelane::SocketCursor;
@@ -184,6 +184,11 @@ impl Host {
 
     fn programs(&self) -> MutexGuard<'_, Option<Programs>> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody changes it, so that who asks would have to wait.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.inner.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

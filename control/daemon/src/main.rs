@@ -26,6 +26,7 @@ mod facts;
 mod filter;
 mod folder;
 mod fpm;
+mod held;
 mod history;
 mod host;
 mod interfaces;

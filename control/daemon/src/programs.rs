@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use firelane::{
-    Closer, Engine, ExplainedSocket, Hub, Limits, Owner, PeerOf, ProgramSocket, Reply, send_reply,
+    Closer, Engine, ExplainedSocket, Foreign, Hub, Limits, Owner, PeerOf, ProgramSocket, Reply, send_reply,
 };
 use firelane_model::{NetstackName, Programs as Rules, SOCKET_FILTER_TEXT_MAX, SocketFilter};
 use firelane_shm::control::{Answer, FILTER_MAX, MESSAGE_MAX, OWN_FILTER, OWN_LEVEL, Request};
@@ -30,6 +30,7 @@ use tracing::Level;
 
 use crate::accounts::{Accounts, Peer};
 use crate::devices;
+use crate::held::{Held, HeldRequest, asks_host};
 use crate::host::Host;
 use crate::listener::{AT_A_TIME, Listener};
 use crate::log_limit::LogLimit;
@@ -162,6 +163,8 @@ struct Door {
     next: u64,
     /// Who has said nothing, and until when he is waited for: by keys, which rise, so that the first is the next.
     knocking: BTreeMap<u64, Instant>,
+    /// Who waits for the end of a change.
+    held: Held,
     tidy_at: Option<Instant>,
     log: LogLimit,
     /// Connections of programs that have ended, which were reset and told of.
@@ -177,9 +180,23 @@ impl Door {
         add(&*stop, STOP)?;
         add(&*lock(&hub), HUB)?;
         let closer = lock(&hub).closer().clone();
-        let (guests, knocking, log) = Default::default();
+        let (guests, knocking, held, log) = Default::default();
         let (next, tidy_at, resets) = (FIRST, None, 0);
-        Ok(Self { listener, stop, set, hub, host, closer, guests, next, knocking, tidy_at, log, resets })
+        Ok(Self {
+            listener,
+            stop,
+            set,
+            hub,
+            host,
+            closer,
+            guests,
+            next,
+            knocking,
+            held,
+            tidy_at,
+            log,
+            resets,
+        })
     }
 
     fn run(&mut self) {
@@ -212,6 +229,7 @@ impl Door {
             lock(&self.hub).answer_calls();
             self.tidy();
             self.turn_away();
+            self.go_on();
             self.listener.go_on(&self.set);
             self.log.tell();
         }
@@ -220,7 +238,12 @@ impl Door {
     /// When there is something to do though nobody says anything.
     fn alarm(&self) -> Option<Instant> {
         let knocking = self.knocking.values().next().copied();
-        let others = self.tidy_at.into_iter().chain(self.listener.alarm()).chain(self.log.alarm());
+        let others = self
+            .tidy_at
+            .into_iter()
+            .chain(self.listener.alarm())
+            .chain(self.log.alarm())
+            .chain(self.held.alarm());
         others.chain(knocking).min()
     }
 
@@ -364,19 +387,38 @@ impl Door {
     /// Answers so many requests. A program waits for each answer, so that there is seldom a second one to look for.
     fn serve(&mut self, key: u64, most: usize) {
         for _ in 0..most {
-            match self.serve_one(key) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    if !is_its_end(error.kind())
-                        && let Some(Guest { owner, peer, .. }) = self.guests.get(&key)
-                        && self.log.has_room(peer.user, Level::WARN)
-                    {
-                        tracing::warn!("program {}: {error}: its session ends", owner.pid);
-                    }
-                    return self.see_off(key);
-                }
+            let served = self.serve_one(key);
+            if !self.is_served(key, served) {
+                return;
             }
+        }
+    }
+
+    /// Whether that went well, so that the next request may be looked for; a program that does what it must not loses its session.
+    fn is_served(&mut self, key: u64, served: io::Result<()>) -> bool {
+        let Err(error) = served else { return true };
+        if error.kind() != io::ErrorKind::WouldBlock {
+            if !is_its_end(error.kind())
+                && let Some(Guest { owner, peer, .. }) = self.guests.get(&key)
+                && self.log.has_room(peer.user, Level::WARN)
+            {
+                tracing::warn!("program {}: {error}: its session ends", owner.pid);
+            }
+            self.see_off(key);
+        }
+        false
+    }
+
+    /// Answers those who have waited for the end of a change.
+    fn go_on(&mut self) {
+        let host = &self.host;
+        for (key, HeldRequest { number, request, fds }) in self.held.take(|| !host.is_busy()) {
+            let Some(guest) = self.guests.get(&key) else { continue };
+            let event = epoll::EventData::new_u64(key);
+            let listened = epoll::add(&self.set, &guest.control, event, epoll::EventFlags::IN);
+            let served =
+                listened.map_err(io::Error::from).and_then(|()| self.carry_out(key, number, request, fds));
+            self.is_served(key, served);
         }
     }
 
@@ -388,12 +430,24 @@ impl Door {
         }
         let (mut bytes, mut fds) = ([0; MESSAGE_MAX], Vec::new());
         let received = carry::receive(&guest.control, &mut bytes, &mut fds, false);
-        let mut fds = self.closer.foreign(guest.peer.user, fds);
+        let fds = self.closer.foreign(guest.peer.user, fds);
         let len = received?;
         if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let (number, request) = Request::decode(&bytes[..len]).map_err(io::Error::other)?;
+        if asks_host(&request) && self.host.is_busy() {
+            // Whatever it sends next waits where it is.
+            epoll::delete(&self.set, &guest.control)?;
+            self.knocking.remove(&key);
+            self.held.put(key, HeldRequest { number, request, fds });
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.carry_out(key, number, request, fds)
+    }
+
+    fn carry_out(&mut self, key: u64, number: u32, request: Request, mut fds: Foreign) -> io::Result<()> {
+        let guest = self.guests.get(&key).ok_or(io::ErrorKind::WouldBlock)?;
         let reply = match (&guest.stage, request) {
             (Stage::There(Session { netstack, .. }) | Stage::Gone(netstack), Request::Child) => {
                 let (netstack, user) = (netstack.clone(), guest.peer.user);
@@ -504,6 +558,7 @@ impl Door {
         self.serve(key, REQUESTS_LEFT);
         let Some(guest) = self.guests.get_mut(&key) else { return };
         let _ = epoll::delete(&self.set, &guest.process);
+        self.held.forget(key);
         let Stage::There(session) = &guest.stage else { return self.see_off(key) };
         let number = session.number;
         guest.stage = Stage::Gone(session.netstack.clone());
@@ -514,6 +569,7 @@ impl Door {
     /// Nobody has its connection any more, or it is not welcome.
     fn see_off(&mut self, key: u64) {
         self.knocking.remove(&key);
+        self.held.forget(key);
         let Some(guest) = self.guests.remove(&key) else { return };
         // Others may have both descriptors, so closing ours does not take them out.
         let _ = epoll::delete(&self.set, &guest.control);
@@ -771,6 +827,32 @@ mod tests {
         world.door.serve(FIRST, 1);
         assert_eq!(carry::receive(&program, &mut [0; MESSAGE_MAX], &mut Vec::new(), false).unwrap(), 0);
         assert!(world.door.guests.is_empty());
+    }
+
+    #[test]
+    fn who_asks_the_host_while_it_is_changed_waits_and_nobody_else() {
+        let mut world = World::new();
+        let programs = [world.knock(), world.knock()];
+        world.open();
+        let said = |nth: usize, request: &Request| {
+            carry::send(&programs[nth], &request.encode(1), &[], true).unwrap();
+        };
+        let heard =
+            |nth: usize| carry::receive(&programs[nth], &mut [0; MESSAGE_MAX], &mut Vec::new(), false);
+        let host = Arc::clone(&world.door.host);
+        host.with_model(|_| {
+            said(0, &Request::Hello { netstack: String::new(), filter: String::new(), room: 0 });
+            said(1, &Request::Attach);
+            world.door.serve(FIRST, 1);
+            world.door.serve(FIRST + 2, 1);
+            world.door.go_on();
+            assert_eq!(heard(0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            assert!(heard(1).unwrap() > 0);
+            assert!(world.door.alarm().is_some_and(|at| at < Instant::now() + Duration::from_millis(100)));
+        });
+        world.door.go_on();
+        assert!(heard(0).unwrap() > 0, "it is told that there is no netstack");
+        assert_eq!(world.door.guests.len(), 1);
     }
 
     /// What is logged meanwhile.

@@ -49,9 +49,14 @@ fn check_for(address: *const c_void, len: usize, access: usize) -> Result<(), Er
     let is_plausible = (LOWEST..=BEYOND).contains(&first) && len <= BEYOND - first;
     let is_there = || {
         let seen = SEEN[first / PAGE % SEEN.len()].load(Ordering::Relaxed);
-        seen | WRITABLE == first / PAGE << 1 | WRITABLE && seen & access == access || look(first, access)
+        seen == mark(first, WRITABLE) || seen == mark(first, access) || look(first, access)
     };
     if len == 0 || is_plausible && is_there() { Ok(()) } else { Err(Errno::FAULT) }
+}
+
+/// What stands for a page.
+const fn mark(first: usize, access: usize) -> usize {
+    (first / PAGE) * 2 + access
 }
 
 /// Asks the kernel.
@@ -59,7 +64,7 @@ fn check_for(address: *const c_void, len: usize, access: usize) -> Result<(), Er
 fn look(first: usize, access: usize) -> bool {
     let is_there = sys::is_there(first, access == WRITABLE);
     if is_there {
-        SEEN[first / PAGE % SEEN.len()].store(first / PAGE << 1 | access, Ordering::Relaxed);
+        SEEN[first / PAGE % SEEN.len()].store(mark(first, access), Ordering::Relaxed);
     }
     is_there
 }
