@@ -260,9 +260,9 @@ impl<D> Inside<'_, D> {
         let chosen = envelope.local.map(|local| local.to_canonical());
         // What waits for broadcasts has no address of its own to send from.
         let own = place.src().filter(|&ip| !self.shard.ip.core.is_broadcast(ip));
-        // Who names no address, and says so, leaves it to the way.
-        let src = chosen.or(own).filter(|ip| !ip.is_unspecified());
         let (dst, ip) = (envelope.peer.ip(), &mut self.shard.ip.core);
+        // Who names no address, and says so, leaves it to the way.
+        let src = chosen.or(own).filter(|ip| !ip.is_unspecified()).or_else(|| place.source_to(dst));
         if dst.is_ipv4() && place.is_v6_only() {
             return Err(SocketError::NetworkUnreachable);
         }
