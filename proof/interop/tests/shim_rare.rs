@@ -37,7 +37,7 @@ fn what_a_child_does_to_an_inherited_set_leaves_its_parents_alone() {
 
 #[test]
 fn what_goes_to_many_takes_the_kernels_way() {
-    as_the_kernels("to_many.py", 3);
+    as_the_kernels("to_many.py", 28);
 }
 
 /// Whom a program in a PID namespace of its own asks has no number there.

@@ -206,7 +206,7 @@ impl<D> Inside<'_, D> {
             self.send_copy(socket, &letter, &mut egress.looped())?;
         }
         // RFC 1122 §3.2.1.7: without hops it goes to nobody else.
-        if letter.upper.hops == Some(0) {
+        if goes_out && letter.upper.hops == Some(0) {
             return Ok(());
         }
         self.send_copy(socket, &letter, &mut egress)?;
@@ -273,7 +273,9 @@ impl<D> Inside<'_, D> {
         let is_kept = |&link: &_| !ip.is_local(dst) && (!is_wish || ip.leads_over(link, src, dst));
         let named = envelope.link.filter(is_kept);
         let egress = match place.link_to(dst, named) {
-            Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
+            Some(link) if link != LOOPBACK && src.is_none() && dst == Ipv4Addr::BROADCAST => {
+                ip.egress_without_source(link)
+            }
             Some(link) => ip.egress_over(self.common.now, link, src, dst),
             None => ip.egress_by(self.common.now, link, src, dst),
         };
