@@ -109,7 +109,7 @@ impl UdpSocket {
     /// The netstack does not have the link.
     pub fn set_multicast_link(&self, link: Option<LinkId>) -> io::Result<()> {
         self.check_link(link)?;
-        self.set_packets(PacketOption::MulticastLink(link))
+        self.set_packets(PacketOption::MulticastLink(link, None))
     }
 
     /// Whether datagrams may be sent to broadcast addresses.

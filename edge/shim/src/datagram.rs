@@ -162,7 +162,8 @@ pub(crate) fn send(
     if by_v4 && source.len() > usize::from(u16::MAX) {
         return Err(Errno::MSGSIZE);
     }
-    if by_v4 && flags & libc::MSG_OOB != 0 {
+    // As in Linux a datagram of UDP over IPv6 takes it, and nobody is told.
+    if (by_v4 || socket.is_echo()) && flags & libc::MSG_OOB != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     if source.is_faulty() {

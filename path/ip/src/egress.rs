@@ -125,10 +125,11 @@ impl Ip {
         if let Some(src) = src {
             self.check_source(src, dst)?;
         }
-        if link == Some(LOOPBACK) && dst.is_multicast() {
-            return self.egress_to_own_members(now, src, dst);
+        if stays_here(link, src, dst) {
+            return self.egress_to_own(now, src, dst);
         }
-        let mut way = self.way(src, dst).or_else(|| lone_way(link?, dst)).ok_or(RouteError::NoRoute)?;
+        let lone = || lone_way(link?, dst).filter(|_| !is_loopbacks(src));
+        let mut way = self.way(src, dst).or_else(lone).ok_or(RouteError::NoRoute)?;
         let is_everywhere = dst.is_multicast() || is_link_local(dst) || way.mac == Some(MacAddr::BROADCAST);
         let Some(link) = link.filter(|_| is_everywhere && way.link != LOOPBACK) else {
             return self.leave_by(now, way, src, dst);
@@ -141,8 +142,8 @@ impl Ip {
         Ok(Egress { bound: Some(link), ..self.leave_by(now, way, src, dst)? })
     }
 
-    /// The way to the members of a group that are in this netstack, and to nobody else. As in Linux, IPv6 has none.
-    fn egress_to_own_members(
+    /// The way to everybody, or to the members of a group, in this netstack, and to nobody else. As in Linux, IPv6 has none.
+    fn egress_to_own(
         &mut self,
         now: Instant,
         src: Option<IpAddr>,
@@ -151,9 +152,10 @@ impl Ip {
         if dst.is_ipv6() {
             return Err(RouteError::NoRoute);
         }
-        let way = Way { link: LOOPBACK, next_hop: dst, mac: Some(LOOPBACK_MAC), hint: 0 };
+        let mac = if dst.is_multicast() { LOOPBACK_MAC } else { MacAddr::BROADCAST };
+        let way = Way { link: LOOPBACK, next_hop: dst, mac: Some(mac), hint: 0 };
         let src = src.or_else(|| self.choose_source(way, dst)).unwrap_or(Ipv4Addr::LOCALHOST.into());
-        self.leave_by(now, way, Some(src), dst)
+        Ok(Egress { bound: Some(LOOPBACK), ..self.leave_by(now, way, Some(src), dst)? })
     }
 
     /// The way to `dst` of who speaks over `link` alone (SO_BINDTODEVICE of socket(7)): by the best of the routes over it, or, as in
@@ -168,6 +170,9 @@ impl Ip {
     ) -> Result<Egress, RouteError> {
         if let Some(src) = src {
             self.check_source(src, dst)?;
+        }
+        if stays_here(Some(link), src, dst) {
+            return self.egress_to_own(now, src, dst);
         }
         let way = self.way_over(link, src, dst).ok_or(RouteError::NoRoute)?;
         let egress = self.leave_by(now, way, src, dst)?;
@@ -200,7 +205,7 @@ impl Ip {
         if dst.is_unspecified() || self.is_local(dst) {
             return self.way(src, dst).filter(|_| self.link_of(dst).unwrap_or(LOOPBACK) == link);
         }
-        if link == LOOPBACK {
+        if link == LOOPBACK || is_loopbacks(src) {
             return None;
         }
         let to_all = match dst {
@@ -319,10 +324,11 @@ impl Ip {
 
     /// This host's own address of a link by which `peer` is spoken to: one of his subnet, before others.
     pub fn own_towards(&self, link: LinkId, peer: IpAddr) -> Option<Ipv4Addr> {
-        if !peer.is_ipv4() {
-            return None;
+        match peer {
+            IpAddr::V4(peer) if peer.is_loopback() => Some(Ipv4Addr::LOCALHOST),
+            IpAddr::V4(_) => self.addresses.source_v4_towards(link, peer),
+            IpAddr::V6(_) => None,
         }
-        self.addresses.source_v4_towards(link, peer)
     }
 
     /// Where a packet for `dst` goes next.
@@ -333,7 +339,7 @@ impl Ip {
         if self.is_local(dst) {
             return Some(Way { link: LOOPBACK, next_hop: dst, mac: Some(LOOPBACK_MAC), hint: 0 });
         }
-        if src.is_some_and(|src| src.is_loopback()) {
+        if is_loopbacks(src) {
             return None;
         }
         let src_link = src.and_then(|src| self.addresses.get(src)).map(|address| address.link);
@@ -501,6 +507,17 @@ impl Ip {
         let of_subnet = |a: &&crate::Address| broadcast_of(a.prefix) == Some(dst);
         self.addresses.iter().find(of_subnet).map(|address| address.link)
     }
+}
+
+/// RFC 1122 §3.2.1.3 (g): such a source is seen by no other station.
+fn is_loopbacks(src: Option<IpAddr>) -> bool {
+    src.is_some_and(|src| src.is_loopback())
+}
+
+/// Whether what is for many is for those in this netstack alone: by the device that is named, or else by that of the source.
+fn stays_here(link: Option<LinkId>, src: Option<IpAddr>, dst: IpAddr) -> bool {
+    let is_for_many = dst.is_multicast() || dst == Ipv4Addr::BROADCAST;
+    is_for_many && link.map_or(is_loopbacks(src), |link| link == LOOPBACK)
 }
 
 /// The way to a group by a link that has no address from which it could be found.

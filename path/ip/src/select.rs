@@ -17,7 +17,7 @@ use crate::stack::Ip;
 impl Ip {
     /// The source address that suits `dst` best, or none.
     pub(crate) fn choose_source(&self, way: Way, dst: IpAddr) -> Option<IpAddr> {
-        if way.link == LOOPBACK && !dst.is_multicast() {
+        if way.link == LOOPBACK && !dst.is_multicast() && dst != Ipv4Addr::BROADCAST {
             return Some(match dst {
                 IpAddr::V4(v4) if v4.is_loopback() => Ipv4Addr::LOCALHOST.into(),
                 IpAddr::V6(v6) if v6.is_loopback() => Ipv6Addr::LOCALHOST.into(),

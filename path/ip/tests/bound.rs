@@ -80,6 +80,45 @@ fn a_source_must_be_ours_and_one_without_a_link_is_as_ever() {
     assert_eq!(host.egress_for(now, Some(B), None, dst), host.egress_over(now, B, None, dst));
 }
 
+/// RFC 1122 §3.2.1.3 (g): what has the loopback's address is seen by nobody else, and so is what is sent by its device.
+#[test]
+fn what_the_loopback_sends_to_many_stays_here() {
+    let (own, no_way, ours) = (Ok(firelane_ip::LOOPBACK), Err(RouteError::NoRoute), "10.0.0.1");
+    let lo = Some(firelane_ip::LOOPBACK);
+    for (link, src, group, everybody) in [
+        (None, "127.0.0.1", own, own),
+        (None, "127.9.9.9", own, own),
+        (lo, "127.0.0.1", own, own),
+        (lo, ours, own, own),
+        (lo, "", own, own),
+        (Some(A), "127.0.0.1", no_way, no_way),
+        (Some(A), ours, Ok(A), Ok(A)),
+        (Some(B), ours, Ok(B), Ok(B)),
+    ] {
+        for (dst, found) in [("239.1.1.1", group), ("255.255.255.255", everybody)] {
+            let (mut host, now, src) = (host(), Instant::ZERO, src.parse().ok());
+            let by = host.egress_by(now, link, src, ip(dst));
+            assert_eq!(by.map(|it| it.link), found, "{link:?} {src:?} {dst}");
+            if let Some(link) = link {
+                assert_eq!(host.egress_over(now, link, src, ip(dst)), by, "{link:?} {src:?} {dst}");
+            }
+            if found == own {
+                let told = by.map(|it| (it.src, it.is_broadcast()));
+                assert_eq!(told, Ok((src.unwrap_or(ip("10.0.0.1")), dst == "255.255.255.255")));
+            }
+        }
+    }
+    let mut host = host();
+    for dst in ["10.0.0.7", "10.0.0.255"] {
+        let found = host.egress_over(Instant::ZERO, A, Some(ip("127.0.0.1")), ip(dst));
+        assert_eq!(found.unwrap_err(), RouteError::NoRoute, "{dst}");
+    }
+    assert_eq!(
+        host.egress_by(Instant::ZERO, Some(A), Some(ip("::1")), ip("ff02::1")).unwrap_err(),
+        RouteError::NoRoute
+    );
+}
+
 /// A neighbour of the link that is named is asked for there, and waited for there, whatever link the source is of.
 #[test]
 fn what_waits_for_a_neighbour_of_a_named_link_leaves_by_it() {

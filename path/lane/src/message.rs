@@ -4,7 +4,7 @@
 //! here). Every change is sent to all lanes; each applies it to its own replica. The engine checks a change
 //! before it sends it, so a lane that must refuse one reports a [`crate::Notice`] and goes on.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU8;
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -781,8 +781,8 @@ pub enum PacketOption {
     MulticastLoop(bool),
     /// IP_MULTICAST_ALL, IPV6_MULTICAST_ALL: it hears groups that it has not joined, where others of the netstack have.
     MulticastAll(bool),
-    /// IP_MULTICAST_IF, IPV6_MULTICAST_IF.
-    MulticastLink(Option<LinkId>),
+    /// IP_MULTICAST_IF, IPV6_MULTICAST_IF: by which link its packets to groups leave, and from which address of IPv4 if the socket has none.
+    MulticastLink(Option<LinkId>, Option<Ipv4Addr>),
     /// IP_UNICAST_IF, IPV6_UNICAST_IF: by which link its packets to one station leave, unless it is bound to one or names one.
     UnicastLink(Option<LinkId>),
 }

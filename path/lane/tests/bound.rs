@@ -1,5 +1,6 @@
 //! Sockets that speak over one link alone (SO_BINDTODEVICE): two netstacks that meet on two networks.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use firelane_frame::Envelope;
@@ -196,6 +197,49 @@ fn who_is_bound_to_a_link_hears_what_his_own_netstack_sends_there_to_many() {
         let heard = members.each_mut().map(|end| end.recv.recv(&mut [0; 8]).unwrap());
         let by = heard.map(|got| got.map(|it| it.envelope.link));
         assert_eq!(by, [Some(Some(OVER_BESIDE[0])), None], "{to}");
+    }
+    world.check_conservation();
+}
+
+/// IP_MULTICAST_IF of ip(7): the address by which a link is named is the source of what goes to a group, where the socket has no other.
+#[test]
+fn what_goes_to_a_group_comes_from_the_address_that_names_the_link() {
+    let mut world = two_networks(1);
+    for address in ["10.0.1.7/24", "10.0.1.8/24"] {
+        world.all(|| Control::AddAddress(NetstackId(1), OVER_BESIDE[0], address.parse().unwrap()));
+    }
+    let mut member = world.bind_large(2, 1, "0.0.0.0:5353");
+    let (group, filter) = ("239.1.1.1".parse().unwrap(), SourceFilter::any());
+    let join = Join { socket: SocketId(1), group, link: Some(OVER_BESIDE[1]), filter };
+    let command = SocketCommand::Join(Box::new(join));
+    world.lanes[0].on_message(world.now, LaneMessage::Socket(NetstackId(2), command));
+    let (to_group, to_one) =
+        (Envelope::to("239.1.1.1:5353".parse().unwrap()), Envelope::to("10.0.1.2:5353".parse().unwrap()));
+    let beside = Envelope { local: "10.0.1.8".parse().ok(), ..to_group };
+    let said = |source: &str| PacketOption::MulticastLink(Some(OVER_BESIDE[0]), source.parse().ok());
+    for (nth, (name, source, envelope, from)) in [
+        ("0.0.0.0:0", "10.0.1.7", to_group, "10.0.1.7"),
+        ("[::]:0", "10.0.1.7", to_group, "10.0.1.7"),
+        ("10.0.1.8:0", "10.0.1.7", to_group, "10.0.1.8"),
+        ("0.0.0.0:0", "10.0.1.7", beside, "10.0.1.8"),
+        ("0.0.0.0:0", "", to_group, "10.0.1.1"),
+        ("0.0.0.0:0", "10.0.1.7", to_one, "10.0.1.1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let socket = 2 + nth as u32;
+        let mut sender = world.bind_large(1, socket, name);
+        world.set(1, socket, DatagramOption::Packets(Family::V4, said(source)));
+        world.send_msg(&mut sender, socket, envelope, b"x");
+        world.run_for(Duration::from_millis(100));
+        let got = member.recv.recv(&mut [0; 8]).unwrap();
+        assert_eq!(got.map(|it| it.envelope.peer.ip()), from.parse().ok(), "{nth}");
+        if name == "0.0.0.0:0" {
+            let local = world.connect_datagrams(1, socket, Some(&envelope.peer.to_string())).unwrap();
+            let from = if envelope == beside { source } else { from };
+            assert_eq!(local.ip(), from.parse::<IpAddr>().unwrap(), "{nth}");
+        }
     }
     world.check_conservation();
 }

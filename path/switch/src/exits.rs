@@ -3,7 +3,8 @@
 //! Called by `switch.rs`. The uplink is an exit, and so is each end of a wire. With one exit nothing is learned, since there is but
 //! one way. With several of them the source addresses of what comes in by an exit say who lies beyond it, as in any bridge
 //! (IEEE 802.1Q section 8.7), for [`STAY`]; what is for nobody known goes out by all of them. Stations of the switch are never learned.
-//! The memory has one size: who floods it with invented sources makes frames go by more exits than they need, no more.
+//! The memory has one size: who floods it with invented sources, or chooses two that meet a station in its pair of places, makes frames go
+//! by more exits than they need, no more. A secret would keep nobody from the former.
 //! What one lane's replica learns the others are told, as often as an exit's [`Allowance`] lets it: a lane may read of no exit at all.
 
 use core::time::Duration;

@@ -35,6 +35,11 @@ fn what_a_child_does_to_an_inherited_set_leaves_its_parents_alone() {
     as_the_kernels("inherited_set.py", 12);
 }
 
+#[test]
+fn what_goes_to_many_takes_the_kernels_way() {
+    as_the_kernels("to_many.py", 28);
+}
+
 /// Whom a program in a PID namespace of its own asks has no number there.
 #[test]
 fn a_program_in_a_pid_namespace_of_its_own_is_on_the_netstack() {

@@ -180,9 +180,16 @@ impl DatagramOptions {
             PacketOption::MulticastLoop(self.multicast_loop[at]),
             PacketOption::MulticastAll(self.multicast_all[at]),
             PacketOption::UnicastLink(self.alike.unicast(family)),
-            PacketOption::MulticastLink(self.multicast_link[at].map(joining::link_named)),
+            self.way_to_groups(family),
         ]
         .map(|option| packets(family, option))
+    }
+
+    /// As in Linux what was named by its address has that as its source, too.
+    fn way_to_groups(&self, family: Family) -> PacketOption {
+        let link = self.multicast_link[family.index()].map(joining::link_named);
+        let source = Some(self.multicast_address).filter(|it| family == Family::V4 && !it.is_unspecified());
+        PacketOption::MulticastLink(link, source)
     }
 
     /// setsockopt(2). `link_of` finds the link that is named.
@@ -206,9 +213,8 @@ impl DatagramOptions {
                 Ok(Setting::Nothing)
             }
             (ip::LEVEL, ip::MULTICAST_IF) => {
-                let (link, address) = interface_of_groups(value, link_of)?;
-                (self.multicast_link[0], self.multicast_address) = (link, address);
-                Ok(packets(Family::V4, PacketOption::MulticastLink(link.map(joining::link_named))))
+                (self.multicast_link[0], self.multicast_address) = interface_of_groups(value, link_of)?;
+                Ok(packets(Family::V4, self.way_to_groups(Family::V4)))
             }
             _ => self.set_number(level, name, number(level, value)?),
         }
@@ -305,9 +311,8 @@ impl DatagramOptions {
                 packets(family, PacketOption::MulticastAll(on))
             }
             (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
-                let link = u32::try_from(value).map_err(|_| Errno::NODEV)?.checked_sub(1);
-                self.multicast_link[1] = link;
-                packets(Family::V6, PacketOption::MulticastLink(link.map(joining::link_named)))
+                self.multicast_link[1] = u32::try_from(value).map_err(|_| Errno::NODEV)?.checked_sub(1);
+                packets(Family::V6, self.way_to_groups(Family::V6))
             }
             (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
                 self.faults[usize::from(level == ipv6::LEVEL)] = on;

@@ -81,6 +81,12 @@ impl DatagramSocket {
         self.link.or_else(|| is_one.then(of_one).flatten())
     }
 
+    /// From where what it sends to `dst` comes, if neither its name nor the record says so.
+    pub(super) fn source_to(&self, dst: IpAddr) -> Option<IpAddr> {
+        let source = self.options.packets(dst).multicast_source;
+        source.filter(|_| dst.is_multicast()).map(IpAddr::V4)
+    }
+
     /// Whether it has nothing to do with IPv4 (IPV6_V6ONLY).
     pub(super) fn is_v6_only(&self) -> bool {
         self.unconnected.local() == LocalAddr::AnyV6 { v6_only: true }
@@ -104,6 +110,7 @@ pub(super) struct PacketOptions {
     pub(super) multicast_loop: bool,
     multicast_all: bool,
     pub(super) multicast_link: Option<LinkId>,
+    multicast_source: Option<Ipv4Addr>,
     pub(super) unicast_link: Option<LinkId>,
 }
 
@@ -116,7 +123,9 @@ impl PacketOptions {
             PacketOption::MulticastHops(hops) => self.multicast_hops = hops,
             PacketOption::MulticastLoop(on) => self.multicast_loop = on,
             PacketOption::MulticastAll(on) => self.multicast_all = on,
-            PacketOption::MulticastLink(link) => self.multicast_link = link,
+            PacketOption::MulticastLink(link, source) => {
+                (self.multicast_link, self.multicast_source) = (link, source);
+            }
             PacketOption::UnicastLink(link) => self.unicast_link = link,
         }
     }
@@ -133,6 +142,7 @@ impl Default for PacketOptions {
             multicast_loop: true,
             multicast_all: false,
             multicast_link: None,
+            multicast_source: None,
             unicast_link: None,
         }
     }
@@ -288,7 +298,8 @@ impl<D> Inside<'_, D> {
             let link = place.options.packets(remote.ip()).multicast_link;
             let (now, ip) = (self.common.now, &mut shard.ip.core);
             let src = Some(local.ip())
-                .filter(|&it| !it.is_unspecified() && !it.is_multicast() && !ip.is_broadcast(it));
+                .filter(|&it| !it.is_unspecified() && !it.is_multicast() && !ip.is_broadcast(it))
+                .or_else(|| place.source_to(remote.ip()));
             let egress = match place.link_to(remote.ip(), None) {
                 Some(link) => ip.egress_over(now, link, src, remote.ip()),
                 None => ip.egress_by(now, link, src, remote.ip()),

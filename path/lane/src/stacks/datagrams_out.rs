@@ -206,7 +206,7 @@ impl<D> Inside<'_, D> {
             self.send_copy(socket, &letter, &mut egress.looped())?;
         }
         // RFC 1122 §3.2.1.7: without hops it goes to nobody else.
-        if letter.upper.hops == Some(0) {
+        if goes_out && letter.upper.hops == Some(0) {
             return Ok(());
         }
         self.send_copy(socket, &letter, &mut egress)?;
@@ -260,9 +260,9 @@ impl<D> Inside<'_, D> {
         let chosen = envelope.local.map(|local| local.to_canonical());
         // What waits for broadcasts has no address of its own to send from.
         let own = place.src().filter(|&ip| !self.shard.ip.core.is_broadcast(ip));
-        // Who names no address, and says so, leaves it to the way.
-        let src = chosen.or(own).filter(|ip| !ip.is_unspecified());
         let (dst, ip) = (envelope.peer.ip(), &mut self.shard.ip.core);
+        // Who names no address, and says so, leaves it to the way.
+        let src = chosen.or(own).filter(|ip| !ip.is_unspecified()).or_else(|| place.source_to(dst));
         if dst.is_ipv4() && place.is_v6_only() {
             return Err(SocketError::NetworkUnreachable);
         }
@@ -273,7 +273,9 @@ impl<D> Inside<'_, D> {
         let is_kept = |&link: &_| !ip.is_local(dst) && (!is_wish || ip.leads_over(link, src, dst));
         let named = envelope.link.filter(is_kept);
         let egress = match place.link_to(dst, named) {
-            Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
+            Some(link) if link != LOOPBACK && src.is_none() && dst == Ipv4Addr::BROADCAST => {
+                ip.egress_without_source(link)
+            }
             Some(link) => ip.egress_over(self.common.now, link, src, dst),
             None => ip.egress_by(self.common.now, link, src, dst),
         };

@@ -127,6 +127,7 @@ it = echoes(socket.AF_INET6)
 print("is:", it.getsockopt(1, 38), told(lambda: it.sendto(question(1), ("::1", 0))))
 it.sendto(question(8, type=128), ("::1", 0))
 print("answer:", answer(it))
+print("out of band:", told(lambda: it.sendto(question(9, type=128), socket.MSG_OOB, ("::1", 0))))
 it.close()
 
 # Raw sockets and other protocols are the kernel's.
