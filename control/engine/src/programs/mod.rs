@@ -7,6 +7,7 @@
 //!
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
+//! - `asked.rs`: questions about a connection.
 //! - `segment.rs`: what two programs share whose connections are fused; `spares.rs`: what is left of it when one has gone.
 //! - `waiters.rs`: whom to wake; `wakings.rs`: requests about that.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
@@ -27,6 +28,7 @@ mod absent;
 mod alike;
 mod arena;
 mod arrivals;
+mod asked;
 mod closer;
 mod closings;
 mod cookies;

@@ -18,6 +18,7 @@ use firelane_units::{BitRate, Mss};
 use rustix::io::Errno;
 
 use super::alike::Alike;
+use super::asked::Asked;
 use super::headers::{HeaderOption, Headers, family_of};
 use super::inert::Inert;
 use super::lingering::Linger;
@@ -25,7 +26,7 @@ use super::numbers::{
     ECN, band_of, buffer_of, buffer_shown, domain, ip, ipv6, number, pacing_of, pacing_shown, packet_max,
     socket, tcp,
 };
-use super::stream::{Asked, Beginning};
+use super::stream::Beginning;
 use crate::netstack_config::{NetstackConfig, SocketDefaults};
 
 /// How many ticks Linux' own limits of keep-alive are (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPCNT`).

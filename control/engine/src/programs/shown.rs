@@ -10,8 +10,9 @@ use firelane_lane::{DatagramKind, StreamInfo};
 use firelane_units::{FilterRule, LaneId, LinkId, NetstackId};
 
 use super::Owner;
+use super::asked::Asked;
 use super::socket::{Role, Socket};
-use super::stream::{Asked, Stream};
+use super::stream::Stream;
 
 /// A program's socket.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
+use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamOption, StreamOptions};
 use firelane_shm::control::SocketId;
 use firelane_shm::joint::Lie;
 use firelane_shm::layout::{DEFERRED, SHOWN, margin, request, status};
@@ -18,7 +18,6 @@ use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{
     ArenaEnd, ConnRef, Flags, LeftStream, Names, Ready, SocketError, StreamConfig, stream_in,
 };
-use firelane_tcp::{Event, State};
 use firelane_units::{Bytes, LaneId};
 #[cfg(test)]
 use firelane_units::{ConnId, NetstackId};
@@ -859,60 +858,6 @@ impl Stream {
         [&block.send_owner, &block.recv_owner].into_iter().any(|word| {
             Holder::of_word(word.load(Ordering::Acquire)).is_some_and(|holder| lives(holder.session()))
         })
-    }
-}
-
-/// A stream and the lanes, for questions about its connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
-    pub(super) fabric: &'a Fabric,
-    pub(super) stream: &'a Stream,
-    block: Option<&'a Block>,
-}
-
-impl<'a> Asked<'a> {
-    /// About a stream whose words are in this arena.
-    pub(super) fn about(fabric: &'a Fabric, stream: &'a Stream, arena: &'a ProgramArena) -> Self {
-        Self { fabric, stream, block: arena.mapping().block(stream.number()) }
-    }
-
-    /// As `TcpStream::info`.
-    pub(super) fn info(self) -> io::Result<StreamInfo> {
-        let conn = self.stream.conn().ok_or(io::ErrorKind::NotConnected)?;
-        // What is not there to be asked about any more is known to the lane when it is asked.
-        let ends = self.ends();
-        let mut info = self.fabric.stream_info(self.stream.lane(), conn)?;
-        if let Some(joined) = self.stream.joined() {
-            let [sent, received] = joined.carried();
-            info.tcp.bytes_acknowledged += Bytes(sent);
-            info.tcp.bytes_received += Bytes(received);
-            info.unread += Bytes(joined.unread());
-        }
-        info.tcp.state = ends.told(info.tcp.state);
-        Ok(info)
-    }
-
-    /// Which ends have said that they write no more.
-    fn ends(self) -> Ends {
-        let joined = self.stream.joined();
-        let own = self.block.is_some_and(Block::asks_to_end) || joined.is_some_and(Joined::has_ended);
-        Ends { own, peer: joined.is_some_and(Joined::peer_has_ended) }
-    }
-}
-
-/// Ends of a connection that its programs have said or heard. A lane knows of each a moment later.
-#[derive(Clone, Copy, Debug)]
-struct Ends {
-    own: bool,
-    peer: bool,
-}
-
-impl Ends {
-    /// The connection's state, by the one that its lane knows.
-    fn told(self, known: State) -> State {
-        let state = known.on(Event::PeerFin).filter(|_| self.peer).unwrap_or(known);
-        let writes = matches!(state, State::Established | State::CloseWait);
-        state.on(Event::Close).filter(|_| self.own && writes).unwrap_or(state)
     }
 }
 
