@@ -191,12 +191,12 @@ fn who_is_bound_to_a_link_hears_what_his_own_netstack_sends_there_to_many() {
     });
     let mut sender = datagrams_over(&mut world, DatagramKind::Udp, 3, "0.0.0.0:0", OVER_BESIDE[0]);
     world.set(1, 3, DatagramOption::Broadcast(true));
-    for to in ["239.1.1.1:5353", "10.0.1.255:5353"] {
+    for to in ["239.1.1.1:5353", "10.0.1.255:5353", "255.255.255.255:5353"] {
         world.send_msg(&mut sender, 3, Envelope::to(to.parse().unwrap()), b"x");
         world.run_for(Duration::from_millis(100));
         let heard = members.each_mut().map(|end| end.recv.recv(&mut [0; 8]).unwrap());
-        let by = heard.map(|got| got.map(|it| it.envelope.link));
-        assert_eq!(by, [Some(Some(OVER_BESIDE[0])), None], "{to}");
+        let by = heard.map(|got| got.map(|it| (it.envelope.link, it.envelope.peer.ip())));
+        assert_eq!(by, [Some((Some(OVER_BESIDE[0]), "10.0.1.1".parse().unwrap())), None], "{to}");
     }
     world.check_conservation();
 }

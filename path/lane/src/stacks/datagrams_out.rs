@@ -274,7 +274,11 @@ impl<D> Inside<'_, D> {
         let named = envelope.link.filter(is_kept);
         let egress = match place.link_to(dst, named) {
             Some(link) if link != LOOPBACK && src.is_none() && dst == Ipv4Addr::BROADCAST => {
-                ip.egress_without_source(link)
+                // Who has no address asks for one so.
+                match ip.own_towards(link, dst) {
+                    Some(own) => ip.egress_over(self.common.now, link, Some(own.into()), dst),
+                    None => ip.egress_without_source(link),
+                }
             }
             Some(link) => ip.egress_over(self.common.now, link, src, dst),
             None => ip.egress_by(self.common.now, link, src, dst),
