@@ -101,16 +101,24 @@ fn attached(memfd: impl AsFd) -> Option<(Mapping, u64)> {
     }
 }
 
+/// What is to be mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    Arena,
+    /// A segment, that only this process opens if it can.
+    Segment,
+    /// The segment of a connection that others have as well.
+    OthersSegment,
+}
+
 /// Maps an arena that the daemon has sent, unless it is mapped already.
-pub(crate) fn add(memfd: impl AsFd, is_segment: bool) -> Result<u16, Errno> {
+pub(crate) fn add(memfd: impl AsFd, what: What) -> Result<u16, Errno> {
+    let is_segment = what != What::Arena;
     if let Some(place) = Mapping::number_of(&memfd).ok().and_then(find) {
         return Ok(place);
     }
-    let last = || {
-        is_segment.then(|| {
-            Mapping::attach_within(&memfd, room::for_fused(session::own_arena().and_then(get))).ok()
-        })?
-    };
+    let last =
+        || (what == What::OthersSegment).then(|| Mapping::attach_within(&memfd, room::for_fused()).ok())?;
     let (mapping, number) = attached(&memfd).or_else(last).ok_or_else(|| {
         session::say_once("no room for the memory that sockets share with the daemon: is the address space limited (RLIMIT_AS)?");
         Errno::NOMEM

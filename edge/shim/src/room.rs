@@ -9,7 +9,7 @@ use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 
 use crate::table::DESCRIPTORS;
-use crate::{arenas, memory, process};
+use crate::{arenas, memory, process, session, socket};
 
 /// So exactly the room is found that nobody tells: enough to leave somebody else his part.
 const ROOM_STEP: u64 = 1 << 20;
@@ -27,10 +27,11 @@ pub(crate) fn for_others() -> u64 {
     left().map_or(u64::MAX, |left| left / 2)
 }
 
-/// What there is for a segment that a connection is fused by already: this thread, if it is the only one, gives storage of its own arena
-/// back for it, as far as that goes. Another process may have let the peer write there.
-pub(crate) fn for_fused(own: Option<&Mapping>) -> u64 {
-    if let Some(own) = own.filter(|_| !process::is_borrowed() && threads() == Some(1)) {
+/// What there is for a segment that a connection is fused by already: another process may have let the peer write there. This thread, if
+/// it is the only one, gives storage of its own arena back for it, as far as that goes, while nothing of its own needs that.
+pub(crate) fn for_fused() -> u64 {
+    let is_idle = |place: u16| !process::is_borrowed() && threads() == Some(1) && !socket::are_in(place);
+    if let Some(own) = session::own_arena().filter(|&place| is_idle(place)).and_then(arenas::get) {
         memory::give_back(own, own.mapped() / 4);
     }
     left().unwrap_or(u64::MAX)

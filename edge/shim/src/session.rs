@@ -21,6 +21,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, getrlimit};
 
+use crate::arenas::What;
 use crate::lock::{Guard, Lock};
 use crate::pool::{Mode, Spare};
 use crate::socket::Held;
@@ -317,7 +318,7 @@ impl Session {
         }
         let mut fds = fds.into_iter();
         let memfd = fds.next().ok_or(Errno::PROTO)?;
-        let own = arenas::add(&memfd, false)?;
+        let own = arenas::add(&memfd, What::Arena)?;
         note_arena(own);
         OWN.store(u32::from(own), Ordering::Relaxed);
         self.number = session;
@@ -682,7 +683,7 @@ pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
     match ask(&Request::Attach, Some(fd))? {
         (Answer::Attached { family, kind, state, place, .. }, fds) => {
             // One that is not connected yet will have its words in the same arena.
-            let arena = fds.first().map(|memfd| arenas::add(memfd, false)).transpose()?;
+            let arena = fds.first().map(|memfd| arenas::add(memfd, What::Arena)).transpose()?;
             arena.into_iter().for_each(note_arena);
             let place = match place {
                 Some(place) => {
@@ -760,7 +761,9 @@ pub(crate) fn segment(number: u64, fd: c_int) -> Result<u16, Errno> {
     }
     match answer {
         (Answer::Done, fds) => {
-            let place = arenas::add(fds.first().ok_or(Errno::PROTO)?, true)?;
+            let arena = table::get(fd).map(socket::arena);
+            let what = if arena == own_arena() { What::Segment } else { What::OthersSegment };
+            let place = arenas::add(fds.first().ok_or(Errno::PROTO)?, what)?;
             note_arena(place);
             Ok(place)
         }

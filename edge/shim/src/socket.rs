@@ -102,6 +102,12 @@ pub(crate) fn arena(word: Word) -> u16 {
     (word.bits() >> ARENA_SHIFT) as u16
 }
 
+/// Whether the program has connections in an arena, or bound datagram sockets.
+pub(crate) fn are_in(place: u16) -> bool {
+    let is_there = |word| kind(word) == Kind::Stream && arena(word) == place;
+    table::programs().any(|fd| table::get(fd).is_some_and(is_there))
+}
+
 /// Whether it is a listener's with an accept queue ([`arena`] and [`number`] say where).
 pub(crate) fn is_queued(word: Word) -> bool {
     word.bits() & QUEUED != 0
