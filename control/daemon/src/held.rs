@@ -41,9 +41,9 @@ impl Held {
         self.0.insert(key, held);
     }
 
-    /// Nobody wants it answered any more.
-    pub(crate) fn forget(&mut self, key: u64) {
-        self.0.remove(&key);
+    /// Nobody wants it answered any more. Whether it has waited.
+    pub(crate) fn forget(&mut self, key: u64) -> bool {
+        self.0.remove(&key).is_some()
     }
 
     /// Nobody has to wait any more: all of them, if there are any.

@@ -252,7 +252,9 @@ impl Door {
         while let Some((&key, &until)) = self.knocking.first_key_value()
             && until <= Instant::now()
         {
-            if let Some(guest) = self.guests.get(&key) {
+            if let Some(guest) = self.guests.get(&key)
+                && self.log.has_room(guest.peer.user, Level::WARN)
+            {
                 let Owner { pid, command, .. } = &guest.owner;
                 tracing::warn!(
                     "program {pid} ({command}) has said nothing for {KNOCK_MAX:?}: it is seen off"
@@ -555,10 +557,16 @@ impl Door {
 
     /// The process has ended. Its children may have its connection, so what they send comes first.
     fn bury(&mut self, key: u64) {
+        if self.held.forget(key)
+            && let Some(guest) = self.guests.get(&key)
+        {
+            // If it cannot be, its children are told by the end of their own.
+            let event = epoll::EventData::new_u64(key);
+            let _ = epoll::add(&self.set, &guest.control, event, epoll::EventFlags::IN);
+        }
         self.serve(key, REQUESTS_LEFT);
         let Some(guest) = self.guests.get_mut(&key) else { return };
         let _ = epoll::delete(&self.set, &guest.process);
-        self.held.forget(key);
         let Stage::There(session) = &guest.stage else { return self.see_off(key) };
         let number = session.number;
         guest.stage = Stage::Gone(session.netstack.clone());
@@ -766,6 +774,9 @@ mod tests {
             let others = (0..count).map(|_| peer.try_clone().unwrap().into());
             let fds = std::iter::once(slow.into()).chain(others).collect();
             drop(self.door.closer.foreign(own().user, fds));
+            while count >= 256 && !self.door.closer.is_behind(own().user) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             peer
         }
 
@@ -853,6 +864,30 @@ mod tests {
         world.door.go_on();
         assert!(heard(0).unwrap() > 0, "it is told that there is no netstack");
         assert_eq!(world.door.guests.len(), 1);
+    }
+
+    /// A parent's children come in by its connection, also if it has ended while it waited.
+    #[test]
+    fn who_ends_while_he_waits_is_listened_to_for_his_children() {
+        let mut world = World::new();
+        let parent = world.knock();
+        world.open();
+        let name = "test".parse().unwrap();
+        world.door.guests.get_mut(&FIRST).unwrap().stage =
+            Stage::There(Session { number: 9, netstack: name });
+        carry::send(&parent, &Request::Interfaces.encode(1), &[], true).unwrap();
+        let host = Arc::clone(&world.door.host);
+        host.with_model(|_| world.door.serve(FIRST, 1));
+        world.door.bury(FIRST);
+        assert!(matches!(world.door.guests[&FIRST].stage, Stage::Gone(_)));
+        let is_told = |world: &World| {
+            let mut keys = Vec::new();
+            world.door.wait(&mut keys, Some(Duration::ZERO)).unwrap();
+            keys.contains(&FIRST)
+        };
+        assert!(!is_told(&world));
+        drop(parent);
+        assert!(is_told(&world), "the last of his children has ended");
     }
 
     /// What is logged meanwhile.

@@ -207,11 +207,6 @@ impl SynTable {
         self.find(tuple).is_some()
     }
 
-    /// The places that there are.
-    pub fn places(&self) -> usize {
-        self.places.len()
-    }
-
     /// The ends of what is in a place.
     pub fn tuple_at(&self, place: usize) -> Option<&Tuple> {
         self.places.get(place).filter(|place| place.entry.is_some()).map(|place| &place.tuple)

@@ -155,7 +155,7 @@ fn memory_that_is_not_there_is_told_as_by_the_kernel() {
     let stage = Stage::new(&sandbox, 1);
     let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("nowhere.py"), host]);
     let kernels = ask(On::Kernel, Stage::KERNEL);
-    assert!(kernels.lines().count() == 51 && kernels.matches("Bad address").count() > 45, "{kernels}");
+    assert!(kernels.lines().count() == 54 && kernels.matches("Bad address").count() > 45, "{kernels}");
     assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
     stage.wait_until_nothing_is_left();
 }

@@ -10,30 +10,42 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown};
 
-/// With so many that are not closed yet a user gets nothing more.
+/// With so many that are not closed yet, of which one takes long, a user gets nothing more; with more of them in any case.
 const BEHIND: usize = 256;
+const FAR_BEHIND: u32 = 4;
+/// What ends of itself, as a server's children do many at a time, is closed sooner, if its closer has a CPU.
+const LONG: Duration = Duration::from_millis(100);
 
 /// What is to be closed, by user. One with an entry has a thread.
 #[derive(Clone, Debug, Default)]
-pub struct Closer(Arc<Mutex<BTreeMap<u32, VecDeque<OwnedFd>>>>);
+pub struct Closer(Arc<Mutex<BTreeMap<u32, Waiting>>>);
+
+/// What of a user is to be closed.
+#[derive(Debug)]
+struct Waiting {
+    queue: VecDeque<OwnedFd>,
+    /// Since when one is being closed.
+    since: Instant,
+}
 
 impl Closer {
     /// Closes a descriptor that a program of `user` has made, sooner or later.
     pub fn close(&self, user: u32, fd: OwnedFd) {
         let mut waiting = self.lock();
-        if let Some(queue) = waiting.get_mut(&user) {
-            return queue.push_back(fd);
+        if let Some(waiting) = waiting.get_mut(&user) {
+            return waiting.queue.push_back(fd);
         }
         let closer = self.clone();
         let thread = thread::Builder::new().name(format!("close-{user}")).spawn(move || closer.work(user));
         // Without another thread, which the whole process lacks then, this one has to.
         if thread.is_ok() {
-            waiting.insert(user, VecDeque::from([fd]));
+            waiting.insert(user, Waiting { queue: VecDeque::from([fd]), since: Instant::now() });
         }
     }
 
@@ -55,7 +67,10 @@ impl Closer {
 
     /// How many times as much.
     pub fn times_behind(&self, user: u32) -> u32 {
-        self.lock().get(&user).map_or(0, |queue| (queue.len() / BEHIND) as u32)
+        self.lock().get(&user).map_or(0, |waiting| {
+            let times = (waiting.queue.len() / BEHIND) as u32;
+            if times >= FAR_BEHIND || times > 0 && waiting.since.elapsed() >= LONG { times } else { 0 }
+        })
     }
 
     /// Descriptors that came from a program of `user`.
@@ -66,7 +81,11 @@ impl Closer {
     fn work(&self, user: u32) {
         loop {
             let mut waiting = self.lock();
-            let Some(fd) = waiting.get_mut(&user).and_then(VecDeque::pop_front) else {
+            let next = waiting.get_mut(&user).and_then(|it| {
+                it.since = Instant::now();
+                it.queue.pop_front()
+            });
+            let Some(fd) = next else {
                 waiting.remove(&user);
                 return;
             };
@@ -75,7 +94,7 @@ impl Closer {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, VecDeque<OwnedFd>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Waiting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -172,7 +191,9 @@ mod tests {
         closer.close(2, others.into());
         until(|| !closer.lock().contains_key(&2));
         assert_eq!(std::io::Read::read(&mut &other, &mut [0]).unwrap(), 0, "the other user's is closed");
-        assert!(closer.is_behind(1) && !closer.is_behind(2));
+        // Not before the first one has taken long.
+        until(|| closer.is_behind(1));
+        assert!(!closer.is_behind(2) && closer.lock()[&1].since.elapsed() >= LONG);
         drop((peer, theirs));
         until(|| !closer.lock().contains_key(&1));
         assert_eq!(std::io::Read::read(&mut &mine, &mut [0]).unwrap(), 0, "then his own");

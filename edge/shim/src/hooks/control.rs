@@ -174,7 +174,10 @@ pub(crate) unsafe fn write(
     }
     let control: *mut c_void = message.msg_control;
     // SAFETY: the caller's promise.
-    let room = unsafe { buffers::bytes_mut(control, len) }?;
+    let Ok(room) = (unsafe { buffers::bytes_mut(control, len) }) else {
+        // What came is told all the same, as by the kernel.
+        return Ok(0);
+    };
     let mut growing = Growing { room, len: 0, is_cut: false };
     match (beside, fault) {
         (Beside::Datagram { envelope, bits, port }, None) => {

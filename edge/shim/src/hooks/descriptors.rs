@@ -62,6 +62,12 @@ hooks! {
         } else {
             socket::at(fd).filter(|_| bytes > 0).map(|s| {
                 ioctl::check(&s, request)?;
+                if request == libc::FIONBIO {
+                    // The program may have it where nobody may write.
+                    // SAFETY: the caller's promise about the argument of this request.
+                    let mut told = unsafe { buffers::bytes(argument, bytes) }?.to_owned();
+                    return ioctl::control(s, request, &mut told).map(|()| 0);
+                }
                 // SAFETY: the caller's promise about the argument of this request.
                 ioctl::control(s, request, unsafe { buffers::bytes_mut(argument, bytes) }?).map(|()| 0)
             })

@@ -12,7 +12,7 @@ use firelane_classify::{Headers, Steering, SteeringKey, Tuple};
 use firelane_filter::FilterConfig;
 use firelane_frame::Frame;
 use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK};
-use firelane_tcp::SynCookies;
+use firelane_tcp::{HALF_OPEN_TOTAL, SynCookies};
 use firelane_units::{ConnId, Instant, LaneId, LinkId, NetstackId, Port, SeqNum, SocketId};
 use firelane_wire::{IpProtocol, TcpFlags};
 
@@ -183,7 +183,8 @@ impl Stacks {
         let is_away = |tuple: Tuple| shard.lane_of_ends(&tuple, &key) != me;
         let is_stranger =
             |conn: &Conn| conn.netstack == id && !conn.is_local() && conn.tuple().is_some_and(is_away);
-        let (half_open, from) = (shard.half_open.places(), from as usize);
+        // However many places there are by now.
+        let (half_open, from) = (HALF_OPEN_TOTAL as usize, from as usize);
         let is_at = |place: usize| match place.checked_sub(half_open) {
             None => {
                 let ends = shard.half_open.tuple_at(place);

@@ -69,6 +69,7 @@ def writes(at):
         "getpeername": lambda: LIBC.getpeername(fd, len16, at),
         "getsockopt": lambda: LIBC.getsockopt(fd, socket.SOL_SOCKET, socket.SO_TYPE, at, len16),
         "ioctl": lambda: LIBC.ioctl(fd, 0x541B, at),
+        "ioctl that reads": lambda: LIBC.ioctl(fd, 0x5421, at),
     }
 
 
