@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::address::{Given, Shown};
 use crate::awaited::Awaited;
 use crate::buffers::{Sink, Source};
-use crate::interfaces::LOOPBACK;
+use crate::interfaces::{self, LOOPBACK};
 use crate::socket::{self, Beside, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
 use crate::to_itself::Hearer;
@@ -330,9 +330,11 @@ pub(crate) fn shown_target(envelope: &Envelope, local: IpAddr, port: u16) -> Sho
 /// An address of a datagram, with the interface that belongs to it.
 fn scoped(address: SocketAddr, envelope: &Envelope) -> SocketAddr {
     match address {
-        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
-            SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface(envelope)).into()
-        }
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => match interface(envelope) {
+            // What the netstack has sent to itself is from an address of its own.
+            0 => interfaces::scoped(address, address.ip()),
+            known => SocketAddrV6::new(*v6.ip(), v6.port(), 0, known).into(),
+        },
         address => address,
     }
 }

@@ -65,6 +65,24 @@ pub(crate) fn families() -> Result<(bool, bool), Errno> {
     Ok((has(IpAddr::is_ipv4), has(IpAddr::is_ipv6)))
 }
 
+/// Whether an address is of one link, which has to stand beside it.
+pub(crate) fn is_of_link(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
+}
+
+/// An address as programs are told it: that of one link (RFC 4007 §6) with the interface where `own` is, which is this host's end of it.
+pub(crate) fn scoped(address: SocketAddr, own: IpAddr) -> SocketAddr {
+    if !is_of_link(&address) {
+        return address;
+    }
+    let known = session::interfaces().unwrap_or_default();
+    let index = known.iter().find(|it| it.address.is_some_and(|(ip, _)| ip == own)).map_or(0, |it| it.index);
+    match address {
+        SocketAddr::V6(v6) => SocketAddrV6::new(*v6.ip(), v6.port(), 0, index).into(),
+        v4 @ SocketAddr::V4(_) => v4,
+    }
+}
+
 fn flags(interface: &Interface) -> c_int {
     if interface.index == LOOPBACK { LOOPBACK_FLAGS } else { FLAGS }
 }

@@ -16,7 +16,9 @@ use crate::accept_queue::Watching;
 use crate::address::Shown;
 use crate::handlers::Seen;
 use crate::socket::{self, Held, Kind};
-use crate::{accept_queue, arenas, cancelling, connecting, names, options, session, sys, to_itself, wait};
+use crate::{
+    accept_queue, arenas, cancelling, connecting, interfaces, names, options, session, sys, to_itself, wait,
+};
 
 /// How long a blocking `accept` takes at a listener that has ended: less than the second within which all calls return.
 const ENDED: Duration = Duration::from_millis(500);
@@ -55,7 +57,14 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
         }
     };
     let fd = session::take_arrival(listener, place, flags)?;
-    Ok(Accepted { fd, peer: Shown::new(remote, listener.is_v6()) })
+    Ok(Accepted { fd, peer: shown(listener, fd, remote) })
+}
+
+/// The peer of a connection that was accepted.
+fn shown(listener: &Held, fd: c_int, remote: SocketAddr) -> Shown {
+    let on_link = socket::at(fd).filter(|_| interfaces::is_of_link(&remote));
+    let known = on_link.and_then(|accepted| names::peer(&accepted).ok());
+    known.unwrap_or_else(|| Shown::new(remote, listener.is_v6()))
 }
 
 /// Takes a connection that waits already, by a descriptor that is made before: mostly both are there, and the kernel is asked for
@@ -69,7 +78,7 @@ fn accept_waiting(listener: &Held, flags: c_int) -> Result<Option<Accepted>, Err
     let Some(block) = queue.take() else { return Ok(None) };
     let (place, remote) = waited(listener, block)?;
     let fd = made.becomes(listener, place, flags)?;
-    Ok(Some(Accepted { fd, peer: Shown::new(remote, listener.is_v6()) }))
+    Ok(Some(Accepted { fd, peer: shown(listener, fd, remote) }))
 }
 
 /// What `accept` says of a listener that the daemon has ended, or died with, from the second time on. Programs take it for an error of one

@@ -7,6 +7,7 @@ use firelane_shm::layout::margin;
 use rustix::io::Errno;
 
 use crate::address::Shown;
+use crate::interfaces::scoped;
 use crate::socket::Held;
 use crate::{elsewhere, session};
 
@@ -20,7 +21,8 @@ pub(crate) fn local(socket: &Held) -> Result<Shown, Errno> {
         Some(address) => Some(address),
         None => session::names(socket)?.0,
     };
-    Ok(shown(socket, address.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))))
+    let address = address.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+    Ok(shown(socket, scoped(address, address.ip())))
 }
 
 /// The peer's address.
@@ -31,13 +33,14 @@ pub(crate) fn peer(socket: &Held) -> Result<Shown, Errno> {
     if socket.is_datagram() && !stream.end().block().has_peer() {
         return Err(Errno::NOTCONN);
     }
-    let address = match remote(stream.end().block()) {
-        Some(address) => Some(address),
-        None => session::names(socket)?.1,
+    let (own, address) = match remote(stream.end().block()) {
+        Some(address) => (local_of(stream.end().block()), Some(address)),
+        None => session::names(socket)?,
     };
     // Who was connected to port zero has a peer, and nobody is told.
     let address = address.filter(|it| !socket.is_datagram() || it.port() != 0);
-    Ok(shown(socket, address.ok_or(Errno::NOTCONN)?))
+    let address = address.ok_or(Errno::NOTCONN)?;
+    Ok(shown(socket, scoped(address, own.map_or(address.ip(), |own| own.ip()))))
 }
 
 /// The peer of a connection, as its words have it.

@@ -159,3 +159,31 @@ fn memory_that_is_not_there_is_told_as_by_the_kernel() {
     assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
     stage.wait_until_nothing_is_left();
 }
+
+#[test]
+fn names_of_one_link_tell_its_interface() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    stage.daemon().firelane(&["ipadm", "create-addr", "-T", "addrconf", "web0/v6"]).expect_success();
+    let shown =
+        || stage.daemon().firelane(&["ipadm", "show-addr", "-p", "-o", "state,addr"]).expect_success();
+    let of_link = |shown: String| {
+        let lines = shown.replace('\\', "");
+        let line = lines.lines().find(|line| line.starts_with("ok:fe80"))?.to_owned();
+        Some(line.strip_prefix("ok:")?.split(['/', '%']).next()?.to_owned())
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let address = loop {
+        if let Some(address) = of_link(shown()) {
+            break address;
+        }
+        assert!(Instant::now() < deadline, "{}", shown());
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let told = stage.ask(On::Firelane, &["/usr/bin/python3", &script("scopes.py"), &address, "web0"]);
+    assert!(
+        told.lines().count() == 10 && !told.contains(|it: char| it.is_ascii_digit() && it != '0'),
+        "{told}"
+    );
+    stage.wait_until_nothing_is_left();
+}
