@@ -59,9 +59,11 @@ struct Ends {
 }
 
 impl Ends {
-    /// The connection's state, by the one that its lane knows.
+    /// The connection's state, by the one that its lane knows. The end of both ends a connection, and with it what is told of it: that is
+    /// the lane's word alone.
     fn told(self, known: State) -> State {
-        let state = known.on(Event::PeerFin).filter(|_| self.peer).unwrap_or(known);
+        let heard = self.peer && known == State::Established;
+        let state = known.on(Event::PeerFin).filter(|_| heard).unwrap_or(known);
         let writes = matches!(state, State::Established | State::CloseWait);
         state.on(Event::Close).filter(|_| self.own && writes).unwrap_or(state)
     }
@@ -73,7 +75,7 @@ mod tests {
 
     #[test]
     fn an_end_that_programs_have_told_each_other_is_one_though_the_lane_has_not_heard() {
-        use State::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, TimeWait};
+        use State::{CloseWait, Established, FinWait1, FinWait2, LastAck, TimeWait};
         for (known, own, peer, told) in [
             (Established, false, false, Established),
             (Established, true, false, FinWait1),
@@ -81,8 +83,8 @@ mod tests {
             (Established, true, true, LastAck),
             (CloseWait, true, true, LastAck),
             (FinWait1, true, false, FinWait1),
-            (FinWait1, true, true, Closing),
-            (FinWait2, true, true, TimeWait),
+            (FinWait1, true, true, FinWait1),
+            (FinWait2, true, true, FinWait2),
             (TimeWait, true, true, TimeWait),
         ] {
             assert_eq!(Ends { own, peer }.told(known), told, "{known:?} {own} {peer}");
