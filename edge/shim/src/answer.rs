@@ -13,6 +13,11 @@ impl Failed for c_int {
     const FAILED: Self = -1;
 }
 
+/// What functions that answer with the number of an interface return.
+impl Failed for core::ffi::c_uint {
+    const FAILED: Self = 0;
+}
+
 impl Failed for () {
     const FAILED: Self = ();
 }

@@ -91,6 +91,24 @@ fn hardware(interface: &Interface) -> u16 {
     if interface.index == LOOPBACK { libc::ARPHRD_LOOPBACK } else { libc::ARPHRD_ETHER }
 }
 
+/// The number of the netstack's interface with a name.
+pub(crate) fn index_of(asked: &[u8]) -> Option<u32> {
+    let is_it = |it: &&Interface| it.name.as_bytes() == asked;
+    known().ok()?.iter().find(is_it).map(|it| it.index)
+}
+
+/// The name of the netstack's interface with a number.
+pub(crate) fn name_of(index: u32) -> Option<[u8; NAME_BYTES]> {
+    known().ok()?.iter().find(|it| it.index == index).map(name)
+}
+
+/// All of them, each once.
+pub(crate) fn names() -> Result<Vec<(u32, [u8; NAME_BYTES])>, Errno> {
+    let mut names: Vec<_> = known()?.iter().map(|it| (it.index, name(it))).collect();
+    names.dedup();
+    Ok(names)
+}
+
 /// What `getifaddrs` shows: each interface's address on the link, as Linux begins, and then those on the network.
 pub(crate) fn entries() -> Result<Vec<Entry>, Errno> {
     let known = known()?;

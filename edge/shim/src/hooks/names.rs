@@ -1,9 +1,9 @@
 //! Who is at each end of a socket, which addresses this host has, and of which families names are asked for.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_uint};
 use core::ptr::null_mut;
 
-use libc::{addrinfo, ifaddrs, sockaddr, socklen_t};
+use libc::{IF_NAMESIZE, addrinfo, if_nameindex as if_nameindex_entry, ifaddrs, sockaddr, socklen_t};
 use rustix::io::Errno;
 
 use crate::interfaces::{ADDRESS_BYTES, Entry, NAME_BYTES};
@@ -30,6 +30,25 @@ hooks! {
         Ok(0)
     });
 
+    /// The number of an interface. What the netstack has not is the kernel's.
+    fn if_nametoindex(name: *const c_char) -> c_uint = session::is_wanted().then_some(()).and_then(|()| {
+        buffers::check(name.cast(), 1).ok()?;
+        // SAFETY: the caller's promise: it is a string.
+        interfaces::index_of(unsafe { CStr::from_ptr(name) }.to_bytes()).map(Ok)
+    });
+
+    /// The name that belongs to a number, in room for IF_NAMESIZE bytes.
+    fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char =
+        session::is_wanted().then_some(()).and_then(|()| interfaces::name_of(index)).map(|known| {
+            // SAFETY: the caller's promise about the room.
+            unsafe { buffers::bytes_mut(name.cast(), IF_NAMESIZE) }?.copy_from_slice(&known[..IF_NAMESIZE]);
+            Ok(name)
+        });
+
+    /// All of them. `if_freenameindex` is libc's, which frees each name and the list.
+    fn if_nameindex() -> *mut if_nameindex_entry =
+        session::is_wanted().then(|| named(&interfaces::names()?));
+
     /// Libc resolves names, and AI_ADDRCONFIG is about the families that the program's netstack has addresses of.
     fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const addrinfo, list: *mut *mut addrinfo) -> c_int =
         with_families(hints).map(|asked| match asked {
@@ -37,6 +56,24 @@ hooks! {
             Some(hints) => Ok(unsafe { next::getaddrinfo(node, service, &raw const hints, list) }),
             None => Ok(libc::EAI_NONAME),
         });
+}
+
+/// Numbers and names as a list of the program's own memory, which ends with zeros.
+fn named(known: &[(u32, [u8; NAME_BYTES])]) -> Result<*mut if_nameindex_entry, Errno> {
+    // SAFETY: a new piece of memory.
+    let list: *mut if_nameindex_entry =
+        unsafe { libc::calloc(known.len() + 1, size_of::<if_nameindex_entry>()) }.cast();
+    if list.is_null() {
+        return Err(Errno::NOBUFS);
+    }
+    for (nth, (index, name)) in known.iter().enumerate() {
+        // SAFETY: the name ends with a zero, and the list has a place for each.
+        unsafe {
+            *list.add(nth) =
+                if_nameindex_entry { if_index: *index, if_name: libc::strdup(name.as_ptr().cast()) }
+        };
+    }
+    Ok(list)
 }
 
 /// What getaddrinfo(3) is asked, without AI_ADDRCONFIG: of the families that the netstack has instead, as libc does it by the kernel's

@@ -8,9 +8,10 @@ import struct
 import sys
 
 SIOCGIFINDEX = 0x8933
-ADDRESS = sys.argv[1]
-asked = fcntl.ioctl(socket.socket(), SIOCGIFINDEX, struct.pack("16s24x", sys.argv[2].encode()))
+ADDRESS, NAME = sys.argv[1:]
+asked = fcntl.ioctl(socket.socket(), SIOCGIFINDEX, struct.pack("16s24x", NAME.encode()))
 INDEX = struct.unpack("16xi20x", asked)[0]
+print("named", [socket.if_nametoindex(NAME) - INDEX, socket.if_indextoname(INDEX) == NAME, (INDEX, NAME) in socket.if_nameindex()])
 
 
 def told(what, *names):
