@@ -140,13 +140,7 @@ fn the_state_of_a_connection_follows_what_its_programs_have_been_told() {
 /// A session begins with all of its descriptors, or not yet.
 #[test]
 fn who_is_short_of_descriptors_at_first_is_served_later() {
-    let sandbox = Sandbox::new();
-    let stage = Stage::new(&sandbox, 2);
-    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("short.py"), host]);
-    let kernels = ask(On::Kernel, Stage::KERNEL);
-    assert_eq!(kernels.lines().count(), 8, "{kernels}");
-    assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
-    stage.wait_until_nothing_is_left();
+    as_the_kernels("short.py", 7);
 }
 
 #[test]
