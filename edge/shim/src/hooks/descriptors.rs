@@ -64,8 +64,9 @@ hooks! {
                 ioctl::check(&s, request)?;
                 if request == libc::FIONBIO {
                     // The program may have it where nobody may write.
+                    let mut told = [0; size_of::<c_int>()];
                     // SAFETY: the caller's promise about the argument of this request.
-                    let mut told = unsafe { buffers::bytes(argument, bytes) }?.to_owned();
+                    told.copy_from_slice(unsafe { buffers::bytes(argument, size_of::<c_int>()) }?);
                     return ioctl::control(s, request, &mut told).map(|()| 0);
                 }
                 // SAFETY: the caller's promise about the argument of this request.
