@@ -376,14 +376,16 @@ impl Door {
         let process = pidfd_open(process, PidfdFlags::empty())?;
         let key = self.next;
         self.next += 2;
-        let add = |fd: &OwnedFd, key| {
-            epoll::add(&self.set, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
-        };
-        add(control, key)?;
-        add(&process, key + 1)?;
+        self.listen(control, key)?;
+        self.listen(&process, key + 1)?;
         let owner = Owner { pid, user: peer.user, command: command_of(pid), kin: peer.kin(pid) };
         tracing::debug!("program {} ({}), user {}", owner.pid, owner.command, peer.user);
         Ok((key, Newcomer { process, owner, peer }))
+    }
+
+    /// What a descriptor has to say is known by `key` from now on.
+    fn listen(&self, fd: &OwnedFd, key: u64) -> Result<(), Errno> {
+        epoll::add(&self.set, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
     }
 
     /// Answers so many requests. A program waits for each answer, so that there is seldom a second one to look for.
@@ -416,8 +418,7 @@ impl Door {
         let host = &self.host;
         for (key, HeldRequest { number, request, fds }) in self.held.take(|| !host.is_busy()) {
             let Some(guest) = self.guests.get(&key) else { continue };
-            let event = epoll::EventData::new_u64(key);
-            let listened = epoll::add(&self.set, &guest.control, event, epoll::EventFlags::IN);
+            let listened = self.listen(&guest.control, key);
             let served =
                 listened.map_err(io::Error::from).and_then(|()| self.carry_out(key, number, request, fds));
             self.is_served(key, served);
@@ -561,8 +562,7 @@ impl Door {
             && let Some(guest) = self.guests.get(&key)
         {
             // If it cannot be, its children are told by the end of their own.
-            let event = epoll::EventData::new_u64(key);
-            let _ = epoll::add(&self.set, &guest.control, event, epoll::EventFlags::IN);
+            let _ = self.listen(&guest.control, key);
         }
         self.serve(key, REQUESTS_LEFT);
         let Some(guest) = self.guests.get_mut(&key) else { return };
