@@ -116,6 +116,12 @@ impl ProgramArena {
         self.mapping().lane(u32::from(lane.0))
     }
 
+    /// Whether programs have told `lane` something that it has not taken.
+    #[inline]
+    pub(super) fn has_news(&self, lane: LaneId) -> bool {
+        self.inbox(lane).is_some_and(|inbox| inbox.news.any())
+    }
+
     /// Its blocks and storage.
     pub(super) fn rings(&self) -> &Arc<RingArena> {
         self.arena.rings()

@@ -73,12 +73,11 @@ impl Known {
         self.near.extend(new.filter_map(|(arena, _)| arena.clone()).map(Near::new));
     }
 
-    /// The worker, on this CPU, is about to look for news: quiet ones that have some are near again.
-    pub(super) fn hear(&mut self, lane: LaneId, cpu: u16) {
-        let near = &mut self.near;
-        let has_news = |arena: &mut Arc<ProgramArena>| arena.inbox(lane).is_some_and(|it| it.news.any());
-        near.extend(self.quiet.extract_if(.., has_news).map(Near::new).inspect(|it| {
-            it.arena.inbox(lane).into_iter().for_each(|inbox| wake(inbox, cpu));
+    /// The worker, on the CPU that is asked for, is about to look for news: quiet ones that have some are near again.
+    pub(super) fn hear(&mut self, lane: LaneId, cpu: impl Fn() -> u16) {
+        let heard = self.quiet.extract_if(.., |arena| arena.has_news(lane)).map(Near::new);
+        self.near.extend(heard.inspect(|it| {
+            it.arena.inbox(lane).into_iter().for_each(|inbox| wake(inbox, cpu()));
         }));
     }
 
@@ -95,8 +94,7 @@ impl Known {
             asks(&it.arena);
             it.arena.inbox(lane).is_none_or(Inbox::fall_asleep)
         };
-        let is_silent = |arena: &Arc<ProgramArena>| arena.inbox(lane).is_none_or(|inbox| !inbox.news.any());
-        let may_sleep = self.near.iter().all(falls) && self.quiet.iter().all(is_silent);
+        let may_sleep = self.near.iter().all(falls) && !self.quiet.iter().any(|it| it.has_news(lane));
         if may_sleep && self.near.len() > ARENAS_LOOKED_AT {
             self.part_with_silent(lane);
         }
@@ -181,7 +179,7 @@ mod tests {
         assert!(inbox(&arenas[2]).tell(5), "he rings, whatever the worker does");
         assert!(!programs.fall_asleep(LANE, &mut known), "it looks first");
         programs.wake_up(LANE, &mut known);
-        known.hear(LANE, 3);
+        known.hear(LANE, || 3);
         assert_eq!(ringers(&arenas), [1, 3]);
         assert!(inbox(&arenas[2]).was_on(3));
         assert!(!inbox(&arenas[2]).tell(6), "the worker is awake for him");

@@ -464,7 +464,7 @@ impl Programs {
         }
         // Who has its CPU goes on when it is done, and asks for nothing before.
         let shares = self.lanes.get(lane.index()).is_some_and(|side| side.shares.load(Ordering::Relaxed));
-        known.hear(lane, here());
+        known.hear(lane, here);
         let Known { near, closings, is_closing, looked, .. } = known;
         let may_begin = || {
             let holds = self.hangups.holds_now(looked, now);
@@ -549,10 +549,7 @@ impl Programs {
         }
         let Some(side) = self.lanes.get(lane.index()) else { return false };
         self.hangups.look_ahead(&known.looked);
-        let has_news = || {
-            side.bell.is_rung()
-                || near.iter().any(|it| it.arena.inbox(lane).is_some_and(|inbox| inbox.news.any()))
-        };
+        let has_news = || side.bell.is_rung() || near.iter().any(|it| it.arena.has_news(lane));
         if side.shares_cpu(here()) {
             return closings.are_there() || has_news();
         }
