@@ -87,7 +87,10 @@ impl Keeper {
         loop {
             // First, because the bell that tells of the end is rung once.
             self.shared.clear_bell();
-            if self.shared.has_stopped() {
+            let has_stopped = self.shared.has_stopped();
+            // What queues have handed back before they ended is there once they have.
+            drop(self.shared.take_left());
+            if has_stopped {
                 break;
             }
             self.ring_doorbells();

@@ -60,16 +60,23 @@ impl MemifQueue {
 
     #[cold]
     fn change(&mut self) {
-        let seat = &self.interface.shared.seats[self.index];
-        (self.epoch, self.pair) = seat.take();
+        let shared = &self.interface.shared;
+        shared.hand_back(self.pair.take());
+        (self.epoch, self.pair) = shared.seats[self.index].take();
         // A fault shows again when the lane first looks.
         let _ = self.pair.as_mut().map(|pair| pair.receiver.notify(self.wants_notice));
     }
 
     #[cold]
     fn accuse(&mut self, fault: Fault) {
-        self.pair = None;
+        self.interface.shared.hand_back(self.pair.take());
         self.interface.shared.accuse(self.epoch, fault);
+    }
+}
+
+impl Drop for MemifQueue {
+    fn drop(&mut self) {
+        self.interface.shared.hand_back(self.pair.take());
     }
 }
 

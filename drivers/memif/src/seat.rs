@@ -4,6 +4,7 @@
 //! - R1. The keeper puts a pair into the seat with its epoch, then shows the epoch; the queue sees another one than its own, then takes
 //!   the pair with the epoch that lies there, which may be a later one.
 //! - R2. Only the keeper writes to descriptors that the other process has too.
+//! - R3. Only the keeper lets go of a session's memory: the queues hand it back, because to unmap a gigabyte takes a second.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     /// Queues whose reader is to be woken, a bit for each.
     doorbells: AtomicU64,
     fault: Mutex<Option<(u64, Fault)>>,
+    /// What queues had of sessions that are over.
+    left: Mutex<Vec<Pair>>,
     stop: AtomicBool,
     standing: Mutex<Standing>,
 }
@@ -121,6 +124,7 @@ impl Shared {
             bell: bell()?,
             doorbells: AtomicU64::new(0),
             fault: Mutex::default(),
+            left: Mutex::default(),
             stop: AtomicBool::new(false),
             standing: Mutex::new(Standing::Waiting(None)),
         })
@@ -163,6 +167,19 @@ impl Shared {
     /// The keeper: what was found out about session `epoch`.
     pub(crate) fn take_fault(&self, epoch: u64) -> Option<Fault> {
         lock(&self.fault).take().filter(|(of, _)| *of == epoch).map(|(_, fault)| fault)
+    }
+
+    /// A queue: it is done with this (R3).
+    pub(crate) fn hand_back(&self, pair: Option<Pair>) {
+        if let Some(pair) = pair {
+            lock(&self.left).push(pair);
+            ring(&self.bell);
+        }
+    }
+
+    /// The keeper: what was handed back.
+    pub(crate) fn take_left(&self) -> Vec<Pair> {
+        std::mem::take(&mut lock(&self.left))
     }
 
     pub(crate) fn stop(&self) {
@@ -216,7 +233,39 @@ impl Drop for Interface {
 
 #[cfg(test)]
 mod tests {
+    use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
+    use firelane_units::{DropCounters, Mtu};
+
     use super::*;
+    use crate::layout::Plan;
+    use crate::queue::MemifQueue;
+    use crate::session::ClientMemory;
+
+    /// R3.
+    #[test]
+    fn a_lane_does_not_unmap() {
+        let plan = Plan { queues: 1, log2_size: 4, buffer_bytes: 2048 };
+        let memory = || ClientMemory::make(plan).unwrap().pairs.pop().unwrap();
+        let region = |pair: &Pair| Arc::downgrade(&pair.receiver.regions);
+        let shared = Arc::new(Shared::new(1).unwrap());
+        let interface = Arc::new(Interface { shared: Arc::clone(&shared), path: None });
+        let mut queue = MemifQueue::new(interface, 0, Mtu::ETHERNET);
+        let (mut pools, mut out) = (Pools::new(PoolsConfig { small_slots: 4, large_slots: 1 }), Chain::new());
+        let mut receive =
+            |queue: &mut MemifQueue| queue.receive(&mut pools, 64, &mut out, &mut DropCounters::default());
+        let [ended, replaced, last] = [memory(), memory(), memory()];
+        let regions = [&ended, &replaced, &last].map(region);
+        let is_there = || regions.each_ref().map(|it| it.strong_count() > 0);
+        for (epoch, pair) in [(1, Some(ended)), (2, None), (3, Some(replaced)), (4, Some(last))] {
+            shared.seats[0].put(epoch, pair);
+            assert_eq!(receive(&mut queue), 0);
+        }
+        assert_eq!((is_there(), shared.take_left().len()), ([true; 3], 2));
+        assert_eq!(is_there(), [false, false, true]);
+        drop(queue);
+        assert!(shared.has_stopped() && is_there()[2]);
+        assert_eq!(shared.take_left().len(), 1);
+    }
 
     #[test]
     fn an_accusation_of_a_session_that_is_over_hides_none_of_the_present_one() {
