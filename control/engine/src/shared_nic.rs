@@ -92,10 +92,9 @@ impl Driver for SharedQueue {
         out: &mut Chain,
         drops: &mut DropCounters,
     ) -> usize {
-        let frames = self.claimed.receive(pools, budget, out, drops);
         self.turns = self.turns.wrapping_add(1);
-        let looks = frames == 0 || self.turns.is_multiple_of(TURNS_PER_LOOK);
-        frames + if looks { self.groups.receive(pools, budget - frames, out, drops) } else { 0 }
+        let looks = self.turns.is_multiple_of(TURNS_PER_LOOK);
+        receive_both(&mut self.claimed, &mut self.groups, looks, pools, budget, out, drops)
     }
 
     fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters) {
@@ -118,5 +117,68 @@ impl Driver for SharedQueue {
     fn leave(&mut self, is_left: bool) {
         // Who watches the set does not hear of groups meanwhile either.
         self.claimed.leave(is_left);
+    }
+}
+
+/// Takes frames for stations, and those for groups when it is time to look for them, or there is nothing else.
+fn receive_both(
+    claimed: &mut impl Driver,
+    groups: &mut impl Driver,
+    looks: bool,
+    pools: &mut Pools,
+    budget: usize,
+    out: &mut Chain,
+    drops: &mut DropCounters,
+) -> usize {
+    // Frames for stations may never leave room, so whoever looks does so before they have taken it.
+    let first = if looks { groups.receive(pools, budget.div_ceil(2), out, drops) } else { 0 };
+    let middle = claimed.receive(pools, budget - first, out, drops);
+    let last = if middle == 0 && !looks { groups.receive(pools, budget, out, drops) } else { 0 };
+    first + middle + last
+}
+
+#[cfg(test)]
+mod tests {
+    use firelane_driver_memory::{WireConfig, wire};
+    use firelane_frame::PoolsConfig;
+
+    use super::*;
+
+    const BUDGET: usize = 8;
+
+    #[test]
+    fn what_comes_for_groups_is_heard_beside_a_flood_for_stations() {
+        let mut pools = Pools::new(PoolsConfig { small_slots: 256, large_slots: 1 });
+        let (mut station, mut claimed) = wire(WireConfig::default());
+        let (mut peer, mut groups) = wire(WireConfig::default());
+        let (mut drops, mut sent, mut got) = (DropCounters::default(), Chain::new(), Chain::new());
+        for (number, count, from) in [(1, 100, &mut station), (2, 2, &mut peer)] {
+            (0..count).for_each(|_| sent.push(pools.copy_of(&[number; 60]).unwrap()));
+            from.transmit(&mut sent, &mut drops);
+            assert!(sent.is_empty());
+        }
+        let mut turn = |looks| {
+            let had = got.len();
+            let count =
+                receive_both(&mut claimed, &mut groups, looks, &mut pools, BUDGET, &mut got, &mut drops);
+            assert_eq!(got.len() - had, count);
+            assert!(count <= BUDGET);
+            got.iter().skip(had).filter(|frame| frame.as_slice()[0] == 2).count()
+        };
+        assert_eq!([turn(false), turn(false)], [0, 0], "a look is a system call");
+        assert_eq!(turn(true), 2);
+        for _ in 0..100 {
+            turn(false);
+        }
+        peer_sends(&mut peer, &mut pools);
+        let (mut out, mut drops) = (Chain::new(), DropCounters::default());
+        let count = receive_both(&mut claimed, &mut groups, false, &mut pools, BUDGET, &mut out, &mut drops);
+        assert_eq!((count, out.len()), (1, 1), "who has nothing else looks");
+    }
+
+    fn peer_sends(peer: &mut impl Driver, pools: &mut Pools) {
+        let mut sent = Chain::new();
+        sent.push(pools.copy_of(&[2; 60]).unwrap());
+        peer.transmit(&mut sent, &mut DropCounters::default());
     }
 }

@@ -3,18 +3,29 @@
 //! Called by `open.rs`; [`probe`] is for whoever wants to know beforehand what an interface would get.
 
 use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::bpf;
 use crate::error::{AfXdpError, Refused};
 use crate::sys;
 
+const ETHTOOL_GET_DRIVER: u32 = 0x3;
+const ETHTOOL_GET_CHANNELS: u32 = 0x3c;
 const ETHTOOL_GET_FLAGS: u32 = 0x25;
 const ETHTOOL_SET_FLAGS: u32 = 0x26;
 /// `ETH_FLAG_TXVLAN`: the device adds VLAN tags, so that they are not in the frame's bytes.
 const FLAG_TX_VLAN: u32 = 1 << 7;
+/// `ETH_FLAG_RXVLAN`: the device takes them out of the frames that it receives, and says them beside.
+const FLAG_RX_VLAN: u32 = 1 << 8;
+/// The words of an answer about the driver that name the bus behind it.
+const BUS: core::ops::Range<usize> = 25..33;
+/// Those of an answer about channels: how many receive, and how many do both.
+const RECEIVING: usize = 5;
+const COMBINED: usize = 8;
 
 /// An interface of this namespace.
 #[derive(Clone, Debug)]
@@ -35,37 +46,79 @@ fn number(name: &str, file: &str) -> Option<u32> {
     fs::read_to_string(folder(name).join(file)).ok()?.trim().parse().ok()
 }
 
-/// How many queues an interface of this name receives by, where /sys shows one: its folders are those of the namespace in which it
-/// was mounted.
+/// A socket to ask by about interfaces of this namespace.
+fn asker() -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+}
+
+/// What ethtool answers to a question about an interface.
+fn ask(name: &str, question: u32) -> Result<[u32; sys::ETHTOOL_WORDS], Errno> {
+    let mut words = [0; sys::ETHTOOL_WORDS];
+    words[0] = question;
+    sys::ethtool(asker()?.as_fd(), name, &mut words)?;
+    Ok(words)
+}
+
+/// Takes flags from an interface, if it has them.
+fn take_flags(name: &str, flags: u32) -> Result<(), Errno> {
+    let mut words = ask(name, ETHTOOL_GET_FLAGS)?;
+    if words[1] & flags == 0 {
+        return Ok(());
+    }
+    (words[0], words[1]) = (ETHTOOL_SET_FLAGS, words[1] & !flags);
+    sys::ethtool(asker()?.as_fd(), name, &mut words)
+}
+
+/// Whether /sys shows the interface: its folders are those of the namespace in which it was mounted, where another may have the name.
+fn is_shown(name: &str, index: u32) -> bool {
+    number(name, "ifindex") == Some(index)
+}
+
+/// How many queues an interface of this name receives by, if that is to be known.
 pub fn receive_queues(name: &str) -> Option<u32> {
-    let entries = fs::read_dir(folder(name).join("queues")).ok()?.flatten();
-    let queues = entries.filter(|it| it.file_name().to_string_lossy().starts_with("rx-")).count();
-    Some(queues.max(1) as u32)
+    let index = rustix::net::netdevice::name_to_index(asker().ok()?, name).ok()?;
+    if is_shown(name, index) {
+        let entries = fs::read_dir(folder(name).join("queues")).ok()?.flatten();
+        let queues = entries.filter(|it| it.file_name().to_string_lossy().starts_with("rx-")).count();
+        return Some(queues.max(1) as u32);
+    }
+    let channels = ask(name, ETHTOOL_GET_CHANNELS).ok()?;
+    Some((channels[RECEIVING] + channels[COMBINED]).max(1))
 }
 
 impl Interface {
     pub(crate) fn find(name: &str) -> Result<Self, AfXdpError> {
         let absent = || AfXdpError::NoInterface(name.to_owned());
-        let probe = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
-        let probe = probe.map_err(|_| absent())?;
+        let probe = asker().map_err(|_| absent())?;
         let index = rustix::net::netdevice::name_to_index(&probe, name).map_err(|_| absent())?;
-        // Without the folders there is one queue.
+        // Of whom nothing is known, there is one queue.
         let queues = receive_queues(name).unwrap_or(1);
-        let is_virtual = !folder(name).join("device").exists();
-        Ok(Self { name: name.to_owned(), index, queues, is_virtual })
+        let has_bus = if is_shown(name, index) {
+            folder(name).join("device").exists()
+        } else {
+            ask(name, ETHTOOL_GET_DRIVER).is_ok_and(|words| words[BUS].iter().any(|&word| word != 0))
+        };
+        Ok(Self { name: name.to_owned(), index, queues, is_virtual: !has_bus })
     }
 
     /// The far end of a veth, if it is in this namespace.
     fn far_end(&self) -> Option<String> {
-        let far = number(&self.name, "iflink").filter(|&far| far != self.index)?;
+        let far = number(&self.name, "iflink")
+            .filter(|&far| far != self.index && is_shown(&self.name, self.index))?;
         let names = fs::read_dir("/sys/class/net").ok()?.flatten();
         let mut names = names.filter_map(|entry| entry.file_name().into_string().ok());
         names.find(|name| number(name, "ifindex") == Some(far) && number(name, "iflink") == Some(self.index))
     }
 
-    /// Sees to it that tags stand in the frames: a redirected frame loses what its sender left to the device.
-    /// Answers what somebody else has to do.
+    /// Sees to it that tags stand in the frames: a redirected frame loses what its sender left to the device, and what the device has
+    /// taken out. Answers what somebody else has to do.
     pub(crate) fn keep_tags(&self) -> Option<String> {
+        let lost = |what: String, error| format!("VLAN tags get lost: ethtool -K {what} off: {error}");
+        if let Err(error) = take_flags(&self.name, FLAG_RX_VLAN)
+            && !self.is_virtual
+        {
+            return Some(lost(format!("{} rxvlan", self.name), error));
+        }
         if !self.is_virtual {
             return None;
         }
@@ -75,17 +128,7 @@ impl Interface {
                 self.name
             ));
         };
-        let change = || {
-            let probe = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-            use std::os::fd::AsFd;
-            let mut words = [0; sys::ETHTOOL_WORDS];
-            words[0] = ETHTOOL_GET_FLAGS;
-            sys::ethtool(probe.as_fd(), &far, &mut words)?;
-            (words[0], words[1]) = (ETHTOOL_SET_FLAGS, words[1] & !FLAG_TX_VLAN);
-            sys::ethtool(probe.as_fd(), &far, &mut words)
-        };
-        let error = change().err()?;
-        Some(format!("VLAN tags get lost: ethtool -K {far} txvlan off: {error}"))
+        take_flags(&far, FLAG_TX_VLAN).err().map(|error| lost(format!("{far} txvlan"), error))
     }
 }
 

@@ -41,7 +41,7 @@ pub struct AfXdpQueue {
     mtu: Mtu,
     is_virtual: bool,
     busy_poll: bool,
-    /// Whose turn it is.
+    /// Who is asked first.
     next: usize,
     /// What time it was in this turn.
     now: Instant,
@@ -154,9 +154,10 @@ impl Driver for AfXdpQueue {
     ) -> usize {
         let limits = Limits { longest: self.capabilities().max_frame, is_virtual: self.is_virtual };
         let (count, mut frames) = (self.sockets.len(), 0);
-        for _ in 0..count {
-            let socket = &mut self.sockets[self.next % count];
-            self.next = (self.next + 1) % count;
+        // Who is first may take the whole budget, so each is first in its turn.
+        self.next = (self.next + 1) % count.max(1);
+        for nth in 0..count {
+            let socket = &mut self.sockets[(self.next + nth) % count];
             if self.busy_poll && socket.waiting() == 0 {
                 socket.poll_device();
             }

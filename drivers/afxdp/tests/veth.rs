@@ -2,6 +2,7 @@
 //!
 //! As root, on a kernel with AF_XDP; otherwise each says why it is skipped.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -9,7 +10,9 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use firelane_driver_afxdp::{AfXdpConfig, AfXdpError, AfXdpQueue, Claim, Mode, Refused, Wish, open, probe};
+use firelane_driver_afxdp::{
+    AfXdpConfig, AfXdpError, AfXdpQueue, Claim, Mode, Refused, Wish, open, probe, receive_queues,
+};
 use firelane_frame::{Capabilities, Chain, Checksum, Driver, Pools, PoolsConfig, offload};
 use firelane_skipped::skipped;
 use firelane_units::{DropCounters, DropReason, MacAddr, Mtu};
@@ -279,6 +282,21 @@ fn tags_stay_in_the_frames() {
     assert_eq!(frame.meta().checksum, Checksum::Partial { start: 38, offset: 6 });
 }
 
+#[test]
+fn queues_are_known_where_nothing_shows_the_namespace() {
+    if !veth("numrxqueues 3 numtxqueues 3") || !run("umount /sys") {
+        return;
+    }
+    assert!(!fs::exists("/sys/class/net/near").unwrap());
+    match open("near", &config(Wish::Best)) {
+        Ok((_, attached)) => assert_eq!(attached.queues, 3),
+        Err(AfXdpError::Refused(_, ways)) => skipped(format_args!("{ways:?}")),
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!(receive_queues("near"), Some(3));
+    assert_eq!(receive_queues("nothing0"), None);
+}
+
 /// Whether the queue's descriptor is readable within so many milliseconds.
 fn wakes(port: &Port, millis: u64) -> bool {
     let wait = Duration::from_millis(millis).try_into().unwrap();
@@ -509,6 +527,33 @@ fn several_queues_share_one_memory() {
         }
         got.retain(|frame| is_udp(frame.as_slice()));
     }
+}
+
+#[test]
+fn a_lane_with_several_queues_takes_from_each_in_its_turn() {
+    const SENDERS: usize = 40;
+    const EACH: usize = 10;
+    if !veth("numrxqueues 3 numtxqueues 3") {
+        return;
+    }
+    let Some(mut port) = open_with(&config(Wish::Best)) else { return };
+    let senders: Vec<_> = (0..SENDERS).map(|_| UdpSocket::bind("10.9.0.2:0").unwrap()).collect();
+    for _ in 0..EACH {
+        for sender in &senders {
+            sender.send_to(&[1; 64], "10.9.0.1:7").unwrap();
+        }
+    }
+    let (mut got, begin) = (Chain::new(), Instant::now());
+    while got.len() < SENDERS * EACH {
+        assert!(begin.elapsed() < LIMIT, "{} came", got.len());
+        port.queue.receive(&mut port.pools, 8, &mut got, &mut port.drops);
+        got.retain(|frame| is_udp(frame.as_slice()));
+    }
+    // Which queue a sender's frames take is the kernel's choice. Where one queue had to be empty before the next had its turn, senders of
+    // that one would have sent the first quarter alone.
+    let heard: BTreeSet<_> =
+        got.iter().take(SENDERS * EACH / 4).map(|frame| frame.as_slice()[34..36].to_vec()).collect();
+    assert!(heard.len() > SENDERS * 3 / 4, "of {} senders' frames", heard.len());
 }
 
 #[test]
