@@ -144,6 +144,9 @@ drop_reasons! {
     Nat NatFragment = "nat_fragment",
     /// An ICMP error that is damaged, or quotes what is.
     Nat NatBadIcmp = "nat_bad_icmp",
+    /// An ICMP message that asks, answers and reports nothing, or a transport's header that is cut off, of somebody whose address is
+    /// another outside: it has no names that could be translated.
+    Nat NatNameless = "nat_nameless",
     /// It comes out of a tunnel that there is not: from somebody else, or with another key.
     Tunnel TunnelStranger = "tunnel_stranger",
     /// What is in a tunnel's packet is no packet, is cut off, or is of another protocol than it is said to be.

@@ -9,7 +9,7 @@ use core::net::Ipv4Addr;
 use firelane_units::{
     Direction, DropReason, Instant, LinkId, NatAction, NatFiltering, NatPorts, NatTarget, Port,
 };
-use firelane_wire::IpProtocol;
+use firelane_wire::{IpProtocol, Ipv4View};
 
 use crate::mappings::Mapping;
 use crate::outside::{choose, opposite, target};
@@ -360,6 +360,21 @@ impl Nat {
     ) -> Result<Outcome, DropReason> {
         let leaks = direction == Direction::Out && self.is_mapped_source(link, packet.tuple.src, host);
         if leaks { Err(reason) } else { Ok(Outcome::Untouched) }
+    }
+
+    /// A packet without names that could be others outside: the same.
+    pub(crate) fn pass_nameless(
+        &self,
+        (direction, link): (Direction, LinkId),
+        bytes: &[u8],
+        host: &impl Host,
+    ) -> Result<Outcome, DropReason> {
+        // What is no packet at all is IP's to refuse.
+        let Ok(view) = Ipv4View::parse(bytes) else { return Ok(Outcome::Untouched) };
+        let is_for_many = view.dst().is_multicast() || view.dst().is_broadcast();
+        let leaks =
+            direction == Direction::Out && !is_for_many && self.is_mapped_source(link, view.src(), host);
+        if leaks { Err(DropReason::NatNameless) } else { Ok(Outcome::Untouched) }
     }
 
     /// Whether who sends by a link has another address outside, whatever it sends.

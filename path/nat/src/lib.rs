@@ -224,7 +224,9 @@ impl Nat {
         host: &impl Host,
         now: Instant,
     ) -> Result<Outcome, DropReason> {
-        let Some(packet) = Packet::read(bytes) else { return Ok(Outcome::Untouched) };
+        let Some(packet) = Packet::read(bytes) else {
+            return self.pass_nameless((direction, link), bytes, host);
+        };
         let is_for_many = packet.tuple.dst.is_multicast() || packet.tuple.dst.is_broadcast();
         if is_for_many {
             return Ok(Outcome::Untouched);

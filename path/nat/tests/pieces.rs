@@ -358,7 +358,7 @@ fn a_first_piece_without_ports_decides_nothing() {
     let sum = firelane_wire::Sum::of(&tiny[..20]).checksum();
     tiny[10..12].copy_from_slice(&sum.to_be_bytes());
     assert!(net.travel(OUT, &pieces[1]).is_empty());
-    assert_eq!(net.pass(Direction::Out, WAN, &mut tiny), Outcome::Untouched);
+    assert_eq!(net.pass(Direction::Out, WAN, &mut tiny), Outcome::Ended(DropReason::NatNameless));
     assert_eq!(net.nat.waiting(), 1);
 }
 

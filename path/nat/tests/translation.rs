@@ -8,7 +8,7 @@ use firelane_units::{
     Direction, DropReason, FilterPorts, NatAction, NatFiltering, NatLimits, NatPorts, NatRedirect, NatRule,
     NatTarget, Port,
 };
-use firelane_wire::{Ipv4View, Sum, TcpFlags};
+use firelane_wire::{IpProtocol, Ipv4View, Sum, TcpFlags};
 
 const HOST: End<'_> = ("10.0.0.5", 5000);
 const PEER: End<'_> = ("198.51.100.7", 53);
@@ -44,6 +44,25 @@ fn a_source_has_one_name_outside_whoever_it_sends_to() {
     }
     let counts = net.nat.counts();
     assert_eq!((counts.sessions, counts.mappings, counts.half_open, counts.rules[0].hits), (3, 2, 2, 3));
+}
+
+#[test]
+fn what_has_no_names_does_not_leave_with_an_address_of_inside() {
+    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
+    let mut leaves = |src: &str, protocol, payload: &[u8]| {
+        net.pass(Direction::Out, WAN, &mut packet(src, PEER.0, protocol, payload))
+    };
+    for kind in [5, 9, 10, 40] {
+        let message = [kind, 0, !kind, 0xff, 0, 0, 0, 0];
+        let nameless = leaves(HOST.0, IpProtocol::ICMPV4, &message);
+        assert_eq!(nameless, Outcome::Ended(DropReason::NatNameless), "ICMP {kind}");
+        assert_eq!(leaves(OUTSIDE, IpProtocol::ICMPV4, &message), Outcome::Untouched, "the router's own");
+    }
+    for protocol in [IpProtocol::UDP, IpProtocol::TCP] {
+        let nameless = leaves(HOST.0, protocol, &[1, 2, 3]);
+        assert_eq!(nameless, Outcome::Ended(DropReason::NatNameless), "{protocol:?}");
+    }
+    assert_eq!(net.nat.counts().ended, 6);
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl Net {
 
 pub(crate) type End<'a> = (&'a str, u16);
 
-fn packet(src: &str, dst: &str, protocol: IpProtocol, transport: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(src: &str, dst: &str, protocol: IpProtocol, transport: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 20];
     Ipv4Repr::new(ip(src), ip(dst), protocol, transport.len() as u16).emit(&mut bytes);
     bytes.extend(transport);
