@@ -539,6 +539,9 @@ impl Inner {
 
     /// Interfaces come and go: who had one that is there again gets it, and what is wrong with others is logged.
     fn look_at_interfaces(&mut self) {
+        for name in self.works.unsettled() {
+            self.works.resettle(&name, &self.store.active);
+        }
         let mut faults = self.works.interface_faults(&self.store.active);
         // Nothing is missing where nothing is wrong.
         if !faults.is_empty() {

@@ -87,6 +87,18 @@ fn limit_of(model: &Model, name: &LinkName) -> Option<BitRate> {
     vnic.maxbw.or_else(below)
 }
 
+/// Each property that queues have, and what new ones begin with in its place; all else is as it is, because it is the link's.
+fn each_of_queues(whole: Properties<'_>) -> [(Properties<'_>, Properties<'_>); 4] {
+    let Properties { cpus, rings, polling, looks_on, .. } = Properties::UNLIMITED;
+    let but = [
+        Properties { cpus, ..whole },
+        Properties { rings, ..whole },
+        Properties { polling, ..whole },
+        Properties { looks_on, ..whole },
+    ];
+    but.map(|begins| (begins, whole))
+}
+
 /// What is wrong.
 impl Works {
     /// Why interfaces do not carry what links and VNICs have for them.
@@ -165,8 +177,7 @@ impl Works {
         self.lead(name, queues, model)?;
         let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
         (lower.device, lower.memif, lower.nic) = (device, memif, nic);
-        let id = lower.id;
-        self.resettle(id, link);
+        self.resettle(name, model);
         self.show_speed(model, name);
         Ok(())
     }
@@ -197,14 +208,24 @@ impl Works {
         Ok(())
     }
 
-    /// What is said of the queues of a link holds for new ones, too, as far as it can.
-    fn resettle(&self, id: firelane_units::LinkId, link: &Link) {
-        let whole = Properties::from(link);
-        let Properties { maxbw, minbw, priority, fusion, .. } = whole;
-        let begins = Properties { maxbw, minbw, priority, fusion, ..Properties::UNLIMITED };
-        if let Err(error) = self.limit(id, begins, whole) {
-            tracing::warn!("{error}");
+    /// Links that did not get all that is said of them when their interface was there again, and are due for a trial.
+    pub(crate) fn unsettled(&self) -> Vec<LinkName> {
+        let is_due = |lower: &Lower| lower.unsettled.is_some_and(|at| at.elapsed() >= AGAIN);
+        self.links.iter().filter(|(_, lower)| is_due(lower)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// What is said of the queues of a link holds for new ones, too: each thing as far as it can, whatever becomes of the others (a CPU
+    /// may be away), and what cannot is tried again.
+    pub(crate) fn resettle(&mut self, name: &LinkName, model: &Model) {
+        let (Some(link), Some(lower)) = (model.links.get(name), self.links.get(name)) else { return };
+        let mut unsettled = None;
+        for (begins, wanted) in each_of_queues(link.into()) {
+            if let Err(error) = self.limit(lower.id, begins, wanted) {
+                tracing::warn!("link {name}: {error}");
+                unsettled = Some(Instant::now());
+            }
         }
+        self.links.entry(name.clone()).and_modify(|lower| lower.unsettled = unsettled);
     }
 
     /// The flows of what passed a link's wire went with it.
@@ -266,6 +287,34 @@ mod tests {
         assert!(told.may_try(&name));
         told.note(name.clone(), Ok(()));
         assert_eq!(told.whole(gone.clone()), gone);
+    }
+
+    /// One that is refused keeps no other back.
+    #[test]
+    fn what_queues_have_is_given_to_new_ones_one_by_one() {
+        let text = "[link.net0]\nkind = 'nic'\nifname = 'near0'\nmaxbw = '1G'\ncpus = '1'\nrxrings = 2\npolling = 'off'\n";
+        let model = Model::from_toml("test", text).unwrap();
+        let whole = Properties::from(model.links.values().next().unwrap());
+        let changes = |from: Properties<'_>, to: Properties<'_>| {
+            [
+                from.cpus != to.cpus,
+                from.rings != to.rings,
+                from.polling != to.polling,
+                from.looks_on != to.looks_on,
+                (from.maxbw, from.minbw, from.priority, from.fusion)
+                    != (to.maxbw, to.minbw, to.priority, to.fusion),
+            ]
+        };
+        let each = each_of_queues(whole).map(|(from, to)| changes(from, to));
+        assert_eq!(
+            each,
+            [
+                [true, false, false, false, false],
+                [false, true, false, false, false],
+                [false, false, true, false, false],
+                [false; 5],
+            ]
+        );
     }
 
     #[test]

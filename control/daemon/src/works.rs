@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use firelane::{
     AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, Rings, VnicConfig, VnicUser, Wire,
@@ -60,6 +61,8 @@ pub(crate) struct Lower {
     pub(crate) nic: Option<Attached>,
     /// What VNICs that are gone have carried over it, where its counters are the sum of theirs.
     pub(crate) parted: Parted,
+    /// When its interface, which had gone, did not get all that is said of the link.
+    pub(crate) unsettled: Option<Instant>,
 }
 
 /// What VNICs that are gone have carried over an etherstub, as it counts: what they sent came in.
@@ -524,7 +527,8 @@ impl Works {
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
             let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
             let set = uplink.map_err(refused).and_then(|uplink| {
-                let lower = Lower { id, uplink, device: None, memif, nic, parted: Parted::default() };
+                let parted = Parted::default();
+                let lower = Lower { id, uplink, device: None, memif, nic, parted, unsettled: None };
                 self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
             });
             set.inspect_err(|_| drop(self.engine.remove_link(id)))
