@@ -191,6 +191,11 @@ impl Pool {
         self.free.len()
     }
 
+    /// Whether more than so many slots are free.
+    pub(crate) fn has_free(&mut self, count: usize) -> bool {
+        self.free.len() > count || self.free() > count
+    }
+
     /// How it stands, with what came home meanwhile.
     pub fn usage(&mut self) -> PoolUsage {
         let (free, slots) = (self.free(), self.slots());

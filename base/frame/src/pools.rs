@@ -78,6 +78,12 @@ impl Pools {
         Some(copy)
     }
 
+    /// The same, if it leaves a quarter of its pool to frames that are no copies: of one frame there may be hundreds.
+    pub fn spare_copy(&mut self, frame: &Frame) -> Option<Frame> {
+        let pool = if frame.len() <= self.small.frame_capacity() { &mut self.small } else { &mut self.large };
+        if pool.has_free(pool.slots() / 4) { self.duplicate(frame) } else { None }
+    }
+
     /// Takes a frame home, without an atomic operation if it is from here.
     #[inline]
     pub fn put(&mut self, frame: Frame) {

@@ -135,13 +135,18 @@ impl<D: Driver> Links<D> {
             return 0;
         };
         (queue.not_before, queue.has_more) = (None, false);
-        let port = queue.port;
+        let (port, budget) = (queue.port, queue.copies.budget());
+        if budget == 0 {
+            // What its copies have taken from others they get first. Then it is its turn again.
+            queue.not_before = Some(common.now);
+            return 0;
+        }
         let Some(flow) = self.own_limit(common, port) else {
-            return self.fetch_chain(common, place, FETCH_FRAMES, chain);
+            return self.fetch_chain(common, place, budget, chain);
         };
         let mut fetched = 0;
         let mut not_before = None;
-        while fetched < FETCH_FRAMES {
+        while fetched < budget {
             if let Credit::At(until) = self.credit(common, [Some((flow, Direction::Out)), None]) {
                 self.flows.note_waiting(common.now, flow, Direction::Out, true);
                 not_before = Some(until);
@@ -184,7 +189,11 @@ impl<D: Driver> Links<D> {
         if frames > 0 {
             let arrival = if mem::take(&mut queue.notifies) { Arrival::Notified } else { Arrival::Polled };
             queue.count_fetched(chain, arrival);
+            self.flooded = 0;
             self.take_received(common, port, arrival, chain);
+            if let Some(queue) = self.queues.get_mut(place) {
+                queue.copies.charge(frames, self.flooded);
+            }
         }
         frames
     }

@@ -57,6 +57,7 @@ mod capture;
 mod common;
 mod config;
 mod control;
+mod copies;
 mod counters;
 mod drive;
 mod fusion;

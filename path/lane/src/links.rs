@@ -100,6 +100,8 @@ pub(crate) struct Links<D> {
     released: Vec<(Direction, FlowId, Frame)>,
     /// Storage of copies: of a flood, and for those that look on.
     pub(crate) copies: Vec<(SwitchPortId, Frame)>,
+    /// How many copies floods have made, or have missed, of the chain at hand.
+    pub(crate) flooded: usize,
     /// Storage of headers that are read ahead.
     ahead: Vec<(Headers, Result<(), DropReason>)>,
 }
@@ -144,6 +146,7 @@ impl<D> Links<D> {
             granted: Vec::new(),
             released: Vec::new(),
             copies: Vec::new(),
+            flooded: 0,
             ahead: vec![(Headers::EMPTY, Ok(())); AHEAD],
         }
     }
@@ -390,7 +393,9 @@ impl<D> Links<D> {
         let flooded = link.switch.flood(from, l2, frame, pools, &mut counters.drops, |at, copy| {
             copies.push((at, copy));
         });
-        counters.copied += (flooded.delivered + flooded.missed).saturating_sub(1) as u64;
+        let copied = (flooded.delivered + flooded.missed).saturating_sub(1);
+        counters.copied += copied as u64;
+        self.flooded += copied;
         common.see(trace, Sight::Flooded(copies.len()));
         for (at, copy) in copies.drain(..) {
             match self.switches.get(over.index()).and_then(|link| link.port(at)) {

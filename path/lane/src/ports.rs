@@ -8,6 +8,7 @@ use firelane_frame::{Arrival, Capabilities, Chain, Driver, Weight};
 use firelane_switch::Switch;
 use firelane_units::{Direction, FlowId, Instant, LaneId, LinkId, Mtu, SwitchPortId};
 
+use crate::copies::Copies;
 use crate::counters::{PortCounters, PortTraffic, RingTraffic};
 use crate::message::{FuseWith, PortKind, PortUser};
 use crate::moving::Leaving;
@@ -91,6 +92,8 @@ pub(crate) struct Queue<D> {
     /// One that is not polled had frames when it was asked to notify.
     pub(crate) has_more: bool,
     pub(crate) stay: Stay,
+    /// What is made of its frames for many.
+    pub(crate) copies: Copies,
     /// What was fetched from it, and what was sent by it before its lane sent by it last.
     pub(crate) traffic: RingTraffic,
     /// The chain that was fetched last, by its number.
@@ -122,6 +125,7 @@ impl<D: Driver> Queue<D> {
             polling: Polling::default(),
             has_more: false,
             stay: Stay::Stays,
+            copies: Copies::default(),
             traffic: RingTraffic::default(),
             chain: 0,
         }

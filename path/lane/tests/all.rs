@@ -3,6 +3,7 @@
 mod admission;
 mod arena;
 mod bound;
+mod broadcasts;
 mod changing_limits;
 mod counters;
 mod datagram_messages;

@@ -1,6 +1,6 @@
 //! Copies for every port of a VLAN: broadcast and multicast.
 //!
-//! The last receiver gets the frame itself, the others get copies. If no buffer is free, the receivers that get no
+//! The last receiver gets the frame itself, the others get copies. If too few buffers are free, the receivers that get no
 //! copy are counted; the frame itself is always delivered.
 
 use firelane_frame::{Frame, Pools};
@@ -129,7 +129,7 @@ impl Switch {
         frame: &Frame,
         pools: &mut Pools,
     ) -> Option<Frame> {
-        if let Some(mut copy) = pools.duplicate(frame)
+        if let Some(mut copy) = pools.spare_copy(frame)
             && self.deliver(ingress, receiver, l2, &mut copy)
         {
             return Some(copy);

@@ -1,0 +1,77 @@
+//! What a device's frames for many cost its neighbours: each copy is a frame of its own for who sends and receives it, so it counts as
+//! one of those that the device may bring per round.
+//!
+//! Kept by `drive.rs` for each queue. A chain that turned out dear is paid off in the rounds that follow, in which nothing is fetched from
+//! the device, and of what comes next less is fetched at a time. What it cannot bring meanwhile its sender finds in the ring, as with a
+//! bridge, on which he would make the copies himself.
+
+use crate::drive::FETCH_FRAMES;
+
+/// The account of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Copies {
+    /// Copies that are not paid off.
+    owed: usize,
+    /// Copies of a frame in the chains of late.
+    each: usize,
+}
+
+impl Copies {
+    /// How many frames may be fetched in this round.
+    #[inline]
+    pub(crate) fn budget(&mut self) -> usize {
+        let left = FETCH_FRAMES.saturating_sub(self.owed);
+        self.owed = self.owed.saturating_sub(FETCH_FRAMES);
+        if left == 0 { 0 } else { (left / (1 + self.each)).max(1) }
+    }
+
+    /// So many frames were fetched, and so many copies made of them.
+    #[inline]
+    pub(crate) fn charge(&mut self, frames: usize, copies: usize) {
+        self.owed += copies;
+        self.each = (self.each / 2).max(copies.div_ceil(frames.max(1)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn frames_for_one_cost_nothing() {
+        let mut copies = Copies::default();
+        for _ in 0..10 {
+            assert_eq!(copies.budget(), FETCH_FRAMES);
+            copies.charge(FETCH_FRAMES, 0);
+        }
+    }
+
+    proptest! {
+        /// Whatever a device brings, in many rounds it has brought as much as its neighbours might, but for a chain and its copies.
+        #[test]
+        fn copies_are_paid_off(fans in prop::collection::vec(0..400_usize, 1..200), rounds in 1..2000_usize) {
+            let mut copies = Copies::default();
+            let (mut brought, mut dearest) = (0, 0);
+            for fan in fans.iter().cycle().take(rounds) {
+                let frames = copies.budget();
+                if frames > 0 {
+                    copies.charge(frames, frames * fan);
+                    brought += frames * (1 + fan);
+                    dearest = dearest.max(frames * (1 + fan));
+                }
+            }
+            prop_assert!(brought <= rounds * 2 * FETCH_FRAMES + dearest, "{brought} in {rounds} rounds");
+        }
+
+        /// Nobody is shut out: who owes is asked again after so many rounds as that takes.
+        #[test]
+        fn who_owes_has_its_turn_again(frames in 1..=FETCH_FRAMES, fan in 1..1000_usize) {
+            let mut copies = Copies::default();
+            copies.charge(frames, frames * fan);
+            let rests = (0..).take_while(|_| copies.budget() == 0).count();
+            prop_assert_eq!(rests, frames * fan / FETCH_FRAMES);
+        }
+    }
+}
