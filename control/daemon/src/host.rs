@@ -539,6 +539,7 @@ impl Inner {
 
     /// Interfaces come and go: who had one that is there again gets it, and what is wrong with others is logged.
     fn look_at_interfaces(&mut self) {
+        self.works.rejoin();
         for name in self.works.unsettled() {
             self.works.resettle(&name, &self.store.active);
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use firelane::{Queue, WireConfig, wire};
 use firelane_api::Status;
 use firelane_model::{Flow, FlowName, Link, LinkKind, LinkName, Mac, Model, Tap};
-use firelane_units::BitRate;
+use firelane_units::{BitRate, LinkId};
 
 use crate::kernel::{Device, TAP_SPEED, Wanted};
 use crate::memif;
@@ -151,6 +151,26 @@ impl Works {
         self.links.iter().filter(|(_, lower)| is_back(lower)).map(|(name, _)| name.clone()).collect()
     }
 
+    /// Whoever is behind a link that has got its carrier again is asked for anew.
+    pub(crate) fn rejoin(&mut self) {
+        let joined = self.links.values_mut().filter_map(|lower| {
+            let nic = lower.nic.as_mut()?;
+            nic.has_rejoined().then_some(lower.id)
+        });
+        for link in joined.collect::<Vec<_>>() {
+            self.rejoin_above(link);
+        }
+    }
+
+    /// The netstacks of the VNICs over a link ask for everybody anew.
+    fn rejoin_above(&self, link: LinkId) {
+        for (name, vnic) in self.vnics.iter().filter(|(_, vnic)| vnic.over == Some(link)) {
+            if let Err(error) = self.engine.rejoin(vnic.id) {
+                tracing::warn!("vnic {name}: {error}");
+            }
+        }
+    }
+
     /// VNICs whose interface was deleted and may be made again; with `anywhere` also those whose namespace went.
     pub(crate) fn bereft(&self, anywhere: bool) -> Vec<LinkName> {
         let may = |device: &Device| if device.has_place() { device.is_gone() } else { anywhere };
@@ -177,7 +197,9 @@ impl Works {
         self.lead(name, queues, model)?;
         let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
         (lower.device, lower.memif, lower.nic) = (device, memif, nic);
+        let id = lower.id;
         self.resettle(name, model);
+        self.rejoin_above(id);
         self.show_speed(model, name);
         Ok(())
     }

@@ -61,6 +61,8 @@ pub(crate) struct Seen {
     pub(crate) is_up: bool,
     /// There is somebody at the other end; only of one that is switched on.
     pub(crate) has_carrier: bool,
+    /// How often it has got a carrier.
+    pub(crate) joined: u32,
 }
 
 /// Looks at the interface with this number; none if it is gone.
@@ -76,11 +78,12 @@ fn seen_of(told: &LinkMessage) -> Seen {
     let flags = told.header.flags;
     let is_up = flags.contains(LinkFlags::Up);
     let has_carrier = flags.contains(LinkFlags::LowerUp);
-    let mut seen = Seen { name: String::new(), mtu: 0, is_up, has_carrier };
+    let mut seen = Seen { name: String::new(), mtu: 0, is_up, has_carrier, joined: 0 };
     for attribute in &told.attributes {
         match attribute {
             LinkAttribute::IfName(name) => seen.name.clone_from(name),
             LinkAttribute::Mtu(mtu) => seen.mtu = *mtu,
+            LinkAttribute::CarrierUpCount(count) => seen.joined = *count,
             _ => {}
         }
     }

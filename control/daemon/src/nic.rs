@@ -38,6 +38,8 @@ pub(crate) struct Attached {
     queues: Option<u32>,
     /// The link reads it no more.
     is_let_go: bool,
+    /// How often it had got a carrier when it was last asked.
+    joined: Option<u32>,
     promiscuity: Promiscuity,
 }
 
@@ -127,7 +129,8 @@ impl Attached {
         if !self.promiscuity.holds() {
             return None;
         }
-        let unknown = || Seen { name: self.name.clone(), mtu: u32::MAX, is_up: true, has_carrier: true };
+        let unknown =
+            || Seen { name: self.name.clone(), mtu: u32::MAX, is_up: true, has_carrier: true, joined: 0 };
         netlink::look(self.index).unwrap_or_else(|_| Some(unknown()))
     }
 
@@ -158,6 +161,14 @@ impl Attached {
         self.is_let_go = true;
     }
 
+    /// Whether it has got a carrier since this was last asked: who is at its other end may be another.
+    pub(crate) fn has_rejoined(&mut self) -> bool {
+        // Who cannot be asked after has not.
+        let Ok(Some(seen)) = netlink::look(self.index) else { return false };
+        let before = self.joined.replace(seen.joined);
+        before.is_some_and(|before| before != seen.joined)
+    }
+
     /// Whether the link is to have the interface of its name anew, which is there.
     pub(crate) fn is_back(&self) -> bool {
         let Ok(index) = netlink::index_of(&self.name) else { return false };
@@ -180,7 +191,7 @@ impl Attached {
 
     /// Why it does not carry all that a link with this MTU has for it.
     pub(crate) fn fault(&self, mtu: Mtu) -> Option<String> {
-        let Some(Seen { name, mtu: most, is_up, has_carrier }) = self.seen() else {
+        let Some(Seen { name, mtu: most, is_up, has_carrier, .. }) = self.seen() else {
             let name = &self.name;
             return Some(format!(
                 "{name} is gone: the link has an interface again as soon as there is one of that name"
@@ -370,7 +381,7 @@ pub(crate) fn open(nic: &Nic, mtu: Mtu, share: Share) -> Result<(Vec<Queue>, Att
     let is_shared = is_shared(nic) && !(share.is_wired && *sharing == Sharing::Auto);
     let stations = is_shared.then_some(share.stations);
     let packet = || PacketSocket::open(name, mtu).map(|it| vec![Queue::from(it)]).map_err(failed);
-    let (queues, how, received_by) = match driver {
+    let (rings, how, received_by) = match driver {
         NicDriver::Packet => (packet()?, How::Packet, None),
         NicDriver::Auto | NicDriver::Afxdp => match attach(name, mtu, share.queues, stations) {
             Ok(opened) => opened,
@@ -378,13 +389,14 @@ pub(crate) fn open(nic: &Nic, mtu: Mtu, share: Share) -> Result<(Vec<Queue>, Att
             Err(error) => return Err(ApiError::new(Status::Io, "driver", driver.word(), plain(&error))),
         },
     };
-    let interface =
-        Attached { name: name.to_owned(), index, how, queues: received_by, is_let_go: false, promiscuity };
+    let joined = netlink::look(index).ok().flatten().map(|seen| seen.joined);
+    let (name, queues, is_let_go) = (name.to_owned(), received_by, false);
+    let interface = Attached { name, index, how, queues, is_let_go, joined, promiscuity };
     match interface.detour() {
         Some(detour) => tracing::warn!("{detour}"),
         None => tracing::info!("{}", interface.how()),
     }
-    Ok((queues, interface))
+    Ok((rings, interface))
 }
 
 /// Every frame, or those for `stations` if there are such.

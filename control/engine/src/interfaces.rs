@@ -22,6 +22,20 @@ impl Engine {
         self.0.steer(&mut registry, id)
     }
 
+    /// Who is on the link of a VNIC may be another than before, because it has its carrier again: its netstack, if it has one, asks everybody
+    /// anew, and tells everybody where it is.
+    ///
+    /// # Errors
+    /// The VNIC does not exist.
+    pub fn rejoin(&self, vnic: LinkId) -> Result<(), ChangeError> {
+        let registry = self.0.registry();
+        match registry.netstack_of(vnic) {
+            Ok(id) => self.0.tell_all(|_| Control::Rejoin(id, vnic)),
+            Err(ChangeError::NoUser(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Gives an address of a VNIC's netstack another prefix length, and says whether nothing new shall begin with it.
     ///
     /// # Errors

@@ -501,6 +501,11 @@ impl Neighbours {
     /// Forgets the neighbours of a link, and how routers have said that they are asked; gives back what waited for them.
     pub(crate) fn forget(&mut self, link: LinkId) -> Chain {
         self.timers.retain(|(on, ..)| *on != link);
+        self.forget_stations(link)
+    }
+
+    /// Forgets the neighbours of a link; gives back what waited for them.
+    pub(crate) fn forget_stations(&mut self, link: LinkId) -> Chain {
         let mut queues = Chain::default();
         for slot in 0..self.slots.len() {
             if self.slots[slot].as_ref().is_some_and(|entry| entry.link == link) {

@@ -163,6 +163,23 @@ impl Ip {
         self.begin_generation();
     }
 
+    /// A link has its carrier again, or another device: who is on it may be another than before. Everybody is asked again, and the lane that
+    /// keeps the link's addresses tells that they are there (RFC 5227 §2.3, RFC 9131 §4).
+    pub fn rejoin(&mut self, link: LinkId, pools: &mut Pools) {
+        let Some(interface) = self.interfaces.get(link) else { return };
+        let announces = interface.is_home && self.interfaces.peer(link).is_none();
+        self.suspects.retain(|(on, _)| *on != link);
+        let mut waiting = self.neighbours.forget_stations(link);
+        while let Some(frame) = waiting.pop() {
+            self.give_up(frame, DropReason::NeighbourUnresolved, pools);
+        }
+        self.begin_generation();
+        let usable = self.addresses.on(link).filter(|address| announces && address.is_usable());
+        for addr in usable.map(|address| address.prefix.addr()).collect::<Vec<_>>() {
+            self.announce(link, addr, pools);
+        }
+    }
+
     /// Adds an address, whose test begins, and the route to its subnet.
     pub fn add_address(&mut self, now: Instant, link: LinkId, prefix: IpPrefix) -> Result<(), AddressError> {
         let interface = self.interfaces.get(link).ok_or(AddressError::Link)?;

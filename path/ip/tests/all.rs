@@ -20,6 +20,7 @@ mod input;
 mod link_local;
 mod neighbours;
 mod own_addresses;
+mod rejoined;
 mod router_attacks;
 mod router_discovery;
 mod selection;

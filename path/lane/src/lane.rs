@@ -317,6 +317,7 @@ impl<D: Driver> Lane<D> {
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
             Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
+            Control::Rejoin(id, link) => stacks.rejoin(common, id, link),
             Control::ChangeRoutes(id, changes) => stacks.change_routes(id, &changes),
             Control::Tune(config) => stacks.tune(config),
             taps @ (Control::AddTap(_) | Control::RemoveTap(_)) => self.look_on(taps),

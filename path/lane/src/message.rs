@@ -182,6 +182,8 @@ pub enum Control<D> {
     SendThrough(LinkId, LaneId),
     /// A flow's home changes (a limit came or went above it).
     SetHome(FlowId, Option<LaneId>),
+    /// Who is on a netstack's link may be another than before.
+    Rejoin(NetstackId, LinkId),
     /// A netstack begins.
     AddNetstack(NetstackConfig),
     /// A netstack ends; its connections are aborted.
@@ -250,6 +252,7 @@ impl<D> Control<D> {
             Self::GiveQueue(..) => "give queue",
             Self::SendThrough(..) => "send through",
             Self::SetHome(..) => "set home",
+            Self::Rejoin(..) => "rejoin",
             Self::AddNetstack(_) => "add netstack",
             Self::RemoveNetstack(_) => "remove netstack",
             Self::AddAddress(..) => "add address",

@@ -585,6 +585,29 @@ fn an_interface_that_is_renamed_or_carries_less_is_told_and_its_traffic_goes_on(
 }
 
 /// As in the original: what was said of the name is the other card's from then on.
+/// Linux asks for everybody anew, too.
+#[test]
+fn who_is_behind_an_interface_that_has_its_carrier_again_is_asked_for_anew() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let daemon = daemon(&sandbox, "auto");
+    talks(&sandbox);
+    let knows =
+        |whom: &str| daemon.firelane(&["netstat", "-pn", "-N", "web"]).expect_success().contains(whom);
+    assert!(knows("10.9.0.2"));
+    for line in ["link set far down", "link set far address 02:00:00:00:00:77"] {
+        from_outside(&sandbox, "/sbin/ip", &line.split(' ').collect::<Vec<_>>()).expect_success();
+    }
+    until("the carrier ends", LIMIT, || state(&daemon) == "down");
+    from_outside(&sandbox, "/sbin/ip", &["link", "set", "far", "up"]).expect_success();
+    until("he is forgotten, or known by his new address", LIMIT, || {
+        !knows("10.9.0.2") || knows("2:0:0:0:0:77") || knows("02:00:00:00:00:77")
+    });
+    talks(&sandbox);
+}
+
 #[test]
 fn another_link_takes_the_name_and_all_that_is_above_it_when_its_interface_has_gone() {
     let sandbox = Sandbox::new();

@@ -545,6 +545,18 @@ impl Stacks {
     }
 
     /// Says what an operator wants of an interface.
+    pub(crate) fn rejoin<D>(
+        &mut self,
+        common: &mut Common<D>,
+        id: NetstackId,
+        link: LinkId,
+    ) -> Result<(), Refusal> {
+        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        ip.touch();
+        ip.core.rejoin(link, &mut common.pools);
+        Ok(())
+    }
+
     pub(crate) fn set_routing(
         &mut self,
         id: NetstackId,
