@@ -319,12 +319,12 @@ impl Nat {
         of_link: Option<Ipv4Addr>,
         host: &impl Host,
     ) -> Option<(Ipv4Addr, u16)> {
-        let is_taken = |address, port| {
+        let is_used = |address, port| {
             let answer = Tuple { src: address, ports: [port, tuple.ports[1]], ..*tuple }.reversed();
-            self.mappings.of_outside(tuple.protocol, (address, port)).is_some() || host.uses(&answer)
+            host.uses(&answer)
         };
         let own_from = |address| host.chooses_from(tuple.protocol, address).map(|port| port.0);
-        choose(&rule.rule, to, tuple, of_link, &self.hasher, is_taken, own_from)
+        choose(&rule.rule, to, tuple, of_link, &self.hasher, (self.mappings.taken(), is_used), own_from)
     }
 
     /// Whether a port outside is nobody's, and a rule may give it to somebody.

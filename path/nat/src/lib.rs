@@ -19,6 +19,7 @@ mod pieces;
 mod rules;
 mod session;
 mod sessions;
+mod taken;
 mod tuple;
 
 use core::net::Ipv4Addr;

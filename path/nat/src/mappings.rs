@@ -11,6 +11,7 @@ use firelane_wire::IpProtocol;
 use siphasher::sip::SipHasher13;
 
 use crate::keyed::{Keyed, KeyedMap};
+use crate::taken::TakenPorts;
 
 /// A mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +34,7 @@ pub(crate) struct Mappings {
     free: Vec<u32>,
     inside: Index,
     outside: Index,
+    taken: TakenPorts,
     /// With how many sessions each mapping has sent to an address.
     peers: KeyedMap<(u32, Ipv4Addr), u32>,
     hasher: SipHasher13,
@@ -57,6 +59,7 @@ impl Mappings {
             free: Vec::new(),
             inside: Index::default(),
             outside: Index::default(),
+            taken: TakenPorts::new(hasher),
             peers: KeyedMap::with_hasher(Keyed(hasher)),
             hasher,
         }
@@ -96,6 +99,11 @@ impl Mappings {
         self.outside.find(self.hash(protocol, outside, 0), |at| self.get(at).is_some_and(is_it))
     }
 
+    /// The ports outside that mappings have.
+    pub(crate) fn taken(&self) -> &TakenPorts {
+        &self.taken
+    }
+
     /// Enters one whose names nobody has; it goes again with the last session that needs it.
     pub(crate) fn enter(&mut self, mapping: Mapping) -> u32 {
         let at = self.free.pop().unwrap_or(self.slab.len() as u32);
@@ -107,6 +115,7 @@ impl Mappings {
         let (inner, outer) = (self.hash(protocol, inside, rule), self.hash(protocol, outside, 0));
         self.inside.insert(inner, at);
         self.outside.insert(outer, at);
+        self.taken.put(protocol, outside);
         at
     }
 
@@ -150,12 +159,14 @@ impl Mappings {
         let (inner, outer) = (self.hash(protocol, inside, rule), self.hash(protocol, outside, 0));
         self.inside.remove(inner, at);
         self.outside.remove(outer, at);
+        self.taken.take(protocol, outside);
         self.slab[at as usize] = None;
         self.free.push(at);
         if self.len() == 0 {
             // All memory goes with the last one.
             (self.slab, self.free) = (Vec::new(), Vec::new());
             (self.inside, self.outside) = (Index::default(), Index::default());
+            self.taken = TakenPorts::new(self.hasher);
             self.peers = KeyedMap::with_hasher(Keyed(self.hasher));
         }
     }
@@ -172,5 +183,6 @@ impl Mappings {
             + self.peers.capacity() * size_of::<((u32, Ipv4Addr), u32)>()
             + self.inside.allocated_bytes()
             + self.outside.allocated_bytes()
+            + self.taken.allocated_bytes()
     }
 }

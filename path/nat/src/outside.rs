@@ -12,10 +12,11 @@ use firelane_wire::IpProtocol;
 use siphasher::sip::SipHasher13;
 
 use crate::rules::{place_in, span};
+use crate::taken::TakenPorts;
 use crate::tuple::Tuple;
 
-/// How many ports of an address are asked for, of each parity.
-const PORTS_TRIED: u32 = 512;
+/// Of how many ports that no mapping has, the netstack is asked whether it uses them itself, of each parity.
+const PORTS_TRIED: usize = 128;
 /// How many addresses, if the first has no port.
 const ADDRESSES_TRIED: u64 = 4;
 
@@ -54,21 +55,21 @@ impl Range {
     }
 }
 
-/// Finds names outside for the source of `tuple` by a `map` rule of which nobody says that they are taken. From the port on that `own_from`
-/// says of an address others choose theirs there: those are given last.
+/// Finds names outside for the source of `tuple` by a `map` rule that no mapping has and the netstack does not use. From the port on that
+/// `own_from` says of an address others choose theirs there: those are given last.
 pub(crate) fn choose(
     rule: &NatRule<LinkId>,
     (to, ports): (NatTarget, NatPorts),
     tuple: &Tuple,
     of_link: Option<Ipv4Addr>,
     hasher: &SipHasher13,
-    is_taken: impl Fn(Ipv4Addr, u16) -> bool,
+    (taken, is_used): (&TakenPorts, impl Fn(Ipv4Addr, u16) -> bool),
     own_from: impl Fn(Ipv4Addr) -> Option<u16>,
 ) -> Option<(Ipv4Addr, u16)> {
     let search = |range: Range| {
         let below = own_from(range.address).and_then(|port| range.below(port));
         let ranges = below.into_iter().chain([range]);
-        ranges.into_iter().find_map(|range| search(tuple, range, source_hash(tuple, hasher), &is_taken))
+        ranges.into_iter().find_map(|range| search(tuple, range, source_hash(tuple, hasher), taken, &is_used))
     };
     let (first, count) = target(to, of_link)?;
     let port = tuple.ports[0];
@@ -120,25 +121,24 @@ fn search(
     tuple: &Tuple,
     Range { address, first, last }: Range,
     begin: u32,
-    is_taken: &impl Fn(Ipv4Addr, u16) -> bool,
+    taken: &TakenPorts,
+    is_used: &impl Fn(Ipv4Addr, u16) -> bool,
 ) -> Option<(Ipv4Addr, u16)> {
     let (protocol, port) = (tuple.protocol, tuple.ports[0]);
-    let free = |port: u16| (!is_taken(address, port)).then_some((address, port));
+    let is_free = |port| !taken.has(protocol, (address, port)) && !is_used(address, port);
     if !matches!(protocol, IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV4) {
-        return free(0);
+        return is_free(0).then_some((address, 0));
     }
-    if (first..=last).contains(&port)
-        && let Some(same) = free(port)
-    {
-        return Some(same);
+    if (first..=last).contains(&port) && is_free(port) {
+        return Some((address, port));
     }
+    let begin = first + (begin % (u32::from(last - first) + 1)) as u16;
     // Those that are as even as the port is inside, and then the others.
-    let parities = [port & 1, !port & 1];
-    parities.into_iter().find_map(|parity| {
-        let least = u32::from(first) + u32::from(first & 1 != parity);
-        let count = (u32::from(last) + 2).saturating_sub(least) / 2;
-        let tried = 0..count.min(PORTS_TRIED);
-        tried.into_iter().find_map(|nth| free((least + (begin % count + nth) % count * 2) as u16))
+    [port & 1, !port & 1].into_iter().find_map(|parity| {
+        let behind = taken.free(protocol, address, begin..=last, parity);
+        let before = taken.free(protocol, address, first..=begin, parity);
+        let free = behind.chain(before).take(PORTS_TRIED).find(|&port| !is_used(address, port))?;
+        Some((address, free))
     })
 }
 
@@ -161,21 +161,53 @@ mod tests {
         (rule, (to, ports))
     }
 
+    fn none() -> TakenPorts {
+        TakenPorts::new(SipHasher13::new_with_keys(1, 2))
+    }
+
+    /// The last free port of the largest range is found, wherever the search begins, without asking for the others.
+    #[test]
+    fn one_free_port_among_thousands_is_found() {
+        let (rule, to) = rule("203.0.113.1/32", NatPorts::Range(Port(10_000), Port(60_000)));
+        let hasher = SipHasher13::new_with_keys(1, 2);
+        let mut all = none();
+        let left = 31_007;
+        (10_000..=60_000)
+            .filter(|&port| port != left)
+            .for_each(|port| all.put(IpProtocol::UDP, ([203, 0, 113, 1].into(), port)));
+        for port in [1, 10_000, 31_006, 31_008, 65_535] {
+            let asked = core::cell::Cell::new(0);
+            let is_used = |_, _| asked.replace(asked.get() + 1) > 1000;
+            let asks = tuple(7, port, IpProtocol::UDP);
+            let found = choose(&rule, to, &asks, None, &hasher, (&all, is_used), |_| Some(32_768));
+            assert_eq!(found, Some(([203, 0, 113, 1].into(), left)));
+            assert_eq!(asked.get(), 1, "only of what no mapping has");
+        }
+        all.put(IpProtocol::UDP, ([203, 0, 113, 1].into(), left));
+        let asks = tuple(7, 5000, IpProtocol::UDP);
+        assert_eq!(choose(&rule, to, &asks, None, &hasher, (&all, |_, _| false), |_| None), None);
+    }
+
     proptest! {
         /// Whatever is taken, what is chosen is free, in the range, and found if the range is small enough to be tried.
         #[test]
         fn a_free_port_of_the_range_is_found(
-            taken in prop::collection::hash_set(2000_u16..2064, 0..64), port in 1_u16.., host: u8, udp: bool,
+            taken in prop::collection::hash_set(2000_u16..2064, 0..64), used in prop::collection::hash_set(2000_u16..2064, 0..64),
+            port in 1_u16.., host: u8, udp: bool,
         ) {
+            let protocol = if udp { IpProtocol::UDP } else { IpProtocol::TCP };
+            let mut all = none();
+            taken.iter().for_each(|&port| all.put(protocol, ([203, 0, 113, 1].into(), port)));
+            let busy: HashSet<u16> = taken.union(&used).copied().collect();
             let ports = NatPorts::Range(Port(2000), Port(2063));
             let (rule, to) = rule("203.0.113.1/32", ports);
-            let tuple = tuple(host, port, if udp { IpProtocol::UDP } else { IpProtocol::TCP });
+            let tuple = tuple(host, port, protocol);
             let hasher = SipHasher13::new_with_keys(1, 2);
-            let found = choose(&rule, to, &tuple, None, &hasher, |_, port| taken.contains(&port), |_| None);
-            prop_assert_eq!(found.is_some(), taken.len() < 64);
+            let found = choose(&rule, to, &tuple, None, &hasher, (&all, |_, port| used.contains(&port)), |_| None);
+            prop_assert_eq!(found.is_some(), busy.len() < 64);
             if let Some((_, chosen)) = found {
-                prop_assert!((2000..2064).contains(&chosen) && !taken.contains(&chosen));
-                let has_same_parity = |it: &u16| it % 2 == port % 2 && !taken.contains(it);
+                prop_assert!((2000..2064).contains(&chosen) && !busy.contains(&chosen));
+                let has_same_parity = |it: &u16| it % 2 == port % 2 && !busy.contains(it);
                 prop_assert_eq!(chosen % 2 == port % 2, (2000..2064).any(|it| has_same_parity(&it)));
             }
         }
@@ -195,9 +227,16 @@ mod tests {
             let block = block.unwrap();
             assert_eq!(block.last - block.first, 1007);
             assert!(seen.insert((block.address, block.first)) && block.first >= 1024);
-            let found =
-                choose(&rule, to, &tuple(host, 80, IpProtocol::TCP), None, &hasher, |_, _| false, |_| None)
-                    .unwrap();
+            let found = choose(
+                &rule,
+                to,
+                &tuple(host, 80, IpProtocol::TCP),
+                None,
+                &hasher,
+                (&none(), |_, _| false),
+                |_| None,
+            )
+            .unwrap();
             assert!((block.first..=block.last).contains(&found.1));
         }
         let small =
@@ -210,16 +249,19 @@ mod tests {
         let (rule, to) = rule("203.0.113.0/31", NatPorts::Same);
         let hasher = SipHasher13::new_with_keys(1, 2);
         let tcp = tuple(7, 4000, IpProtocol::TCP);
-        let first = choose(&rule, to, &tcp, None, &hasher, |_, _| false, |_| None).unwrap();
+        let first = choose(&rule, to, &tcp, None, &hasher, (&none(), |_, _| false), |_| None).unwrap();
         let second =
-            choose(&rule, to, &tcp, None, &hasher, |address, _| address == first.0, |_| None).unwrap();
+            choose(&rule, to, &tcp, None, &hasher, (&none(), |address, _| address == first.0), |_| None)
+                .unwrap();
         assert!(first.0 != second.0 && [first.1, second.1] == [4000; 2]);
-        assert_eq!(choose(&rule, to, &tcp, None, &hasher, |_, _| true, |_| None), None);
+        assert_eq!(choose(&rule, to, &tcp, None, &hasher, (&none(), |_, _| true), |_| None), None);
         let ping = tuple(7, 4000, IpProtocol::ICMPV4);
-        let other = choose(&rule, to, &ping, None, &hasher, |_, id| id == 4000, |_| None).unwrap();
+        let other = choose(&rule, to, &ping, None, &hasher, (&none(), |_, id| id == 4000), |_| None).unwrap();
         assert!(other.0 == first.0 && other.1 != 4000, "an identifier may change");
         assert_eq!(
-            choose(&rule, to, &tuple(7, 0, IpProtocol(47)), None, &hasher, |_, _| false, |_| None).unwrap().1,
+            choose(&rule, to, &tuple(7, 0, IpProtocol(47)), None, &hasher, (&none(), |_, _| false), |_| None)
+                .unwrap()
+                .1,
             0
         );
     }
@@ -233,13 +275,14 @@ mod tests {
         for nth in 0..64 {
             let asks = tuple(nth, 2040, IpProtocol::UDP);
             let is_taken = |_, port: u16| given.contains(&port);
-            let (_, port) = choose(&rule, to, &asks, None, &hasher, is_taken, |_| Some(2032)).unwrap();
+            let (_, port) =
+                choose(&rule, to, &asks, None, &hasher, (&none(), is_taken), |_| Some(2032)).unwrap();
             assert_eq!(port < 2032, nth < 32, "{nth}: {port}");
             given.insert(port);
         }
         // Of what has no others they are given.
         let asks = tuple(1, 2040, IpProtocol::UDP);
-        let all = choose(&rule, to, &asks, None, &hasher, |_, _| false, |_| Some(2000));
+        let all = choose(&rule, to, &asks, None, &hasher, (&none(), |_, _| false), |_| Some(2000));
         assert_eq!(all.map(|(_, port)| port), Some(2040));
     }
 }
