@@ -3,6 +3,7 @@
 
 use std::io::Read;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use firelane::TcpListener;
 use firelane_shm::Readiness;
@@ -18,14 +19,13 @@ fn connect_by_offer(program: &Program<'_>, socket: SocketId, to: SocketAddr) -> 
     block
 }
 
-/// Who connects few times is offered nothing. Nothing has hung up afterwards: while something has, lanes leave connections to the hub.
-fn until_offered(world: &World, program: &Program<'_>, listener: &TcpListener) {
+/// Who connects few times is offered nothing.
+fn until_offered(program: &Program<'_>, listener: &TcpListener) {
     for _ in 0..4 {
         assert_eq!(program.mapping.offers().take(), None);
         let connected = program.connect(listener.local_addr().unwrap());
         drop((listener.accept().unwrap(), connected));
     }
-    world.hub.lock().unwrap().look();
 }
 
 /// A program that is offered blocks, and a listener of its peer's.
@@ -33,7 +33,7 @@ fn offered(world: &World) -> (Program<'_>, TcpListener, SocketAddr) {
     let program = Program::new(world);
     let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
     let address = listener.local_addr().unwrap();
-    until_offered(world, &program, &listener);
+    until_offered(&program, &listener);
     (program, listener, address)
 }
 
@@ -79,8 +79,8 @@ fn who_asks_about_a_socket_finds_the_connection_that_it_has_begun() {
     let (program, listener, address) = offered(&world);
     let (fd, socket) = program.socket();
     let block = program.mapping.offers().take().unwrap();
-    // Something that has hung up comes first, and holds up nothing that is asked here.
-    drop(program.socket());
+    // A listener that has hung up comes first, and holds up nothing that is asked here.
+    drop(program.listen("10.0.0.1:0"));
     program.ask_silently(block, socket, address);
     let value = 1u32.to_ne_bytes().to_vec();
     assert_eq!(program.ask(Request::SetOption { socket, level: 1, name: 9, value }), Answer::Done);
@@ -104,20 +104,67 @@ fn who_asks_about_a_socket_looks_at_his_own_arenas_alone() {
     let block = program.mapping.offers().take().unwrap();
     let other = Program::new(&world);
     let (_others, others) = other.socket();
-    until_offered(&world, &other, &listener);
+    until_offered(&other, &listener);
     program.ask_silently(block, socket, address);
     assert_eq!(other.names(others), [None; 2]);
     other.close(others, None);
     drop(other.listen("10.0.0.1:0"));
     listener.set_nonblocking(true).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(50));
     assert!(listener.accept().is_err(), "nobody has begun it");
     listener.set_nonblocking(false).unwrap();
     assert!(program.names(socket)[1].is_some());
     listener.accept().unwrap();
 }
 
-/// More has hung up than is seen in one look, so that the connection waits for the next one when its program closes it.
+/// Who ends with many sockets keeps nobody else from connecting: lanes do, while the hub has yet to close all that has hung up.
+#[test]
+fn a_connection_waits_for_no_socket_that_has_hung_up_and_is_no_listener() {
+    let world = World::new();
+    let (program, mut listener, address) = offered(&world);
+    let (_fd, socket) = program.socket();
+    let other = Program::new(&world);
+    let many: Vec<_> = (0..300).map(|_| other.socket()).collect();
+    let bound = other.socket();
+    let anywhere = "10.0.0.1:0".parse().unwrap();
+    assert_eq!(other.ask(Request::Bind { socket: bound.1, address: anywhere }), Answer::Done);
+    let connected = other.connect(address);
+    drop(listener.accept().unwrap());
+    let books = world.hub.lock().unwrap();
+    drop((many, bound, connected));
+    let block = connect_by_offer(&program, socket, address);
+    program.wait(&program.end(block), Readiness::WRITABLE);
+    assert!(accepts(&mut listener));
+    drop(books);
+}
+
+/// Its program has closed it, so that who has seen that is refused, also by lanes that still have it.
+#[test]
+fn a_connection_waits_for_listeners_that_have_hung_up() {
+    let world = World::new();
+    let (program, mut listener, address) = offered(&world);
+    let sockets = [(); 2].map(|()| program.socket());
+    let other = Program::new(&world);
+    let (gone, at) = other.listen("10.0.0.1:0");
+    let books = world.hub.lock().unwrap();
+    drop(gone);
+    let refused = connect_by_offer(&program, sockets[0].1, at);
+    let connected = connect_by_offer(&program, sockets[1].1, address);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!program.end(refused).readiness().has(Readiness::ERROR | Readiness::WRITABLE));
+    drop(books);
+    until(|| program.end(refused).readiness().has(Readiness::ERROR));
+    assert_eq!(u64::from(program.end(refused).take_error().unsigned_abs()), REFUSED);
+    program.wait(&program.end(connected), Readiness::WRITABLE);
+    assert!(accepts(&mut listener));
+}
+
+fn accepts(listener: &mut TcpListener) -> bool {
+    listener.set_nonblocking(true).unwrap();
+    listener.accept().is_ok()
+}
+
+/// More have hung up than are seen in one look, so that the connection waits for the next one when its program closes it.
 #[test]
 fn a_connection_that_waits_for_what_has_hung_up_is_closed() {
     let world = World::new();
@@ -125,7 +172,7 @@ fn a_connection_that_waits_for_what_has_hung_up_is_closed() {
     let (_fd, socket) = program.socket();
     let block = program.mapping.offers().take().unwrap();
     let place = Some(Place { arena: program.arena, block });
-    let many: Vec<_> = (0..600).map(|_| program.socket()).collect();
+    let many: Vec<_> = (0..600).map(|_| program.listen("10.0.0.1:0")).collect();
     let mut hub = world.hub.lock().unwrap();
     drop(many);
     program.ask_silently(block, socket, address);
@@ -142,7 +189,7 @@ fn who_misuses_what_is_offered_harms_his_own() {
     let (program, other) = (Program::new(&world), Program::new(&world));
     let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
     let address = listener.local_addr().unwrap();
-    until_offered(&world, &program, &listener);
+    until_offered(&program, &listener);
     let (_own, own) = program.socket();
     let (_others, others) = other.socket();
     // Names that nobody has, another's, and none.

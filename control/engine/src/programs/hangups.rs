@@ -1,5 +1,6 @@
-//! Descriptors of programs that have hung up and that the hub has yet to look at. A listener among them is there for lanes, but its
-//! program has closed it: whoever connects then is to be refused, as he is by the kernel.
+//! Listeners that have hung up and that the hub has yet to look at: they are there for lanes, but their programs have closed them, and
+//! whoever connects there is to be refused, as he is by the kernel. Their ends have a set of their own beside the hub's, for whatever else
+//! hangs up, as all sockets of a program that ends, holds up nobody's connection.
 //!
 //! A program that connects by a block that it was offered asks nobody (`offers.rs`), so whoever begins the connection for it looks here
 //! first: there is one system call for that, and whoever ends as a process is found by it, too. With something there he leaves the
@@ -8,16 +9,18 @@
 //! its next connection there by a question, so nobody finds his own listener. Used by `mod.rs` and `hub.rs`.
 
 use std::cell::Cell;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
+use firelane_shm::control::SocketId;
 use firelane_units::Instant;
 use rustix::event::{Timespec, epoll};
 
-/// Events of one look: a bell, listeners that have room again, and something that has hung up.
-const EVENTS: usize = 16;
+/// Events of one look of the hub.
+const EVENTS: usize = 256;
 
 /// How long a look counts that was taken ahead: less than the end of a process takes between its descriptors and its parent's
 /// hearing of it.
@@ -32,21 +35,57 @@ pub(super) struct Looked {
     begun: Cell<Option<Instant>>,
 }
 
-/// What the hub's set says, for who may not wait for the hub.
+/// What listeners' ends say, for the hub, and for who may not wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Hangups {
-    /// The hub's set; none as long as there is no hub.
+    /// Their set; none as long as there is no hub.
     set: RwLock<Option<OwnedFd>>,
-    /// The hub has taken out what has hung up and is ending it.
-    is_looking: AtomicBool,
+    /// The hub is ending some.
+    is_ending: AtomicBool,
     /// Connections were left to the hub.
     is_held: AtomicBool,
 }
 
 impl Hangups {
-    /// The hub has this set.
-    pub(super) fn are_in(&self, set: Option<OwnedFd>) {
-        *self.set.write().unwrap_or_else(PoisonError::into_inner) = set;
+    /// There is a hub.
+    pub(super) fn begin(&self) -> io::Result<()> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        *self.set.write().unwrap_or_else(PoisonError::into_inner) = Some(set);
+        Ok(())
+    }
+
+    /// There is none any more.
+    pub(super) fn end(&self) {
+        *self.set.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn set(&self) -> RwLockReadGuard<'_, Option<OwnedFd>> {
+        self.set.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A socket is to listen, whose end and name these are.
+    pub(super) fn add(&self, ours: &OwnedFd, name: SocketId) -> io::Result<()> {
+        let set = self.set();
+        let Some(set) = &*set else { return Ok(()) };
+        Ok(epoll::add(set, ours, epoll::EventData::new_u64(name.0), epoll::EventFlags::empty())?)
+    }
+
+    /// It does not, or is about to be closed.
+    pub(super) fn remove(&self, ours: &OwnedFd) {
+        if let Some(set) = &*self.set() {
+            let _ = epoll::delete(set, ours);
+        }
+    }
+
+    /// The hub ends those that have hung up, as many as it finds in one look.
+    pub(super) fn end_all(&self, end: impl FnMut(SocketId)) {
+        let found = self.set().as_ref().map(told).unwrap_or_default();
+        // They leave the set when they end, and not before.
+        if !found.is_empty() {
+            self.is_ending.store(true, Ordering::SeqCst);
+            found.into_iter().map(|(name, _)| SocketId(name)).for_each(end);
+            self.is_ending.store(false, Ordering::SeqCst);
+        }
     }
 
     /// Whether a connection must be left to the hub, which the caller wakes then.
@@ -65,7 +104,7 @@ impl Hangups {
 
     fn holds_if(&self, are_there: impl FnOnce() -> bool) -> bool {
         // In this order: what has left the set is in the hub's hands, or has ended. The other way round it may leave it between the looks.
-        let holds = are_there() || self.is_looking.load(Ordering::SeqCst);
+        let holds = are_there() || self.is_ending.load(Ordering::SeqCst);
         if holds {
             self.is_held.store(true, Ordering::SeqCst);
         }
@@ -81,35 +120,10 @@ impl Hangups {
     }
 
     fn are_there(&self) -> bool {
-        let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        let set = self.set();
         let Some(set) = &*set else { return false };
-        let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let hung_up = epoll::EventFlags::HUP | epoll::EventFlags::ERR;
-        // With so many events that others may be behind them the hub is better asked.
-        epoll::wait(set.as_fd(), &mut events, Some(&now)).is_ok_and(|(events, rest)| {
-            let has_hung_up = |event: &epoll::Event| {
-                let flags = event.flags;
-                flags.intersects(hung_up)
-            };
-            rest.is_empty() || events.iter().any(has_hung_up)
-        })
-    }
-
-    /// The hub takes out what has hung up, with `look`.
-    pub(super) fn look<T>(&self, look: impl FnOnce() -> T) -> T {
-        self.is_looking.store(true, Ordering::SeqCst);
-        look()
-    }
-
-    /// Whether it has some in hand.
-    pub(super) fn is_ending(&self) -> bool {
-        self.is_looking.load(Ordering::Relaxed)
-    }
-
-    /// The hub has ended all that it has taken out.
-    pub(super) fn have_ended(&self) {
-        self.is_looking.store(false, Ordering::SeqCst);
+        let mut event = [const { std::mem::MaybeUninit::uninit() }; 1];
+        epoll::wait(set, &mut event, Some(&AT_ONCE)).is_ok_and(|(events, _)| !events.is_empty())
     }
 
     /// Whether connections were left to the hub.
@@ -123,41 +137,57 @@ impl Hangups {
     }
 }
 
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// What a set tells in one look, by its keys.
+pub(super) fn told(set: &OwnedFd) -> Vec<(u64, epoll::EventFlags)> {
+    let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
+    match epoll::wait(set, &mut events, Some(&AT_ONCE)) {
+        Ok((events, _)) => events.iter().map(|event| (event.data.u64(), event.flags)).collect(),
+        // A signal; whoever waits comes again.
+        Err(_) => Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::programs::pairs::Pair;
-    use rustix::event::{EventfdFlags, eventfd};
+
+    /// A hub's, and the ends of a socket that listens and of one that does not.
+    fn begun() -> (Hangups, [Pair; 2], OwnedFd) {
+        let hangups = Hangups::default();
+        hangups.begin().unwrap();
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let pairs = [(); 2].map(|()| Pair::new(&set).unwrap());
+        hangups.add(&pairs[0].ours, pairs[0].name).unwrap();
+        (hangups, pairs, set)
+    }
 
     #[test]
-    fn who_begins_a_connection_finds_what_has_hung_up_until_it_has_ended() {
-        let hangups = Hangups::default();
-        assert!(!hangups.holds(), "there is no hub");
-        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-        hangups.are_in(Some(set.try_clone().unwrap()));
-        let bell = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
-        epoll::add(&set, &bell, epoll::EventData::new_u64(9), epoll::EventFlags::IN).unwrap();
-        let Pair { ours, theirs, .. } = Pair::new(&set).unwrap();
-        assert!(!hangups.holds() && !hangups.are_held(), "a bell is no hang-up");
-        drop(theirs);
+    fn who_begins_a_connection_finds_listeners_that_have_hung_up_until_they_have_ended() {
+        assert!(!Hangups::default().holds(), "there is no hub");
+        let (hangups, [listener, other], set) = begun();
+        drop(other.theirs);
+        assert_eq!(told(&set).len(), 1);
+        assert!(!hangups.holds() && !hangups.are_held(), "what hangs up is no listener");
+        drop(listener.theirs);
         assert!(hangups.holds() && hangups.holds(), "a look changes nothing");
-        hangups.look(|| drop(ours));
-        assert!(hangups.holds(), "it has yet to end");
-        hangups.have_ended();
-        assert!(!hangups.holds() && hangups.take_held() && !hangups.take_held());
-        let pairs: Vec<Pair> = (0..EVENTS).map(|_| Pair::new(&set).unwrap()).collect();
-        for pair in &pairs {
-            let out = epoll::EventFlags::OUT;
-            epoll::modify(&set, &pair.ours, epoll::EventData::new_u64(1), out).unwrap();
-        }
-        assert!(hangups.holds(), "there may be more than were seen");
+        let mut ours = Some(listener.ours);
+        hangups.end_all(|name| {
+            assert_eq!(name, listener.name);
+            hangups.remove(&ours.take().unwrap());
+            assert!(hangups.holds(), "it has yet to end");
+        });
+        assert!(ours.is_none() && !hangups.holds() && hangups.take_held() && !hangups.take_held());
+        hangups.end_all(|name| panic!("{name:?} has ended"));
+        hangups.end();
+        assert!(hangups.add(&other.ours, other.name).is_ok() && !hangups.holds(), "there is no hub");
     }
+
     #[test]
     fn a_look_that_was_taken_ahead_counts_for_a_moment() {
-        let hangups = Hangups::default();
-        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-        hangups.are_in(Some(set.try_clone().unwrap()));
-        let Pair { ours: _ours, theirs, .. } = Pair::new(&set).unwrap();
+        let (hangups, [Pair { ours, theirs, .. }, _], _set) = begun();
         let (looked, begin) = (Looked::default(), Instant::from_secs(1));
         let late = begin + (FRESH - Duration::from_nanos(1));
         hangups.look_ahead(&looked);
@@ -174,8 +204,10 @@ mod tests {
         assert!(hangups.holds_now(&looked, late), "nothing was begun that would have it looked for");
         let other = Looked::default();
         assert!(hangups.holds_now(&other, late), "another worker looks for himself");
-        hangups.look(|| ());
-        looked.nothing.set(Some(late));
-        assert!(hangups.holds_now(&looked, late), "the hub has it in hand");
+        hangups.end_all(|_| {
+            hangups.remove(&ours);
+            looked.nothing.set(Some(late));
+            assert!(hangups.holds_now(&looked, late), "the hub has it in hand");
+        });
     }
 }

@@ -15,7 +15,7 @@ use firelane_lane::DatagramKind;
 use firelane_shm::carry;
 use firelane_shm::control::{Answer, Family, Kind, Place, Request, SocketId};
 use firelane_units::{FilterRule, LinkId, NetstackId};
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
@@ -24,6 +24,7 @@ use super::closer::{Closer, Foreign, close_end};
 use super::cookies::Cookies;
 use super::ending::Ending;
 use super::handing::Handing;
+use super::hangups::told;
 use super::hub_bell::HubBell;
 use super::lingering::Lingering;
 use super::numbers::socket as level;
@@ -40,8 +41,6 @@ use crate::socket_filter;
 
 /// Sockets are made ahead where there is room for so many times as many.
 const AHEAD_ROOM: usize = 8;
-/// Events of one look.
-const EVENTS: usize = 256;
 /// The epoll key of the listeners' bell; inodes are not that large.
 const BELL_KEY: u64 = u64::MAX;
 
@@ -50,6 +49,8 @@ const BELL_KEY: u64 = u64::MAX;
 pub struct Hub {
     pub(super) engine: Engine,
     set: OwnedFd,
+    /// What has hung up is being ended.
+    is_ending: bool,
     bell: Arc<HubBell>,
     handing: Arc<Handing>,
     pub(super) sessions: BTreeMap<u32, Session>,
@@ -93,10 +94,11 @@ impl Hub {
         epoll::add(&set, bell.as_fd(), epoll::EventData::new_u64(BELL_KEY), epoll::EventFlags::IN)?;
         let handing = Handing::new(Waker::from(Arc::clone(&bell)));
         engine.0.fabric.programs.set_idler(Waker::from(Arc::clone(&bell)));
-        engine.0.fabric.programs.hangups.are_in(Some(set.try_clone()?));
+        engine.0.fabric.programs.hangups.begin()?;
         Ok(Self {
             engine,
             set,
+            is_ending: false,
             bell,
             handing,
             sessions: BTreeMap::new(),
@@ -287,7 +289,7 @@ impl Hub {
 
     fn listen(&mut self, number: u32, name: SocketId, backlog: u32) -> Result<Reply, Errno> {
         let socket = self.socket(number, name)?;
-        let queue = socket.listen(backlog)?;
+        let queue = socket.listen(name, backlog)?;
         let place = socket.listens_at();
         match queue {
             Some(queue) => self.handing.add(name, queue),
@@ -433,7 +435,7 @@ impl Hub {
     /// Begins what lanes have left, once what has hung up has ended.
     fn begin_held(&mut self) {
         if self.engine.0.fabric.programs.hangups.take_held() {
-            self.end_hung_up();
+            self.end_listeners();
             self.settle();
         }
     }
@@ -445,28 +447,33 @@ impl Hub {
     }
 
     fn end_hung_up(&mut self) {
-        let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let programs = &self.engine.0.fabric.programs;
-        let found: Vec<_> = programs.hangups.look(|| match epoll::wait(&self.set, &mut events, Some(&now)) {
-            Ok((events, _)) => events.iter().map(|event| (event.data.u64(), event.flags)).collect(),
-            // A signal; whoever waits comes again.
-            Err(_) => Vec::new(),
-        });
-        for (key, flags) in found {
+        self.end_listeners();
+        let is_ending = std::mem::replace(&mut self.is_ending, true);
+        for (key, flags) in told(&self.set) {
             if key == BELL_KEY {
                 let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 8]);
                 continue;
             }
             let name = SocketId(key);
             if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
-                self.close(name);
+                // A listener has hung up since. It ends with what the next look finds, before which nobody connects to it.
+                if !self.sockets.get(&name).is_some_and(|it| it.listens()) {
+                    self.close(name);
+                }
             } else if flags.contains(epoll::EventFlags::OUT) {
                 self.watch(name, epoll::EventFlags::empty());
                 self.handing.go_on(name);
             }
         }
-        self.engine.0.fabric.programs.hangups.have_ended();
+        self.is_ending = is_ending;
+    }
+
+    /// The same of listeners alone, for which connections are held up.
+    fn end_listeners(&mut self) {
+        let fabric = Arc::clone(&self.engine.0.fabric);
+        let is_ending = std::mem::replace(&mut self.is_ending, true);
+        fabric.programs.hangups.end_all(|name| self.close(name));
+        self.is_ending = is_ending;
     }
 
     /// What lanes have handed on is known from here on.
@@ -483,8 +490,8 @@ impl Hub {
     /// The same of connections in some arenas. A request looks at those that its program may use, however many others there are.
     fn settle_in(&mut self, near: Near<'_>) {
         // Who asks about a socket is not to find that it has no connection as yet; who is ending what has hung up goes on with that first.
-        if !self.settle_what_may_begin(near) && !self.engine.0.fabric.programs.hangups.is_ending() {
-            self.end_hung_up();
+        if !self.settle_what_may_begin(near) && !self.is_ending {
+            self.end_listeners();
             self.settle_what_may_begin(near);
         }
     }
@@ -598,8 +605,10 @@ impl Hub {
         let Some(mut socket) = self.sockets.remove(&name) else { return };
         self.cookies.forget(name);
         socket.end_signals();
-        if matches!(socket.role, Role::Listening(_)) {
+        let listens = socket.listens();
+        if listens {
             self.handing.remove(name);
+            self.engine.0.fabric.programs.hangups.remove(&socket.ours);
         }
         let (limit, mut sessions) = (socket.options.lingers(), BTreeSet::new());
         for (_, number) in self.holders.extract_if((name, 0)..=(name, u32::MAX), |_| true) {
@@ -613,7 +622,7 @@ impl Hub {
         }
         let resets = socket.resets();
         close_end(&self.closer, socket.owner.user, socket.ours, &self.set);
-        if matches!(socket.role, Role::Listening(_)) {
+        if listens {
             let arena = socket.arena.arena().number();
             self.settle_in(Some(&[arena]));
             self.arrivals.take_of(name, arena).into_iter().for_each(|it| self.end_arrival(it));
@@ -817,7 +826,7 @@ impl Hub {
 impl Drop for Hub {
     /// Closes everything.
     fn drop(&mut self) {
-        self.engine.0.fabric.programs.hangups.are_in(None);
+        self.engine.0.fabric.programs.hangups.end();
         for session in self.sessions.keys().copied().collect::<Vec<_>>() {
             self.end(session);
         }

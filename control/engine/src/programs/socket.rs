@@ -298,8 +298,9 @@ impl Socket {
         Ok((reserved, left))
     }
 
-    /// listen(2), also to change the backlog, or with [`SAME_BACKLOG`] to change nothing. One that is new is to be handed on.
-    pub(super) fn listen(&mut self, backlog: u32) -> Result<Option<Queue>, Errno> {
+    /// listen(2) of a socket with this name, also to change the backlog, or with [`SAME_BACKLOG`] to change nothing. One that is new is to be
+    /// handed on.
+    pub(super) fn listen(&mut self, name: SocketId, backlog: u32) -> Result<Option<Queue>, Errno> {
         let wanted = usize::try_from(backlog).unwrap_or(usize::MAX);
         match &mut self.role {
             Role::Listening(_) if backlog == SAME_BACKLOG => return Ok(None),
@@ -310,6 +311,14 @@ impl Socket {
             Role::Datagrams(..) => return Err(Errno::OPNOTSUPP),
             Role::Fresh(_) => {}
         }
+        let fabric = Arc::clone(&self.stack.inner.fabric);
+        let hangups = &fabric.programs.hangups;
+        // Before anybody can connect to it.
+        hangups.add(&self.ours, name).map_err(errno)?;
+        self.begin_to_listen(wanted).map(Some).inspect_err(|_| hangups.remove(&self.ours))
+    }
+
+    fn begin_to_listen(&mut self, backlog: usize) -> Result<Queue, Errno> {
         let ours = self.ours.try_clone().map_err(errno)?;
         let own = self.stack.config().map_err(errno)?;
         let (mut reserved, bound) = self.reserved()?;
@@ -321,7 +330,7 @@ impl Socket {
         Options::follow(&mut self.options, &own);
         let usual = &own.sockets;
         let config = ListenConfig {
-            backlog: wanted,
+            backlog,
             rings: self.options.rings(usual.stream),
             v6_only: self.options.v6_only,
             keepalive: false,
@@ -342,7 +351,7 @@ impl Socket {
         let feeder = waiting.as_ref().and_then(|waiting| waiting.feeder(port));
         let listening = Arc::new(Listening { listener, waiting, next });
         self.role = Role::Listening(Arc::clone(&listening));
-        Ok(Some(Queue {
+        Ok(Queue {
             listening,
             family: self.family,
             home: Arc::new(Home {
@@ -355,7 +364,7 @@ impl Socket {
             unsent: VecDeque::new(),
             has_ended: false,
             is_behind: true,
-        }))
+        })
     }
 
     /// connect(2): begins it; `fast` if text is there that may go with the SYN (MSG_FASTOPEN).
@@ -422,6 +431,11 @@ impl Socket {
     /// Where its connections wait, if it is a listener.
     pub(super) fn listens_at(&self) -> Option<Place> {
         if let Role::Listening(listening) = &self.role { listening.place() } else { None }
+    }
+
+    /// Whether it is a listener.
+    pub(super) fn listens(&self) -> bool {
+        matches!(self.role, Role::Listening(_))
     }
 
     /// Whether the program has been told of all its connections, as far as it has read that.
