@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::{Program, World, is_over, until, wait_for_one};
 use firelane::TcpStream;
 use firelane_shm::control::{Answer, Arrived, Place, Request, SAME_BACKLOG, SocketId};
-use firelane_shm::{AcceptQueue, SLICE, Woken, carry};
+use firelane_shm::{AcceptQueue, Mapping, SLICE, Woken, carry};
 
 /// A listener with its name, where connections wait, and its address.
 fn listen(program: &Program<'_>) -> (OwnedFd, SocketId, Place, std::net::SocketAddr) {
@@ -195,6 +195,81 @@ fn a_connection_waits_for_another_program_that_has_the_listener() {
     });
     assert!(!is_over(&mut peers[1]), "that one is had");
     assert!(other.names(socket)[1].is_some());
+}
+
+/// Another program that has a listener of the first one's arena, and that arena as it sees it.
+fn child<'a>(world: &'a World, listener: &OwnedFd) -> (Program<'a>, Mapping) {
+    let child = Program::new(world);
+    let fds = vec![listener.as_fd().try_clone_to_owned().unwrap()];
+    let attached = world.hub.lock().unwrap().request(child.session, Request::Attach, fds);
+    let (shared, _) = Mapping::attach(&attached.fds[0]).unwrap();
+    (child, shared)
+}
+
+/// As at a server with many processes, of which one ends at any time, and of which all are busy: its queue is never empty.
+#[test]
+fn what_was_taken_by_who_has_died_unnamed_is_reset_whoever_else_dies_meanwhile() {
+    for by_messages in [false, true] {
+        let world = World::new();
+        let program = Program::new(&world);
+        let (listener, _, place, address) = listen(&program);
+        words(&program, place).begin();
+        if by_messages {
+            words(&program, place).watch();
+        }
+        let mut peers: Vec<_> = (0..2).map(|_| connect(&world, address)).collect();
+        let (dies, _shared) = child(&world, &listener);
+        if by_messages {
+            program.told(&listener);
+            words(&program, place).note_read();
+            wait_for_one(&listener);
+        } else {
+            until(|| words(&program, place).waiting() == 2);
+            assert!(words(&program, place).take().is_some());
+        }
+        drop(dies);
+        until(|| {
+            drop(child(&world, &listener));
+            world.hub.lock().unwrap().tidy();
+            is_over(&mut peers[0])
+        });
+        assert!(!is_over(&mut peers[1]), "it waits for whoever comes");
+    }
+}
+
+#[test]
+fn what_a_program_has_taken_is_reset_as_soon_as_it_dies_and_not_before() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let (listener, _, place, address) = listen(&program);
+    words(&program, place).begin();
+    let mut peers: Vec<_> = (0..2).map(|_| connect(&world, address)).collect();
+    let (dies, shared) = child(&world, &listener);
+    let take = |session| {
+        let mut block = None;
+        until(|| {
+            block = words(&program, place).take();
+            block.is_some()
+        });
+        shared.block(block.unwrap()).unwrap().is_taken_by(session);
+        block.unwrap()
+    };
+    let blocks = [take(dies.session), take(program.session)];
+    for _ in 0..2 {
+        world.hub.lock().unwrap().tidy();
+        assert!(peers.iter_mut().all(|peer| !is_over(peer)), "both may be slow");
+    }
+    drop(dies);
+    world.hub.lock().unwrap().tidy();
+    until(|| is_over(&mut peers[0]));
+    // It lives, so it may be slow for as long as it likes.
+    thread::sleep(Duration::from_millis(1200));
+    world.hub.lock().unwrap().tidy();
+    assert!(!is_over(&mut peers[1]));
+    let (_fd, socket) = program.socket();
+    program.take(Place { block: blocks[1], ..place }, socket);
+    greet(&program, blocks[1], &mut peers[1], 1);
+    assert!(program.names(socket)[1].is_some());
 }
 
 /// Two programs that share a segment already carry their text past the lane from the first byte on.

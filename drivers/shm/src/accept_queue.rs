@@ -222,6 +222,14 @@ impl<T> Feeder<T> {
         VecDeque::new()
     }
 
+    /// How many of those that were put in nobody has taken, and how many messages that were sent nobody has said that he has read.
+    pub fn on_the_way(&mut self, words: &AcceptQueue) -> [usize; 2] {
+        let waiting = self.look(words.head.load(Ordering::Acquire)).unwrap_or(0);
+        // Who says that he has read more than there was harms his own.
+        let unread = self.sent.wrapping_sub(words.read.load(Ordering::Acquire)).cast_signed().max(0);
+        [waiting, unread.cast_unsigned() as usize]
+    }
+
     /// A message was sent.
     pub fn note_sent(&mut self) {
         self.sent = self.sent.wrapping_add(1);
@@ -306,6 +314,19 @@ mod tests {
         assert_eq!(feeder.put(&words, ROOM + 1, ROOM + 1), Err(ROOM + 1), "another came before");
         words.note_read();
         assert_eq!(feeder.put(&words, ROOM + 1, ROOM + 1), Ok(()));
+    }
+
+    #[test]
+    fn it_is_known_how_many_are_on_the_way() {
+        let (words, mut feeder) = opened();
+        (0..3).for_each(|block| feeder.put(&words, block, block).unwrap());
+        assert_eq!((feeder.on_the_way(&words), words.take()), ([3, 0], Some(0)));
+        assert_eq!((feeder.on_the_way(&words), feeder.take_back(&words).len()), ([2, 0], 2));
+        (0..2).for_each(|_| feeder.note_sent());
+        for unread in [2, 1, 0, 0] {
+            assert_eq!(feeder.on_the_way(&words), [0, unread]);
+            words.note_read();
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 24;
+pub const VERSION: u32 = 25;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -112,6 +112,21 @@ impl Block {
         self.taken_as.store(socket, Ordering::Relaxed);
         self.file.fetch_or(TAKEN, Ordering::Relaxed);
         self.requests.fetch_or(request::CONNECT | u64::from(port) << request::PORT_SHIFT, Ordering::Release);
+    }
+
+    /// Program, who has taken the connection from its listener's queue, or has read the message about it: it is this session's, with which
+    /// it ends, until a socket's name is there.
+    pub fn is_taken_by(&self, session: u32) {
+        self.taken_as.store(TAKER | u64::from(session), Ordering::Release);
+    }
+
+    /// Daemon: the socket that the connection is, or the session that is about to say which, as the program says; no socket is
+    /// zero.
+    pub fn taker(&self) -> Taker {
+        match self.taken_as.load(Ordering::Acquire) {
+            word if word >> TAKER.trailing_zeros() == 1 => Taker::Session(word as u32),
+            name => Taker::Socket(name),
+        }
     }
 
     /// Daemon: whether a program has shut an end down, and whoever waits is to hear of it.
@@ -289,8 +304,21 @@ pub struct Block {
     pub segment: AtomicU64,
     /// Which joint of the segment, times two, and which end of that.
     pub joint: AtomicU64,
-    /// The socket under whose name the program has accepted the connection; zero as long as none has. It writes it last.
+    /// The socket under whose name the program has accepted the connection; zero as long as none has. It writes it last. Before that it
+    /// says who is about to ([`Block::is_taken_by`]).
     pub taken_as: AtomicU64,
+}
+
+/// In the word `taken_as`: it is no socket's name, but the number of a session. Names are numbers of inodes, which are shorter.
+const TAKER: u64 = 1 << 62;
+
+/// Who has a connection, as the word `taken_as` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taker {
+    /// The socket of this name; zero is none.
+    Socket(u64),
+    /// A session, which has yet to say as which socket.
+    Session(u32),
 }
 
 /// Which word of the margin is what. They lie where the endpoints of `path/socket` have them.
@@ -613,6 +641,20 @@ mod tests {
         assert_eq!(block.requests.load(Ordering::Relaxed), request::NODELAY);
         assert_eq!([&block.told_at, &block.urgent].map(|word| word.load(Ordering::Relaxed)), [0; 2]);
         assert!(!block.asks_to_connect());
+    }
+
+    #[test]
+    fn who_takes_a_connection_is_known_before_its_socket() {
+        let block = Block::default();
+        assert_eq!(block.taker(), Taker::Socket(0));
+        for session in [0, 7, u32::MAX] {
+            block.is_taken_by(session);
+            assert_eq!(block.taker(), Taker::Session(session));
+        }
+        for name in [1, u64::from(u32::MAX), u64::MAX] {
+            block.taken_as.store(name, Ordering::Relaxed);
+            assert_eq!(block.taker(), Taker::Socket(name));
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     if listener.kind() == Kind::Ended {
         return Err(ended(listener, seen));
     }
+    session::begin_to_take(listener);
     if let Some(accepted) = accept_waiting(listener, flags)? {
         return Ok(accepted);
     }
@@ -123,6 +124,8 @@ fn next(listener: &Held, seen: Seen) -> Result<(Place, SocketAddr), Errno> {
         return waited(listener, block);
     }
     let arrived = receive(listener, seen)?;
+    let words = arenas::find(arrived.place.arena).and_then(arenas::get);
+    words.and_then(|it| it.block(arrived.place.block)).into_iter().for_each(session::has_taken);
     queue.note_read();
     to_itself::accepts(queue.port());
     Ok((arrived.place, arrived.remote))
@@ -132,6 +135,7 @@ fn next(listener: &Held, seen: Seen) -> Result<(Place, SocketAddr), Errno> {
 fn waited(listener: &Held, block: u32) -> Result<(Place, SocketAddr), Errno> {
     let arena = socket::arena(listener.word);
     let words = arenas::get(arena).and_then(|memory| memory.block(block)).ok_or(Errno::PROTO)?;
+    session::has_taken(words);
     let place = Place { arena: arenas::number(arena).ok_or(Errno::PROTO)?, block };
     to_itself::accepts(names::port_of(words));
     Ok((place, names::remote(words).ok_or(Errno::PROTO)?))

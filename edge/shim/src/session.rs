@@ -32,7 +32,7 @@ use crate::{arenas, confining, holds, kept, pool, process, room, socket, sys, ta
 mod arrivals;
 mod forks;
 
-pub(crate) use arrivals::{descriptor_ahead, has_number, take_arrival};
+pub(crate) use arrivals::{begin_to_take, descriptor_ahead, has_number, has_taken, take_arrival};
 use forks::watches_forks;
 
 /// How far below the upper end of the range of descriptors ours begin: one per lane, sockets made ahead, and some more.

@@ -4,13 +4,19 @@
 //! A program takes a connection with a socket of its own session: it writes the socket's name into the words of the stream,
 //! and tells nobody. That is found when the socket is asked about, or closed ([`Arrivals::take_named`]). A name is a
 //! program's word: `hub.rs` judges whose it is. Owned by `hub.rs`.
+//!
+//! Whoever takes one says first which session he is, which takes it along when it ends before there is a name. Between both the
+//! connection is nobody's for some instructions: what was taken out when a session ended, and has neither after a while, was that
+//! one's ([`Arrivals::take_nobodys`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use firelane_shm::control::{Family, Place, SocketId};
-use firelane_shm::layout::TAKEN;
+use firelane_shm::layout::{TAKEN, Taker};
+use firelane_units::Instant;
 
 use super::Owner;
 use super::arena::ProgramArena;
@@ -18,8 +24,9 @@ use super::options::Options;
 use super::stream::Stream;
 use crate::stack::Stack;
 
-/// So many looks at a listener's empty queue, half a second apart, and what was in it and has no name is nobody's.
-const LOOKS: u8 = 3;
+/// What was taken out of its listener's queue for so long, and was not taken by anybody who lives, is nobody's: one who lives says at
+/// once who he is, unless he gets no CPU.
+const WAIT: Duration = Duration::from_secs(1);
 
 /// Whose sockets are made: in which netstack, where their words are, and for whom.
 #[derive(Debug)]
@@ -37,8 +44,19 @@ pub(super) struct Arrival {
     pub(super) home: Arc<Home>,
     pub(super) options: Arc<Options>,
     pub(super) stream: Arc<Stream>,
-    /// A program that could have taken it has died, and may have done so between taking and naming: looks since then.
-    suspected: Option<u8>,
+    /// Which of the listener's it is, from zero.
+    pub(super) nth: u64,
+    suspected: Suspicion,
+}
+
+/// Whether a program that could have taken a connection has died, and may have done so before it has said that it has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Suspicion {
+    None,
+    /// It has, and the connection was in the queue when that was last looked at.
+    Waits,
+    /// The same of one that was not in the queue any more, at this time.
+    TakenOut(Instant),
 }
 
 impl Arrival {
@@ -49,16 +67,20 @@ impl Arrival {
         stream: Arc<Stream>,
         options: Arc<Options>,
     ) -> Self {
-        Self { from, home, options, stream, suspected: None }
+        Self { from, home, options, stream, nth: 0, suspected: Suspicion::None }
     }
 
     fn block(&self) -> Option<&firelane_shm::Block> {
         self.home.arena.mapping().block(self.stream.number())
     }
 
+    fn taker(&self) -> Taker {
+        self.block().map_or(Taker::Socket(0), firelane_shm::Block::taker)
+    }
+
     /// The name under which its program has it, as the program says; zero is none.
     fn name(&self) -> u64 {
-        self.block().map_or(0, |block| block.taken_as.load(Ordering::Acquire))
+        if let Taker::Socket(name) = self.taker() { name } else { 0 }
     }
 
     /// Whether its program has taken it, and has closed it since.
@@ -156,17 +178,32 @@ impl Arrivals {
 
     /// A session has ended that had this arena.
     pub(super) fn suspect(&mut self, arena: u64) {
-        self.0.get_mut(&arena).into_iter().flatten().for_each(|it| it.suspected = Some(0));
+        let trusted = |it: &&mut Arrival| it.suspected == Suspicion::None;
+        let all = self.0.get_mut(&arena).into_iter().flatten();
+        all.filter(trusted).for_each(|it| it.suspected = Suspicion::Waits);
     }
 
-    /// To be called every half a second while it is suspected that connections are nobody's, which [`Arrivals::has_suspects`]
-    /// tells: takes those out that are. `is_all_read` knows of a listener whether its program has been told of all connections.
-    pub(super) fn take_nobodys(&mut self, is_all_read: impl Fn(SocketId) -> bool) -> Vec<Arrival> {
+    /// To be called when a session has ended, and every now and then while it is suspected that connections are nobody's, which
+    /// [`Arrivals::has_suspects`] tells: takes those out that are. `taken_out` knows how many of a listener's are not in its queue any
+    /// more, and `lives` of a session whether it is there and has an arena.
+    pub(super) fn take_nobodys(
+        &mut self,
+        now: Instant,
+        taken_out: impl Fn(SocketId) -> Option<u64>,
+        lives: impl Fn(u32, &ProgramArena) -> bool,
+    ) -> Vec<Arrival> {
         self.extract(None, |it| {
-            let Some(looks) = &mut it.suspected else { return false };
-            let is_queue_empty = it.from.is_none_or(|(listener, _)| is_all_read(listener));
-            *looks = if is_queue_empty { *looks + 1 } else { 0 };
-            *looks >= LOOKS
+            if let Taker::Session(session) = it.taker() {
+                return !lives(session, &it.home.arena);
+            }
+            let is_taken_out =
+                || it.from.is_none_or(|(listener, _)| taken_out(listener).is_none_or(|count| count > it.nth));
+            match it.suspected {
+                Suspicion::Waits if is_taken_out() => it.suspected = Suspicion::TakenOut(now),
+                Suspicion::TakenOut(at) => return now.saturating_since(at) >= WAIT,
+                Suspicion::None | Suspicion::Waits => {}
+            }
+            false
         })
     }
 
@@ -176,6 +213,6 @@ impl Arrivals {
     }
 
     pub(super) fn has_suspects(&self) -> bool {
-        self.0.values().flatten().any(|it| it.suspected.is_some())
+        self.0.values().flatten().any(|it| it.suspected != Suspicion::None)
     }
 }

@@ -76,6 +76,8 @@ pub(super) struct Queue {
     pub(super) has_ended: bool,
     /// Some wait that were not handed on when their lane told of them. Nobody knows that of a new one.
     pub(super) is_behind: bool,
+    /// How many the listener has accepted.
+    pub(super) accepted: u64,
 }
 
 /// Called by lanes that have finished handshakes.
@@ -136,6 +138,12 @@ impl Handing {
     /// How many those are.
     pub(super) fn handed(&self) -> usize {
         lock(&self.handed).len()
+    }
+
+    /// How many of a listener's connections its program has taken out, which it does in their order; none of who is no listener.
+    pub(super) fn taken_out(&self, name: SocketId) -> Option<u64> {
+        let taken_out = |queues: &mut Queues| queues.by_name.get_mut(&name).map(Queue::taken_out);
+        self.queues.change(taken_out, |queues| self.hand_on(queues))
     }
 
     /// Listeners that are to be gone on with when their descriptors have room, since this was last asked.
@@ -229,13 +237,25 @@ impl Queue {
         }
     }
 
+    /// How many the program has taken out. A message that nobody has said that he has read is unread, unless all are read.
+    fn taken_out(&mut self) -> u64 {
+        let is_all_read = carry::is_all_read(&self.ours).unwrap_or(true);
+        let on_the_way = match self.words().map(|(feeder, words)| feeder.on_the_way(words)) {
+            Some([waiting, _]) if is_all_read => waiting,
+            Some([waiting, unread]) => waiting + unread,
+            None if is_all_read => 0,
+            None => return 0,
+        };
+        self.accepted.saturating_sub((on_the_way + self.unsent.len()) as u64)
+    }
+
     fn words(&mut self) -> Option<(&mut Feeder<Arrived>, &AcceptQueue)> {
         let words = self.listening.waiting.as_ref()?.words()?;
         Some((self.feeder.as_mut()?, words))
     }
 
     /// The connection that has waited longest, and the message about it.
-    fn accept(&self, name: SocketId) -> Option<(Arrival, Arrived)> {
+    fn accept(&mut self, name: SocketId) -> Option<(Arrival, Arrived)> {
         let accepted = self.listening.listener.take_any()?;
         let Names { local, remote } = accepted.names;
         let AnyEnd::There(hold) = accepted.stream else {
@@ -252,7 +272,9 @@ impl Queue {
         let place = Place { arena: arena.arena().number(), block: stream.number() };
         let [local, remote] = [local, remote].map(|address| shown(self.family, address));
         let from = Some((name, self.family));
-        let arrival = Arrival::new(from, Arc::clone(&self.home), stream, options);
+        let arrival =
+            Arrival { nth: self.accepted, ..Arrival::new(from, Arc::clone(&self.home), stream, options) };
+        self.accepted += 1;
         Some((arrival, Arrived { place, local, remote }))
     }
 }

@@ -724,8 +724,7 @@ impl Hub {
 
     /// Whether a session lives that has the arena. A program may write any number into its owner words, and die.
     fn may_be_inside(&self, session: u32, arena: &ProgramArena) -> bool {
-        let number = arena.arena().number();
-        self.sessions.get(&session).is_some_and(|it| it.arena_of(number).is_some())
+        is_inside(&self.sessions, session, arena)
     }
 
     /// Whether something could not end at once, so that it is for [`Hub::tidy`].
@@ -741,10 +740,10 @@ impl Hub {
         let mut ending = std::mem::take(&mut self.ending);
         ending.retain(|it| !self.has_ended(it));
         self.ending = ending;
-        let nobodys = {
-            let sockets = &self.sockets;
-            self.arrivals.take_nobodys(|listener| sockets.get(&listener).is_none_or(|it| it.is_all_read()))
-        };
+        let (handing, sessions) = (&self.handing, &self.sessions);
+        let taken_out = |listener| handing.taken_out(listener);
+        let lives = |session, arena: &ProgramArena| is_inside(sessions, session, arena);
+        let nobodys = self.arrivals.take_nobodys(self.engine.0.fabric.now(), taken_out, lives);
         nobodys.into_iter().for_each(|it| self.end_arrival(it));
         let live: BTreeSet<u32> = self.sessions.values().map(|it| it.arena.place).collect();
         let held = self.sockets.values().map(|it| it.arena.place);
@@ -838,6 +837,10 @@ impl Drop for Hub {
             self.engine.0.fabric.programs.remove_arena(arena.place);
         }
     }
+}
+
+fn is_inside(sessions: &BTreeMap<u32, Session>, session: u32, arena: &ProgramArena) -> bool {
+    sessions.get(&session).is_some_and(|it| it.arena_of(arena.arena().number()).is_some())
 }
 
 /// Sends an answer.

@@ -112,11 +112,6 @@ impl Listening {
         Unconnected::Listening { waiting: waiting.saturating_add(there), backlog }
     }
 
-    /// Whether none waits there.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.as_ref().and_then(Waiting::words).is_none_or(AcceptQueue::is_empty)
-    }
-
     fn start_next_with(&self, options: &Arc<Options>, rings: StreamConfig) {
         *self.lock() = Next { options: Arc::clone(options), rings };
     }
@@ -364,6 +359,7 @@ impl Socket {
             unsent: VecDeque::new(),
             has_ended: false,
             is_behind: true,
+            accepted: 0,
         })
     }
 
@@ -436,12 +432,6 @@ impl Socket {
     /// Whether it is a listener.
     pub(super) fn listens(&self) -> bool {
         matches!(self.role, Role::Listening(_))
-    }
-
-    /// Whether the program has been told of all its connections, as far as it has read that.
-    pub(super) fn is_all_read(&self) -> bool {
-        let is_empty = if let Role::Listening(listening) = &self.role { listening.is_empty() } else { true };
-        is_empty && firelane_shm::carry::is_all_read(&self.ours).unwrap_or(true)
     }
 
     /// Whether it is a stream of which its program's words say that it is closed, so that it is a new socket.

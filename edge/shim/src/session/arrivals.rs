@@ -3,15 +3,35 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
+use firelane_shm::Block;
 use firelane_shm::control::{Answer, Place, Request, SocketId};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use super::{ask, attach, given, is_attached, name_of, order_ahead, post_closed, refusal, spare};
+use super::{
+    ask, attach, given, is_attached, name_of, number_by_now, order_ahead, post_closed, refusal, spare,
+};
 use crate::socket::{self, Held};
 use crate::{arenas, kept, options, pool, process, sys};
 
 /// A name that no socket has: what is taken under it ends.
 const NOBODYS: SocketId = SocketId(u64::MAX);
+
+/// This process is about to take connections at `listener`. The daemon hears of that before, for a connection that was taken ends with
+/// a session that it knows to have the listener. Where it cannot be, it is said by who has taken one.
+pub(crate) fn begin_to_take(listener: &Held) {
+    let arena = socket::arena(listener.word);
+    if socket::is_queued(listener.word) && !(process::has_session() && is_attached(arena)) {
+        let _ = attach(listener.fd);
+    }
+}
+
+/// This process has taken a connection, whose words these are.
+pub(crate) fn has_taken(words: &Block) {
+    match number_by_now() {
+        0 => {}
+        session => words.is_taken_by(session),
+    }
+}
 
 /// Whether there is a number for the descriptor of the next connection. `accept` asks before it takes one, as in Linux: who has none left
 /// loses none. Nothing is kept meanwhile, for a child that is forked would have it, too.
@@ -47,12 +67,12 @@ pub(crate) fn descriptor_ahead(listener: &Held, flags: c_int) -> Result<Option<M
 impl Made {
     /// From now on it is that of a connection that has arrived at `listener`.
     pub(crate) fn becomes(self, listener: &Held, place: Place, flags: c_int) -> Result<c_int, Errno> {
-        let arena = arena_of(listener, place.arena)?;
-        let words = arenas::get(arena).and_then(|it| it.block(place.block)).ok_or(Errno::PROTO)?;
-        // The next one finds some.
-        order_ahead(self.is_v6);
+        let (arena, words) = place_of(listener, place)?;
+        let is_v6 = self.is_v6;
         let fd = begin(listener, core::mem::ManuallyDrop::new(self).fd, arena, place.block, flags);
         words.taken_as.store(name_of(fd)?.0, Ordering::Release);
+        // The next one finds some.
+        order_ahead(is_v6);
         Ok(fd)
     }
 }
@@ -85,8 +105,8 @@ fn begin(listener: &Held, fd: c_int, arena: u16, block: u32, flags: c_int) -> c_
 
 /// The descriptor of a connection that has arrived at `listener`, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
 pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Result<c_int, Errno> {
-    let arena = arena_of(listener, place.arena)?;
-    let words = arenas::get(arena).and_then(|it| it.block(place.block)).ok_or(Errno::PROTO)?;
+    let (arena, words) = place_of(listener, place)?;
+    has_taken(words);
     let is_v6 = listener.is_v6();
     let spared = spare(is_v6).ok().flatten().and_then(|spare| kept::give(is_v6, spare, flags).ok());
     if let Some(fd) = spared {
@@ -99,11 +119,22 @@ pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Resul
         _ => Err(refusal(&answer)),
     });
     if made.is_err() {
-        // Nobody else was told of it.
-        words.taken_as.store(NOBODYS.0, Ordering::Release);
-        post_closed(NOBODYS, None);
+        give_up(words);
     }
     made.map(|fd| begin(listener, fd, arena, place.block, flags))
+}
+
+/// A connection that was taken cannot be had, and nobody else was told of it.
+fn give_up(words: &Block) {
+    words.taken_as.store(NOBODYS.0, Ordering::Release);
+    post_closed(NOBODYS, None);
+}
+
+/// Where the words of a connection that was taken at `listener` are.
+fn place_of(listener: &Held, place: Place) -> Result<(u16, &'static Block), Errno> {
+    let words_in = |arena| arenas::get(arena).and_then(|it| it.block(place.block));
+    let known = arena_of(listener, place.arena).and_then(|it| Ok((it, words_in(it).ok_or(Errno::PROTO)?)));
+    known.inspect_err(|_| arenas::find(place.arena).and_then(words_in).into_iter().for_each(give_up))
 }
 
 /// Where a listener's arena is here. Who has it of his parent, or of another program, shows the listener first.
