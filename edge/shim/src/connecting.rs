@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 
 use crate::handlers::Seen;
+use crate::kept::Glance;
 use crate::ports::Ports;
 use crate::socket::Held;
 use crate::stream::Stream;
@@ -43,10 +44,11 @@ fn asks(port: u16) -> bool {
 pub(crate) fn begin(socket: &Held, to: SocketAddr) -> Result<(), Errno> {
     let seen = Seen::now();
     let is_nonblocking = socket.is_nonblocking()?;
+    let kept = kept::glance(socket.fd);
     let offered = by_an_offer(socket, to);
     let is_offered = offered.is_some();
     let place = offered.map_or_else(|| session::connect(socket, to, false), Ok)?;
-    let stream = becomes(socket, place, is_nonblocking)?;
+    let stream = becomes(socket, &kept, place, is_nonblocking)?;
     if is_offered {
         stream.kick();
     }
@@ -61,16 +63,26 @@ pub(crate) fn begin(socket: &Held, to: SocketAddr) -> Result<(), Errno> {
 pub(crate) fn begin_fast(socket: &Held, to: SocketAddr, flags: c_int) -> Result<Stream, Errno> {
     let seen = Seen::now();
     let is_nonblocking = socket.is_nonblocking()?;
-    let stream = becomes(socket, session::connect(socket, to, true)?, is_nonblocking)?;
+    let kept = kept::glance(socket.fd);
+    let stream = becomes(socket, &kept, session::connect(socket, to, true)?, is_nonblocking)?;
     if !stream.is_deferred() {
         conclude((socket.fd, to), &stream, is_nonblocking || flags & libc::MSG_DONTWAIT != 0, seen)?;
     }
     Ok(stream)
 }
 
-/// The socket is the stream that the daemon or an offer has made of it.
-fn becomes(socket: &Held, (arena, block): (u16, u32), is_nonblocking: bool) -> Result<Stream, Errno> {
-    let stream = socket.becomes_stream(arena, block).stream().ok_or(Errno::PROTO)?;
+/// The socket, behind which `kept` lay, is the stream that the daemon or an offer has made of it.
+fn becomes(
+    socket: &Held,
+    kept: &Glance,
+    (arena, block): (u16, u32),
+    is_nonblocking: bool,
+) -> Result<Stream, Errno> {
+    let Some(held) = socket.becomes_stream(arena, block) else {
+        kept::leave_closed(kept, socket::stream_word(socket.is_v6(), arena, block));
+        return Err(Errno::BADF);
+    };
+    let stream = held.stream().ok_or(Errno::PROTO)?;
     stream.set_nonblocking(is_nonblocking);
     options::hand_times(socket, &stream)?;
     Ok(stream)
@@ -121,10 +133,10 @@ pub(crate) fn give_up(socket: &Held) -> Result<(), Errno> {
     end_as(socket, Held::becomes_given_up).map(drop)
 }
 
-fn end_as(socket: &Held, becomes: impl FnOnce(&Held) -> Held) -> Result<Held, Errno> {
+fn end_as(socket: &Held, becomes: impl FnOnce(&Held) -> Option<Held>) -> Result<Held, Errno> {
     let sleepers = socket.stream().map(|stream| (stream, waiter::watchers(socket.word)));
     // The daemon reads from the words what they have of its options.
-    let socket = becomes(socket);
+    let socket = becomes(socket).ok_or(Errno::BADF)?;
     session::disconnect(&socket)?;
     // Who wakes up finds what has happened before he looks at words that may be another connection's by now.
     if let Some((stream, watchers)) = sleepers {

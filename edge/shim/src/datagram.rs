@@ -58,7 +58,7 @@ fn bound(socket: &Held) -> Result<(Held, Stream), Errno> {
 /// The socket has its words there.
 fn settled(socket: &Held, (arena, block): (u16, u32)) -> Result<Held, Errno> {
     let is_nonblocking = socket.is_nonblocking()?;
-    let held = socket.becomes_stream(arena, block);
+    let held = socket.becomes_stream(arena, block).ok_or(Errno::BADF)?;
     let stream = held.stream().ok_or(Errno::PROTO)?;
     stream.set_nonblocking(is_nonblocking);
     if !held.is_echo() {

@@ -19,8 +19,8 @@ pub(crate) fn changed(socket: &Held) -> Option<Held> {
     }
     let attached = session::attach(socket.fd).ok()?;
     match (attached.state, attached.place) {
-        (State::Connected, Some((arena, block))) => Some(socket.becomes_stream(arena, block)),
-        (State::Listening, queue) => Some(socket.becomes_listener(queue)),
+        (State::Connected, Some((arena, block))) => socket.becomes_stream(arena, block),
+        (State::Listening, queue) => socket.becomes_listener(queue),
         _ => None,
     }
 }

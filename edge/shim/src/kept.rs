@@ -226,6 +226,22 @@ pub(crate) fn unasked(fd: c_int) -> Option<SocketId> {
     if word != 0 && word & USED == 0 && is_alone(gate, word) { name(fd) } else { None }
 }
 
+/// What lies behind `fd` now, for [`leave_closed`].
+pub(crate) struct Glance(u64);
+
+/// The socket behind `fd` is about to be made a stream.
+pub(crate) fn glance(fd: c_int) -> Glance {
+    Glance(HIDDEN.get(fd as u32 as usize).map_or(0, |place| place.load(Ordering::Relaxed)))
+}
+
+/// Another thread has closed the socket before it had the word of the stream that it was made, so its hidden descriptor may make the next
+/// socket: that is to be without this one's connection. Of what has no hidden one there is the hang-up.
+pub(crate) fn leave_closed(before: &Glance, word: Word) {
+    if before.0 != 0 && is_alone(GATE.load(Ordering::SeqCst), before.0) {
+        leave(word);
+    }
+}
+
 /// Takes out what lies behind `fd`, which is about to be closed.
 #[inline]
 pub(crate) fn take(fd: c_int) -> Option<Kept> {

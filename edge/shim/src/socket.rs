@@ -312,24 +312,24 @@ impl Held {
         is_stream.then(|| Stream::new(self.fd, arena(self.word), number(self.word))).flatten()
     }
 
-    /// The socket has become a stream, for all copies of its descriptor.
-    pub(crate) fn becomes_stream(&self, arena: u16, block: u32) -> Held {
+    /// The socket has become a stream, for all copies of its descriptor. `None` if there is none any more: another thread has closed it.
+    pub(crate) fn becomes_stream(&self, arena: u16, block: u32) -> Option<Held> {
         let kept = self.word.bits() & (V6 | SHARED | DATAGRAMS | ECHOES);
         self.becomes(word(Kind::Stream, kept, arena, block))
     }
 
     /// The socket has become a listener.
-    pub(crate) fn becomes_listener(&self, queue: Option<(u16, u32)>) -> Held {
+    pub(crate) fn becomes_listener(&self, queue: Option<(u16, u32)>) -> Option<Held> {
         self.becomes(listening(self.word.bits() & (V6 | SHARED), queue, || number(self.word)))
     }
 
     /// The stream has become a socket without a connection.
-    pub(crate) fn becomes_fresh(&self) -> Held {
+    pub(crate) fn becomes_fresh(&self) -> Option<Held> {
         self.becomes(word(Kind::Fresh, self.word.bits() & (V6 | SHARED), 0, next_name()))
     }
 
     /// The same, because it was shut down while it connected.
-    pub(crate) fn becomes_given_up(&self) -> Held {
+    pub(crate) fn becomes_given_up(&self) -> Option<Held> {
         self.becomes(word(Kind::Fresh, self.word.bits() & (V6 | SHARED) | GIVEN_UP, 0, next_name()))
     }
 
@@ -345,8 +345,9 @@ impl Held {
     /// No more connections come to the listener, and its program knows now.
     pub(crate) fn ends(&self) {
         let kept = self.word.bits() & (V6 | SHARED);
-        let to = self.becomes(word(Kind::Ended, kept, arena(self.word), number(self.word))).word;
-        table::programs().filter(|&fd| table::get(fd) == Some(to)).for_each(crate::epoll::silence);
+        let ended = self.becomes(word(Kind::Ended, kept, arena(self.word), number(self.word)));
+        let is_its = |&fd: &c_int| ended.is_some_and(|it| table::get(fd) == Some(it.word));
+        table::programs().filter(is_its).for_each(crate::epoll::silence);
     }
 
     /// Whether it listens, or did.
@@ -365,13 +366,22 @@ impl Held {
         Ok(flags.contains(rustix::fs::OFlags::NONBLOCK))
     }
 
-    fn becomes(&self, to: Word) -> Held {
-        if is_shared(self.word) {
-            table::replace(self.word, to);
+    /// Under its number may lie a file by now, whose calls are not to be the socket's.
+    fn becomes(&self, to: Word) -> Option<Held> {
+        // Another thread may have made a copy meanwhile.
+        for (from, to) in [(self.word, to), (shared(self.word), shared(to))] {
+            let is_there = match is_shared(from) {
+                true => table::replace(from, to),
+                false => table::replace_one(self.fd, from, to),
+            };
+            if is_there {
+                crate::epoll::changed(self.fd, from, to);
+                return Some(Held { fd: self.fd, word: to });
+            }
         }
-        table::put(self.fd, to);
-        crate::epoll::changed(self.fd, self.word, to);
-        Held { fd: self.fd, word: to }
+        // Or has found the same.
+        let by_now = table::get(self.fd).filter(|&it| shared(it) == shared(to))?;
+        Some(Held { fd: self.fd, word: by_now })
     }
 
     /// Whether it is a datagram socket.
@@ -412,9 +422,13 @@ impl Held {
         if self.kind() == Kind::Stream {
             return Err(Errno::INVAL);
         }
+        if self.kind() == Kind::Fresh {
+            // Should another thread close it meanwhile, nobody has it any more.
+            kept::forget(self.fd);
+        }
         let queue = session::listen(self, backlog)?;
         if self.kind() == Kind::Fresh {
-            let listener = self.becomes_listener(queue);
+            let listener = self.becomes_listener(queue).ok_or(Errno::BADF)?;
             // Who is signalled for its connections gets them by messages.
             let queue = accept_queue::of(listener.word).filter(|_| !signals::is_async(self.fd));
             if let Some(queue) = queue {
@@ -556,4 +570,46 @@ pub(crate) fn broken_pipe(flags: c_int) -> Errno {
         crate::sys::raise(libc::SIGPIPE);
     }
     Errno::PIPE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The table is one for the process, so each test has numbers of its own.
+
+    #[test]
+    fn what_lies_under_the_number_of_a_socket_that_another_thread_has_closed_stays_what_it_is() {
+        let socket = Held { fd: 900_201, word: fresh_word(false) };
+        let makes = |made: Option<Held>| assert!(made.is_none());
+        for there in [None, Some(fresh_word(false)), Some(stream_word(false, 1, 9))] {
+            table::take(socket.fd);
+            there.into_iter().for_each(|word| table::put(socket.fd, word));
+            makes(socket.becomes_stream(1, 7));
+            makes(socket.becomes_listener(Some((1, 8))));
+            makes(socket.becomes_fresh());
+            socket.ends();
+            assert_eq!(table::get(socket.fd), there, "it may be a file's");
+        }
+        table::put(socket.fd, socket.word);
+        for _found_by_two_threads in 0..2 {
+            assert_eq!(socket.becomes_stream(1, 7).map(|it| it.word), Some(stream_word(false, 1, 7)));
+        }
+        assert_eq!(table::take(socket.fd), Some(stream_word(false, 1, 7)));
+    }
+
+    #[test]
+    fn copies_that_another_thread_makes_and_closes_meanwhile_are_what_the_socket_becomes() {
+        let word = fresh_word(true);
+        let becomes = shared(stream_word(true, 1, 7));
+        for (known, are_there) in
+            [(word, [true, true]), (shared(word), [true, true]), (shared(word), [false, true])]
+        {
+            let fds = [900_202, 900_203];
+            fds.into_iter().zip(are_there).filter(|it| it.1).for_each(|(fd, _)| table::put(fd, shared(word)));
+            let held = Held { fd: fds[0], word: known };
+            assert_eq!(held.becomes_stream(1, 7).map(|it| it.word), Some(becomes));
+            assert_eq!(fds.map(table::take), are_there.map(|is_there| is_there.then_some(becomes)));
+        }
+    }
 }

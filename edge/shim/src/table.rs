@@ -80,13 +80,17 @@ pub(crate) fn take_as(fd: c_int, word: Word) -> bool {
     word_of(fd).map(swap).is_some_and(|taken| taken.is_ok())
 }
 
-/// Every copy of the descriptor with the word `from` becomes `to`: the socket behind them has changed its state.
-pub(crate) fn replace(from: Word, to: Word) {
-    for fd in programs() {
-        let place = &WORDS[fd as usize];
-        // Who closed or replaced it meanwhile was faster.
-        let _ = place.compare_exchange(from.bits(), to.bits(), Ordering::AcqRel, Ordering::Relaxed);
-    }
+/// The descriptor with the word `from` becomes `to`: the socket behind it has changed its state. Whether it was that still: who closed or
+/// replaced it meanwhile was faster.
+pub(crate) fn replace_one(fd: c_int, from: Word, to: Word) -> bool {
+    word_of(fd).is_some_and(|place| {
+        place.compare_exchange(from.bits(), to.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })
+}
+
+/// The same of every copy of the descriptor. Whether there was any.
+pub(crate) fn replace(from: Word, to: Word) -> bool {
+    programs().filter(|&fd| replace_one(fd, from, to)).count() > 0
 }
 
 /// The program's sockets and sets, lowest first. Looking for them does not go through the whole range of descriptors.
@@ -132,7 +136,7 @@ mod tests {
         for (fd, bits) in [(900_010, 31), (900_011, 32), (900_012, 31)] {
             put(fd, Word(bits));
         }
-        replace(Word(31), Word(33));
+        assert!(replace(Word(31), Word(33)) && !replace(Word(31), Word(33)));
         assert_eq!(
             [900_010, 900_011, 900_012].map(|fd| get(fd).map(Word::bits)),
             [Some(33), Some(32), Some(33)]
