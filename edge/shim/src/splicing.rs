@@ -1,7 +1,8 @@
 //! `splice` between a pipe and a socket of ours: by copying through this process.
 //!
 //! The kernel moves pages, and none is lost whatever ends the call. So bytes are taken out of a socket when they are in the
-//! pipe, and out of a pipe when the socket has room for them. Who else reads from the same end meanwhile can get
+//! pipe, and out of a pipe when the socket has room for them. We differ: of those, the ones that a connection does not take because it
+//! fails at that moment are lost, and what it took before is told. Who else reads from the same end meanwhile can get
 //! bytes twice, or in another order than the kernel would give them: splice has no way to hold a pipe still.
 //!
 //! A call moves one datagram: what a pipe holds is one, as far as the call goes, and one that is received goes into the pipe.
@@ -176,7 +177,12 @@ fn from_pipe(socket: &Held, pipe: Pipe, len: usize, waits: bool) -> Result<usize
         if count == 0 {
             return Ok(done);
         }
-        done += send_all(&stream, &part[..count])?;
+        let (sent, failed) = send_all(&part[..count], |rest| stream.send(Source::of(rest).source(), 0));
+        done += sent;
+        if let Some(errno) = failed {
+            // The next call is told the error.
+            return if done > 0 { Ok(done) } else { Err(errno) };
+        }
     }
     Ok(done)
 }
@@ -240,15 +246,32 @@ fn room_in(stream: &Stream) -> Result<usize, Errno> {
     }
 }
 
-/// Sends what there was room for. If somebody else has written meanwhile, it waits: the bytes have left the pipe.
-fn send_all(stream: &Stream, bytes: &[u8]) -> Result<usize, Errno> {
+/// Sends what there was room for. If somebody else has written meanwhile, it waits: the bytes have left the pipe. How many were sent, and
+/// the error that was in the way of the others.
+fn send_all(bytes: &[u8], mut send: impl FnMut(&[u8]) -> Result<usize, Errno>) -> (usize, Option<Errno>) {
     let mut done = 0;
     while done < bytes.len() {
-        match stream.send(Source::of(&bytes[done..]).source(), 0) {
+        match send(&bytes[done..]) {
             Ok(count) => done += count,
             Err(Errno::AGAIN | Errno::INTR) => sys::nap(),
-            Err(errno) => return Err(errno),
+            Err(errno) => return (done, Some(errno)),
         }
     }
-    Ok(done)
+    (done, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_before_an_error_is_counted() {
+        let sent = |answers: &[Result<usize, Errno>]| {
+            let mut answers = answers.iter();
+            send_all(&[0; 10], |_| *answers.next().unwrap())
+        };
+        assert_eq!(sent(&[Ok(4), Err(Errno::AGAIN), Ok(6)]), (10, None));
+        assert_eq!(sent(&[Ok(4), Err(Errno::CONNRESET)]), (4, Some(Errno::CONNRESET)));
+        assert_eq!(sent(&[Err(Errno::PIPE)]), (0, Some(Errno::PIPE)));
+    }
 }

@@ -44,8 +44,8 @@ pub(super) struct Arrival {
     pub(super) home: Arc<Home>,
     pub(super) options: Arc<Options>,
     pub(super) stream: Arc<Stream>,
-    /// Which of the listener's it is, from zero.
-    pub(super) nth: u64,
+    /// How many its listener has accepted before.
+    before: u64,
     suspected: Suspicion,
 }
 
@@ -67,7 +67,12 @@ impl Arrival {
         stream: Arc<Stream>,
         options: Arc<Options>,
     ) -> Self {
-        Self { from, home, options, stream, nth: 0, suspected: Suspicion::None }
+        Self { from, home, options, stream, before: 0, suspected: Suspicion::None }
+    }
+
+    /// The same behind so many others that the listener has accepted.
+    pub(super) fn after(self, before: u64) -> Self {
+        Self { before, ..self }
     }
 
     fn block(&self) -> Option<&firelane_shm::Block> {
@@ -196,8 +201,9 @@ impl Arrivals {
             if let Taker::Session(session) = it.taker() {
                 return !lives(session, &it.home.arena);
             }
-            let is_taken_out =
-                || it.from.is_none_or(|(listener, _)| taken_out(listener).is_none_or(|count| count > it.nth));
+            let is_taken_out = || {
+                it.from.is_none_or(|(listener, _)| taken_out(listener).is_none_or(|count| count > it.before))
+            };
             match it.suspected {
                 Suspicion::Waits if is_taken_out() => it.suspected = Suspicion::TakenOut(now),
                 Suspicion::TakenOut(at) => return now.saturating_since(at) >= WAIT,

@@ -272,8 +272,7 @@ impl Queue {
         let place = Place { arena: arena.arena().number(), block: stream.number() };
         let [local, remote] = [local, remote].map(|address| shown(self.family, address));
         let from = Some((name, self.family));
-        let arrival =
-            Arrival { nth: self.accepted, ..Arrival::new(from, Arc::clone(&self.home), stream, options) };
+        let arrival = Arrival::new(from, Arc::clone(&self.home), stream, options).after(self.accepted);
         self.accepted += 1;
         Some((arrival, Arrived { place, local, remote }))
     }
