@@ -341,6 +341,7 @@ impl Door {
                 if self.log.has_room(user, Level::WARN) {
                     tracing::warn!("a program was not taken in: {error}");
                 }
+                refuse(&control, &error);
                 end_control(control, user, is_child, &self.closer)
             }
         }
@@ -644,6 +645,13 @@ fn rules_of(
     rules.ok()
 }
 
+/// Tells a program why it is not taken in, in answer to its first request, which may not have come. Who does not listen is not waited for.
+fn refuse(control: &OwnedFd, error: &io::Error) {
+    let errno = Errno::from_io_error(error).unwrap_or(Errno::NFILE).raw_os_error();
+    let text = format!("the daemon does not take this program in: {error}");
+    let _ = carry::send(control, &Answer::Refused { errno, text }.encode(1), &[], false);
+}
+
 /// Ends a program's connection. Whether nothing of it is left to be closed. The end that a child was brought by its parent is for others to
 /// have as well: who reads there as slowly as he likes keeps whoever looks into its queue.
 fn end_control(control: OwnedFd, user: u32, is_child: bool, closer: &Closer) -> bool {
@@ -809,6 +817,26 @@ mod tests {
             world.open();
         }
         assert_eq!((world.door.guests.len(), world.door.closer.times_behind(own().user)), (0, 1));
+    }
+
+    #[test]
+    fn whoever_is_refused_at_the_door_is_told_why_whether_he_has_said_something_or_not() {
+        let mut world = World::new();
+        let _peer = world.keep_closing(300);
+        let hello = Request::Hello { netstack: String::new(), filter: String::new(), room: 0 }.encode(1);
+        for said in [None, Some(&hello)] {
+            let program = world.knock();
+            said.into_iter().for_each(|it| carry::send(&program, it, &[], true).unwrap());
+            world.open();
+            let mut bytes = [0; MESSAGE_MAX];
+            let mut hears = || carry::receive(&program, &mut bytes, &mut Vec::new(), false);
+            // What was sent and not read comes first, as an error.
+            let len = hears().or_else(|_| hears()).unwrap();
+            let (number, answer) = Answer::decode(&bytes[..len]).unwrap();
+            let Answer::Refused { errno, text } = answer else { panic!("{answer:?}") };
+            assert_eq!((number, errno), (1, Errno::NFILE.raw_os_error()));
+            assert!(text.contains("slow to close"), "{text}");
+        }
     }
 
     #[test]

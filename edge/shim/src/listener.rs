@@ -41,7 +41,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     if listener.kind() == Kind::Ended {
         return Err(ended(listener, seen));
     }
-    session::begin_to_take(listener);
+    session::begin_to_take(listener)?;
     if let Some(accepted) = accept_waiting(listener, flags)? {
         return Ok(accepted);
     }

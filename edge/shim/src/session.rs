@@ -20,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::arenas::What;
 use crate::lock::{Guard, Lock};
@@ -70,6 +71,8 @@ static DAEMON: AtomicU64 = AtomicU64::new(u64::MAX);
 static ATTACHED: AtomicU64 = AtomicU64::new(0);
 /// The arena of this session, by its place here.
 static OWN: AtomicU32 = AtomicU32::new(0);
+/// In which second this process was last refused a session. What it has of its parent it uses without one, and does not ask for each call.
+static REFUSED_AT: AtomicU64 = AtomicU64::new(0);
 /// The daemon is gone, and with it every socket of this process.
 static IS_DEAD: AtomicBool = AtomicBool::new(false);
 
@@ -108,10 +111,15 @@ pub(crate) fn control() -> Option<c_int> {
 /// The number of this process' session. A forked child begins its own here; without a daemon it has none.
 #[inline]
 pub(crate) fn number() -> u32 {
-    if !process::has_session() {
+    if !process::has_session() && REFUSED_AT.load(Ordering::Relaxed) != second() {
         drop(begun());
     }
     NUMBER.load(Ordering::Relaxed)
+}
+
+/// Which second of the clock it is; none is zero.
+fn second() -> u64 {
+    clock_gettime(ClockId::MonotonicCoarse).tv_sec.cast_unsigned() + 1
 }
 
 /// The same of the session that it has; zero is none.
@@ -207,6 +215,7 @@ fn begun() -> Result<Guard<'static, Option<Session>>, Errno> {
             }
             Err(errno) => {
                 NUMBER.store(0, Ordering::Relaxed);
+                REFUSED_AT.store(second(), Ordering::Relaxed);
                 return Err(errno);
             }
         }
@@ -294,7 +303,8 @@ fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
     };
     let (netstack, filter) = (wanted.name().to_owned(), filter.to_owned());
     let hello = Request::Hello { netstack, filter, room: room::for_own() };
-    let answered = session.ask(&hello, None).inspect_err(|_| {
+    let told = session.ask(&hello, None).or_else(|errno| session.refused().ok_or(errno));
+    let answered = told.inspect_err(|_| {
         say_once(&format!(
             "the daemon ended the session at its first message. This library speaks version {VERSION} of the protocol; the \
              daemon's log tells its own, if that is another: both must come from one installation"
@@ -329,6 +339,19 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// What the daemon has said before it hung up, though it may not have heard anything: why it does not take this program in.
+    fn refused(&self) -> Option<(Answer, Vec<OwnedFd>)> {
+        let mut bytes = [0; MESSAGE_MAX];
+        let mut next = || carry::receive(sys::borrow(self.control), &mut bytes, &mut Vec::new(), false);
+        // What it has not read comes first, as an error.
+        let len = next().or_else(|_| next()).ok()?;
+        let (_, answer) = Answer::decode(&bytes[..len]).ok()?;
+        matches!(answer, Answer::Refused { .. }).then(|| {
+            IS_DEAD.store(false, Ordering::Relaxed);
+            (answer, Vec::new())
+        })
     }
 
     /// Sends a request and waits for its answer.

@@ -17,11 +17,19 @@ use crate::{arenas, kept, options, pool, process, sys};
 const NOBODYS: SocketId = SocketId(u64::MAX);
 
 /// This process is about to take connections at `listener`. The daemon hears of that before, for a connection that was taken ends with
-/// a session that it knows to have the listener. Where it cannot be, it is said by who has taken one.
-pub(crate) fn begin_to_take(listener: &Held) {
+/// a session that it knows to have the listener.
+///
+/// # Errors
+/// There is no place for this process: it takes none, so that others do.
+pub(crate) fn begin_to_take(listener: &Held) -> Result<(), Errno> {
     let arena = socket::arena(listener.word);
-    if socket::is_queued(listener.word) && !(process::has_session() && is_attached(arena)) {
-        let _ = attach(listener.fd);
+    if !socket::is_queued(listener.word) || process::has_session() && is_attached(arena) {
+        return Ok(());
+    }
+    match attach(listener.fd) {
+        // Where the daemon is gone the listener says so.
+        Err(errno) if errno != Errno::NETDOWN && !process::has_session() => Err(errno),
+        _ => Ok(()),
     }
 }
 
