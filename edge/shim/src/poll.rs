@@ -168,6 +168,9 @@ fn sleep(
         if list.iter().zip(fds.iter()).any(|(copy, entry)| copy.revents != 0 && ours(entry).is_some()) {
             session::look_for_death();
         }
+        if renew(list, fds) {
+            sys::ppoll(&mut list[..fds.len()], Some(Duration::ZERO), mask, None)?;
+        }
         look(fds);
         let count = merge(fds, list);
         if count > 0 || left.is_some_and(|left| left.is_zero()) {
@@ -221,6 +224,19 @@ fn for_kernel(entry: &pollfd) -> pollfd {
     pollfd { fd, events, revents: 0 }
 }
 
+/// Another thread may have put something else under a number, of which the kernel was not asked what it is asked now. Whether one has.
+fn renew(list: &mut [pollfd], fds: &[pollfd]) -> bool {
+    let mut has_new = false;
+    for (copy, entry) in list.iter_mut().zip(fds) {
+        let asked = for_kernel(entry);
+        // What is left out because it would say nothing stays so.
+        if copy.events != asked.events || asked.events != 0 && copy.fd != asked.fd {
+            (*copy, has_new) = (asked, true);
+        }
+    }
+    has_new
+}
+
 /// Looks at ours; how many are ready.
 fn look(fds: &mut [pollfd]) -> usize {
     let mut count = 0;
@@ -258,4 +274,30 @@ fn merge(fds: &mut [pollfd], list: &[pollfd]) -> c_int {
         count += c_int::from(entry.revents != 0);
     }
     count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_thread_has_put_under_a_number_is_asked_of_the_kernel() {
+        // The table is one for the process, so each test has numbers of its own.
+        let (fd, other) = (900_301, 900_302);
+        let stream = socket::stream_word(false, 1, 7);
+        let fds = [fd, other].map(|fd| pollfd { fd, events: libc::POLLIN, revents: 0 });
+        [fd, other].into_iter().for_each(|fd| table::put(fd, stream));
+        let mut list = fds.map(|entry| for_kernel(&entry));
+        assert!(!renew(&mut list, &fds), "nothing has changed");
+        // As it is where the list would be too long.
+        (list[0].fd, list[1].fd) = (-1, -1);
+        assert!(!renew(&mut list, &fds), "there is nothing to ask");
+        table::take(fd);
+        assert!(renew(&mut list, &fds) && !renew(&mut list, &fds));
+        assert_eq!(list.map(|copy| (copy.fd, copy.events)), [(fd, libc::POLLIN), (-1, 0)]);
+        table::put(fd, stream);
+        assert!(renew(&mut list, &fds), "of a socket the kernel would say what is behind it");
+        assert_eq!(list.map(|copy| copy.events), [0, 0]);
+        let _ = [fd, other].map(table::take);
+    }
 }
