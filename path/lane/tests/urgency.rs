@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use firelane_ip::DadConfig;
 use firelane_lane::{Band, Control, DatagramOption, LaneMessage, SocketCommand, StreamOption};
 use firelane_socket::{DatagramEnd, StreamEnd};
 use firelane_units::{BitRate, FlowId, LaneId, Mtu, NetstackId, SocketId};
@@ -149,5 +150,76 @@ fn who_is_gone_sends_no_slower_than_in_a_minute() {
         world.read_to_end(&mut peer, |bytes| come += bytes.len());
         assert_eq!(come, 50_000, "{rate}");
         world.check_conservation();
+    }
+}
+
+/// Connects netstack 1 with netstack 2 so many times, each end as urgent as that.
+fn many_streams(world: &mut World, count: usize, band: Band) -> Vec<(StreamEnd, StreamEnd)> {
+    let listener = world.listen(2, 7, "10.0.0.2:81", count);
+    let pairs: Vec<(StreamEnd, StreamEnd)> = (0..count)
+        .map(|_| {
+            let client = world.connect(1, 0, "10.0.0.2:81");
+            world.run();
+            (client, listener.accept().expect("the handshake is over").stream)
+        })
+        .collect();
+    for (client, server) in &pairs {
+        for end in [client, server] {
+            world.command(end, |conn| SocketCommand::SetOption(conn, StreamOption::Band(band)));
+        }
+    }
+    pairs
+}
+
+/// The programs of these connections write and read all that they can.
+fn all_write_and_read(
+    world: &mut World,
+    pairs: &mut [(StreamEnd, StreamEnd)],
+    text: &[u8],
+    buffer: &mut [u8],
+) {
+    for (client, server) in pairs {
+        while let Ok(1..) = world.read(server, buffer) {}
+        let _ = world.write(client, text);
+    }
+}
+
+/// In how many turns of its lane a byte of this netstack comes to its peer, beside connections of the first one that always have text.
+fn turns_of_a_byte(band: Band, quiet_netstack: u16) -> usize {
+    let pools = firelane_frame::PoolsConfig { small_slots: 60_000, large_slots: 2048 };
+    let mut world = stacks_in(World::with_pools(1, pools), Mtu::ETHERNET);
+    world.add_stack_tested(3, DadConfig::OFF);
+    // More than the lane serves in a turn.
+    let mut pairs = many_streams(&mut world, 1_200, band);
+    let listener = world.listen(2, 1, "10.0.0.2:80", 1);
+    let mut quiet = world.connect(quiet_netstack, 0, "10.0.0.2:80");
+    world.run_for(Duration::from_millis(10));
+    let peer = listener.accept().expect("the handshake is over").stream;
+    let (text, mut buffer) = ([7; 100], [0; 1000]);
+    all_write_and_read(&mut world, &mut pairs, &text, &mut buffer);
+    assert_eq!(world.write(&mut quiet, b"x"), Ok(1));
+    for turn in 1..=60 {
+        let now = world.now;
+        world.lanes[0].turn(now, firelane_lane::Idle::Sleeps);
+        if peer.recv.available() > 0 {
+            return turn;
+        }
+        all_write_and_read(&mut world, &mut pairs, &text, &mut buffer);
+    }
+    panic!("a byte waits for ever beside {band:?} streams");
+}
+
+/// SO_PRIORITY is any program's to say.
+#[test]
+fn what_one_netstack_calls_urgent_keeps_no_other_waiting() {
+    for band in Band::ALL {
+        assert!(turns_of_a_byte(band, 3) <= 2, "{band:?}");
+    }
+}
+
+#[test]
+fn what_is_urgent_keeps_a_first_byte_of_its_own_netstack_waiting_for_a_moment_alone() {
+    for band in Band::ALL {
+        assert!(turns_of_a_byte(band, 1) <= 4, "{band:?}");
     }
 }

@@ -1,9 +1,9 @@
 //! The connections of a lane: their places, their timers, and which of them have something to do.
 //!
 //! One table for all netstacks, so that an index names a connection to the timer wheel and to the dirty list.
-//! A connection that may have something to send is *dirty*; the lane asks the dirty ones in turn, so that one
-//! with much to send does not keep others waiting. One that is silent rests: what TCP must remember of it lies in
-//! its place, and the rest of its state exists while it is awake.
+//! A connection that may have something to send is *dirty*; the lane asks the dirty ones in turn, so that one with much to
+//! send does not keep others waiting, and no netstack those of another (`turns.rs`). One that is silent rests: what TCP must
+//! remember of it lies in its place, and the rest of its state exists while it is awake.
 
 use core::cmp::Reverse;
 use core::net::SocketAddr;
@@ -20,9 +20,10 @@ use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
 use firelane_units::{Bytes, ConnId, Family, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
 use firelane_wire::{Ecn, IpProtocol};
 
-use super::bands::{Band, Bands};
+use super::bands::Band;
 use super::credit::Allowance;
 use super::local::Passed;
+use super::turns::Turns;
 use crate::fusion::Fusion;
 use crate::message::StreamOptions;
 use crate::netstack_counters::TcpCounters;
@@ -541,7 +542,7 @@ pub(crate) struct Conns {
     pub(crate) slab: Slab<Conn>,
     pub(super) spares: Spares,
     pub(super) wheel: Wheel,
-    dirty: Bands<ConnId>,
+    dirty: Turns,
     /// Those whose ACK waits for the next turn, so that the program's answer may carry it.
     patient: Vec<ConnId>,
     /// Those that wait for their flow's limit, and until when.
@@ -572,7 +573,7 @@ impl Conns {
             slab: Slab::new(),
             spares: Spares::default(),
             wheel: Wheel::new(now),
-            dirty: Bands::default(),
+            dirty: Turns::default(),
             patient: Vec::new(),
             limited: BinaryHeap::new(),
             blocked: Vec::new(),
@@ -628,7 +629,7 @@ impl Conns {
             && !conn.is_dirty
         {
             conn.is_dirty = true;
-            self.dirty.push(conn.band, id);
+            self.dirty.push(conn.netstack, conn.band, id);
         }
     }
 
@@ -678,15 +679,21 @@ impl Conns {
 
     /// The next dirty connection; it is clean from here on.
     pub(crate) fn next_dirty(&mut self) -> Option<ConnId> {
-        while let Some(id) = self.dirty.pop() {
+        while let Some((netstack, id)) = self.dirty.pop() {
             // A place may have been emptied, and taken by a successor that has an entry of its own.
-            if let Some(conn) = self.slab.get_mut(id)
+            if let Some(conn) = self.slab.get_mut(id).filter(|conn| conn.netstack == netstack)
                 && core::mem::take(&mut conn.is_dirty)
             {
                 return Some(id);
             }
         }
         None
+    }
+
+    /// A connection of a netstack has made a frame with so much text: that is of its turn.
+    #[inline]
+    pub(crate) fn charge(&mut self, netstack: NetstackId, text: usize) {
+        self.dirty.charge(netstack, text);
     }
 
     /// How many entries the dirty list has.
@@ -789,6 +796,7 @@ impl Conns {
         for id in all {
             self.remove(id);
         }
+        self.dirty.forget(netstack);
     }
 
     /// What the places and the timers take.

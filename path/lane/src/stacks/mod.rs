@@ -38,6 +38,7 @@ mod steered;
 mod translated;
 mod tune;
 mod tunneled;
+mod turns;
 mod view;
 
 pub use bands::Band;

@@ -135,10 +135,12 @@ impl<D> Inside<'_, D> {
             if let Some(pause) = outgoing.pause {
                 return pause;
             }
+            let sent = outgoing.segment.map_or(0, |it| it.payload_len());
+            self.conns.charge(self.shard.config.id, sent);
             if self.conns.slab.get_mut(id).is_some_and(|conn| conn.has_sent_all(self.common.now)) {
                 return Pause::Empty;
             }
-            text += outgoing.segment.map_or(0, |it| it.payload_len());
+            text += sent;
             // The next question to the limit comes after this frame has been charged.
             if outgoing.is_limited || text >= TEXT_PER_TURN {
                 return Pause::Again;
