@@ -108,6 +108,11 @@ impl Steering {
         (way(next) > way(me)).then_some(next)
     }
 
+    /// Whether a lane has entries: only some flows may have the others.
+    pub fn has_entries(&self, lane: LaneId) -> bool {
+        self.entries.contains(&lane)
+    }
+
     /// The lane of a symmetric hash that no flow has an own one for.
     #[inline]
     pub const fn lane_of(&self, hash: u32) -> LaneId {

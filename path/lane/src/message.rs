@@ -520,6 +520,8 @@ pub enum RouteChange {
 pub enum SocketCommand {
     /// Opens a connection.
     Connect(Box<Connect>),
+    /// The same for one without a local port for which the lanes before this one have none; the one named was asked first.
+    ConnectElsewhere(Box<Connect>, LaneId),
     /// Listens; sent to every lane of the netstack.
     Listen(Box<Listen>),
     /// Ends a listener; sent to every lane of the netstack.
@@ -547,7 +549,7 @@ pub enum SocketCommand {
     /// The program closed the socket.
     Close(ConnRef),
     /// The same for one whose lane had not made its connection then: it has now, as this comes behind [`Self::Connect`], or
-    /// has failed.
+    /// has failed, or looks for a port still, or has handed it to another lane.
     CloseUnmade(StreamRef),
     /// The program wants a reset.
     Abort(ConnRef),

@@ -94,6 +94,7 @@ impl<D: Driver> Lane<D> {
         self.stacks.end_patience(now);
         self.stacks.sweep(&mut self.common, &self.links);
         self.stacks.on_time(&mut self.common);
+        self.stacks.search_on(&mut self.common);
         if self.links.lender.goes_first(now) {
             self.stacks.lend(&mut self.common, &mut self.links);
         }
@@ -101,7 +102,7 @@ impl<D: Driver> Lane<D> {
         self.links.let_in(&mut self.common);
         let mut fetched = self.fetch(idle);
         self.links.answer_flood(&mut self.common);
-        let more = self.pass_on() | self.flush() | self.stacks.has_patient();
+        let more = self.pass_on() | self.flush() | self.stacks.comes_again();
         fetched.load.is_awaited = self.stacks.are_held_up();
         (fetched, more)
     }
@@ -111,7 +112,7 @@ impl<D: Driver> Lane<D> {
     pub fn settle(&mut self, now: Instant) -> bool {
         self.common.now = now;
         self.stacks.take_kicks(&mut self.common);
-        let more = self.pass_on() | self.flush() | self.stacks.has_patient();
+        let more = self.pass_on() | self.flush() | self.stacks.comes_again();
         if self.sleeps_until.is_some_and(|until| until <= now) {
             return more;
         }

@@ -13,6 +13,9 @@
 //! - R5. While a connection is fused, each application is to the other what the lane is else: it tells what it did (R1).
 //!   It looks whether it still is after it wrote, and the lane looks at the ring after it ended that, with a full fence
 //!   between on both sides: what was written is told to the peer, or seen by the lane.
+//! - R6. A connection may be on its way from one lane to another that makes it. Whoever is told meanwhile that the
+//!   application has closed the socket leaves that in a flag before he looks whether the connection is made; who has made it
+//!   looks at the flag after that, with a full fence between on both sides. Who takes the flag back ends the connection.
 
 use core::ops::{BitOr, BitOrAssign};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -113,6 +116,8 @@ bits! {
         FUSED = 64,
         /// The peer has left several repetitions in a row unanswered (RFC 9293 §3.8.3, R1). It ends with an answer.
         DOUBTFUL = 128,
+        /// The application has closed the socket, and its connection was not made: whoever makes it ends it. This one ends with that.
+        LEFT = 256,
         /// The application reads no more of what is to come: after the last byte that is there comes the end.
         READ_CLOSED = 32_768,
     }
@@ -234,6 +239,20 @@ impl Words<'_> {
     pub(crate) fn flags_after(self) -> Flags {
         fence(Ordering::SeqCst);
         self.flags()
+    }
+
+    /// Lane: the application has closed the socket. Another lane that has made the connection before this is seen to have, or finds
+    /// that the socket is left (R6).
+    pub fn leave(self) {
+        self.set_flags(Flags::LEFT);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Lane: whether the socket is left, and ending the connection that is made is this one's to do (R6).
+    pub fn take_leave(self) -> bool {
+        fence(Ordering::SeqCst);
+        let left = u64::from(Flags::LEFT.0) << FLAGS_SHIFT;
+        self.state.fetch_and(!left, Ordering::AcqRel) & left != 0
     }
 
     /// Lane: the socket failed. The first error stays.

@@ -100,6 +100,12 @@ impl<'a> StreamShared<'a> {
         LaneId(self.place()[0])
     }
 
+    /// Another lane is to make the connection: said by whoever has the lane's side, before it is made.
+    pub fn set_lane(self, lane: LaneId) {
+        let [_, netstack, local, remote] = self.place();
+        self.set_place([lane.0, netstack, local, remote]);
+    }
+
     /// The netstack that the connection belongs to.
     pub fn netstack(self) -> NetstackId {
         NetstackId(self.place()[1])

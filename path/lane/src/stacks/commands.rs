@@ -10,6 +10,7 @@ use firelane_units::{ConnId, SocketId};
 use super::brought::Brought;
 use super::conn::{Conn, Leaving, Program};
 use super::inbound::Inside;
+use super::local_ports::Beginning;
 use super::open::port;
 use super::shard::Listening;
 use super::{Stacks, datagrams, open};
@@ -24,7 +25,9 @@ const DSCP_MAX: u8 = 63;
 #[cold]
 pub(super) fn fail<D>(common: &mut Common<D>, command: SocketCommand) {
     match command {
-        SocketCommand::Connect(connect) => open::fail(common, &connect.stream, SocketError::Aborted),
+        SocketCommand::Connect(connect) | SocketCommand::ConnectElsewhere(connect, _) => {
+            open::fail(common, &connect.stream, SocketError::Aborted)
+        }
         SocketCommand::Bind(bind) => {
             let token = datagrams::fail(&bind.slot, SocketError::Aborted);
             common.outbox.tell(token, Ready::ALL);
@@ -37,7 +40,8 @@ pub(super) fn fail<D>(common: &mut Common<D>, command: SocketCommand) {
 impl<D> Inside<'_, D> {
     pub(crate) fn on_command(&mut self, command: SocketCommand) {
         match command {
-            SocketCommand::Connect(connect) => self.open_active(*connect),
+            SocketCommand::Connect(connect) => self.open_active(Beginning { connect, first: None }),
+            SocketCommand::ConnectElsewhere(connect, first) => self.open_from_elsewhere(connect, first),
             SocketCommand::Listen(listen) => self.listen(*listen),
             SocketCommand::Unlisten(socket) => self.unlisten(socket),
             SocketCommand::Relisten(socket, started) => self.relisten(socket, *started),
@@ -64,9 +68,7 @@ impl<D> Inside<'_, D> {
                 Some(Disposition::default())
             }),
             SocketCommand::Close(conn) => self.close_named(conn),
-            SocketCommand::CloseUnmade(stream) => {
-                stream.get().conn().into_iter().for_each(|conn| self.close_named(conn));
-            }
+            SocketCommand::CloseUnmade(stream) => self.close_unmade(&stream),
             SocketCommand::Abort(conn) => self.command(conn, Self::abort_behind_end),
             SocketCommand::Borrow { conn, lacks, carried } => self.conns.borrow(conn, [lacks, carried]),
             SocketCommand::SetOption(conn, option) => {
@@ -149,7 +151,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// The program has closed its socket: nobody asks any more what became of the connection.
-    fn close_named(&mut self, conn: ConnRef) {
+    pub(super) fn close_named(&mut self, conn: ConnRef) {
         self.shard.ended.forget(conn);
         self.command(conn, |inside, id| {
             inside.conns.slab.get_mut(id)?.program = Program::Gone;
@@ -228,6 +230,7 @@ impl<D> Inside<'_, D> {
         let Some(listening) = self.shard.listening.remove(socket.index()) else { return };
         self.shard.socket_filters.remove(&socket);
         self.shard.listeners.remove(listening.address, listening.port, socket);
+        self.shard.searches.forget_exhausted();
         let mut left = Vec::new();
         self.shard.half_open.forget_listener(socket, |names, reset| left.push((*names, reset)));
         for (names, reset) in left {

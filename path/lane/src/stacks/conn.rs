@@ -8,7 +8,7 @@
 use core::cmp::Reverse;
 use core::net::SocketAddr;
 use core::num::NonZeroU8;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use firelane_classify::Tuple;
@@ -549,6 +549,8 @@ pub(crate) struct Conns {
     limited: BinaryHeap<Reverse<(Instant, ConnId)>>,
     /// Those that wait for a busy device.
     blocked: Vec<(LinkId, ConnId)>,
+    /// Netstacks some of whose connections have still to find a local port, in the order of their turns.
+    pub(super) searching: VecDeque<NetstackId>,
     /// Those that are to be fused with their peers.
     pub(crate) wishes: Vec<ConnId>,
     /// Those whose fused peers have reset the connection.
@@ -577,6 +579,7 @@ impl Conns {
             patient: Vec::new(),
             limited: BinaryHeap::new(),
             blocked: Vec::new(),
+            searching: VecDeque::new(),
             wishes: Vec::new(),
             bereaved: Vec::new(),
             asking: Vec::new(),

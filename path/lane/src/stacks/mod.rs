@@ -27,6 +27,7 @@ mod ip_side;
 mod learned;
 mod limited;
 mod local;
+mod local_ports;
 mod onward;
 mod open;
 mod outbound;
@@ -288,9 +289,9 @@ impl Stacks {
         self.conns.end_patience(now);
     }
 
-    /// Whether an ACK waits for the next turn.
-    pub(crate) fn has_patient(&self) -> bool {
-        self.conns.has_patient()
+    /// Whether something waits for the next turn: an ACK, or a search for a local port.
+    pub(crate) fn comes_again(&self) -> bool {
+        self.conns.has_patient() || self.has_searches()
     }
 
     /// Whether a socket waits for a device.
@@ -406,6 +407,7 @@ impl Stacks {
         let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
         shard.fail_datagrams(common);
         shard.end_listeners(common);
+        shard.searches.end(common);
         // What waits for a neighbour or for its other fragments ends with the netstack.
         common.counters.drops.add(DropReason::NoPort, shard.held());
         Ok(())

@@ -1,23 +1,24 @@
 //! How connections begin: a program's connect, or a SYN for a listener.
 //!
 //! A passive connection is made in the lane where its SYN arrived, which steering has made the right one. An
-//! active one chooses a local port whose answers will arrive in this lane (RFC 6056 §3.3.3: from a secret
-//! offset per peer, so that nobody can guess the next port).
+//! active one has the local port that its program has bound, or draws one whose answers will arrive in this lane
+//! (`local_ports.rs`).
 
 use core::net::{IpAddr, SocketAddr};
 
-use firelane_classify::{SteeringKey, Tuple};
+use firelane_classify::Tuple;
 use firelane_ip::{Egress, LOOPBACK};
 use firelane_socket::{Flags, Names, Ready, SocketError, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{
-    Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig, deferred_repeats,
+    Birth, Connection, FastOpenAnswer, HalfOpen, Opening, SegmentIn, TcpConfig, deferred_repeats,
 };
 use firelane_units::{ConnId, DropReason, Instant, LaneId, LinkId, Mss, NetstackId, Port, SeqNum, SocketId};
 
 use super::Stacks;
 use super::conn::Conn;
 use super::inbound::{Inside, TABLED};
+use super::local_ports::{Beginning, PORTS_AT_ONCE, canonical};
 use super::outbound::mss_of;
 use super::shard::Listening;
 use crate::common::Common;
@@ -58,26 +59,56 @@ impl Stacks {
 
 impl<D> Inside<'_, D> {
     /// A program's connect.
-    pub(crate) fn open_active(&mut self, connect: Connect) {
-        let Connect { remote, local, stream, options } = connect;
-        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
-        let src = local.map(|l| l.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
-        let opened = match self.shard.ip.core.egress_for(self.common.now, options.link, src, remote.ip()) {
+    pub(super) fn open_active(&mut self, beginning: Beginning) {
+        let connect = &beginning.connect;
+        let egress = match self.way_of_connect(connect) {
+            Ok(egress) => egress,
+            Err(error) => return fail(self.common, &connect.stream, error),
+        };
+        let port = connect.local.map_or(0, |local| local.port());
+        if port == 0 {
+            let mut room = PORTS_AT_ONCE;
+            return self.open_by_drawn_port(beginning, egress, &mut room);
+        }
+        let (local, remote) = (SocketAddr::new(egress.src, port), canonical(connect.remote));
+        let tuple = Self::tuple(local, remote).ok_or(SocketError::NetworkUnreachable);
+        let claimed = tuple.and_then(|tuple| {
+            let least_iss = self.claim(&tuple, (local, remote), egress.link == LOOPBACK);
+            Ok((tuple, least_iss.ok_or(SocketError::AddressInUse)?))
+        });
+        match claimed {
+            Ok((tuple, least_iss)) => self.open_between(beginning, egress, &tuple, least_iss),
+            Err(error) => fail(self.common, &beginning.connect.stream, error),
+        }
+    }
+
+    /// The way of a connection that a program wants, if there is one and somebody could answer.
+    pub(super) fn way_of_connect(&mut self, connect: &Connect) -> Result<Egress, SocketError> {
+        let remote = canonical(connect.remote);
+        let src = connect.local.map(|local| local.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
+        match self.shard.ip.core.egress_for(self.common.now, connect.options.link, src, remote.ip()) {
             // RFC 9293 MUST-46: nobody connects to a group.
             Ok(egress) if egress.dst_mac.is_some_and(|mac| !mac.is_unicast()) => {
                 Err(SocketError::NetworkUnreachable)
             }
             // No segment can be for it, so nobody would answer: what a peer says to whom it does not know.
             Ok(_) if remote.port() == 0 => Err(SocketError::Refused),
-            Ok(egress) => {
-                self.free_tuple(&egress, remote, local.map_or(0, |l| l.port())).map(|t| (egress, t))
-            }
+            Ok(egress) => Ok(egress),
             Err(error) => Err(super::route_error(error)),
-        };
-        let (egress, (tuple, least_iss)) = match opened {
-            Ok(opened) => opened,
-            Err(error) => return fail(self.common, &stream, error),
-        };
+        }
+    }
+
+    /// Begins a program's connection between two ends that nobody has, beyond `least_iss` if somebody had them.
+    pub(super) fn open_between(
+        &mut self,
+        beginning: Beginning,
+        egress: Egress,
+        tuple: &Tuple,
+        least_iss: Option<SeqNum>,
+    ) {
+        let Beginning { connect, first } = beginning;
+        let Connect { remote, stream, options, .. } = *connect;
+        let remote = canonical(remote);
         let names = Names { local: SocketAddr::new(tuple.local(), tuple.local_port().0), remote };
         let birth = self.birth(&egress, &names, least_iss, options.mss_limit);
         let offer = self.offer_fast_open(&names, &options);
@@ -92,8 +123,11 @@ impl<D> Inside<'_, D> {
         let mut conn = Conn::new(tcp, stream, netstack, Some(egress), &mut self.conns.spares);
         conn.obey(&options, remote);
         self.shard.tcp_counters.active_opens += 1;
-        let id = self.enter(conn, &tuple, names);
+        let id = self.enter(conn, tuple, names);
         self.conns.touch(id);
+        if first.is_some() {
+            self.close_if_left(id);
+        }
     }
 
     /// A SYN for a listener: it costs an entry of the half-open table, no connection.
@@ -243,73 +277,6 @@ impl<D> Inside<'_, D> {
         let peer_default = self.shard.config.tcp.default_mss[usize::from(remote.is_ipv6())];
         let mss = mss_limit.map_or(mss_of(egress), |limit| limit.min(mss_of(egress)));
         Birth { iss, clock, mss, peer_default }
-    }
-
-    /// The tuple of an active connection: with the program's local port, or with one that is free and whose
-    /// segments arrive in this lane (RFC 6056 §3.3.3, algorithm 3). Beside it, what the initial number must exceed if
-    /// the tuple comes out of TIME-WAIT.
-    fn free_tuple(
-        &mut self,
-        egress: &Egress,
-        remote: SocketAddr,
-        port: u16,
-    ) -> Result<(Tuple, Option<SeqNum>), SocketError> {
-        let (local, is_here) = (egress.src, egress.link == LOOPBACK);
-        let key = self.common.secrets.steering();
-        if port != 0 {
-            let local = SocketAddr::new(local, port);
-            let tuple = Self::tuple(local, remote).ok_or(SocketError::NetworkUnreachable)?;
-            let least_iss = self.claim(&tuple, (local, remote), is_here).ok_or(SocketError::AddressInUse)?;
-            return Ok((tuple, least_iss));
-        }
-        let range = self.shard.config.tcp_ports.clone();
-        let (first, count) = (*range.start(), u32::from(*range.end() - *range.start()) + 1);
-        let offset = self.shard.secret.port_offset(local, remote);
-        for _ in 0..count {
-            let step = offset.wrapping_add(self.shard.port_counter) % count;
-            self.shard.port_counter = self.shard.port_counter.wrapping_add(1);
-            let local = SocketAddr::new(local, first + step as u16);
-            let Some(tuple) = Self::tuple(local, remote) else { break };
-            // What would be drawn for itself is no port: a socket is connected with itself only if its program says so.
-            if local != remote
-                && self.is_mine(&tuple, &key)
-                && let Some(least_iss) = self.claim(&tuple, (local, remote), is_here)
-            {
-                return Ok((tuple, least_iss));
-            }
-        }
-        Err(SocketError::NoPort)
-    }
-
-    fn is_mine(&self, tuple: &Tuple, key: &SteeringKey) -> bool {
-        self.shard.lane_of_ends(tuple, key) == self.common.id
-    }
-
-    /// Takes a tuple, unless a connection has it, a listener of the same address has its local end, or it must stay in
-    /// TIME-WAIT, as nothing does where the peer `is_here`, in the same netstack ([`Leaving::TimeWait`](super::conn::Leaving)).
-    fn claim(
-        &mut self,
-        tuple: &Tuple,
-        (local, remote): (SocketAddr, SocketAddr),
-        is_here: bool,
-    ) -> Option<Option<SeqNum>> {
-        let names = firelane_tcp::Tuple::new(local, remote);
-        if !is_here {
-            self.shard.time_wait.look_ahead(&names);
-        }
-        if self.lookup(tuple).is_some()
-            || self.shard.listeners.lookup(tuple.local(), tuple.local_port(), || 0).is_some()
-        {
-            return None;
-        }
-        if is_here {
-            return Some(None);
-        }
-        match self.shard.time_wait.reopen(self.common.now, &names) {
-            Reopening::Free => Some(None),
-            Reopening::After(least_iss) => Some(Some(least_iss)),
-            Reopening::Waits => None,
-        }
     }
 }
 

@@ -471,6 +471,9 @@ impl<D> Inside<'_, D> {
         }
         if let Some(tuple) = conn.tuple() {
             self.shard.conns.remove(&tuple, id);
+            let (local, remote) = (tuple.local_port(), tuple.remote_port());
+            let end = |ip, port: Port| SocketAddr::new(ip, port.0);
+            self.shard.searches.on_free(end(tuple.local(), local), end(tuple.remote(), remote));
         }
         self.conns.remove(id);
     }

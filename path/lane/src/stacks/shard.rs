@@ -26,6 +26,7 @@ use super::filtered::Gate;
 use super::ip_config;
 use super::ip_side::IpSide;
 use super::limited::Limited;
+use super::local_ports::Searches;
 use super::onward::ForwardedFlows;
 use super::steered::ASKED_PER_SECOND;
 use super::tunneled::Tunneled;
@@ -90,6 +91,8 @@ pub(crate) struct Shard {
     pub(crate) port_counter: u32,
     /// Its home lane has a translator of addresses.
     pub(crate) is_translated: bool,
+    /// Searches for local ports that are not over.
+    pub(super) searches: Searches,
 }
 
 /// A listener as a shard knows it.
@@ -161,6 +164,7 @@ impl Shard {
             links: Vec::new(),
             port_counter: 0,
             is_translated: false,
+            searches: Searches::default(),
             others: others(&config, common.id),
             config,
         }

@@ -159,6 +159,7 @@ impl Stacks {
     ) -> Result<Steering, Refusal> {
         let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
         shard.config.steering = steering;
+        shard.searches.forget_exhausted();
         shard.others = others(&shard.config, common.id);
         Ok(shard.doors())
     }

@@ -37,6 +37,7 @@ impl Stacks {
         shard.config = NetstackConfig { steering, dad, ..config };
         shard.ip.core.set_forwarding(shard.config.forwarding);
         shard.ip.core.set_hop_limits(shard.config.hops);
+        shard.searches.forget_exhausted();
         shard.time_wait.set_interval(shard.config.time_wait);
         shard.resets.set_rate(shard.config.resets_per_second);
         self.sweep = Some(Sweep::begin());
