@@ -35,7 +35,7 @@ impl Chance {
 }
 
 /// SplitMix64's output function: every bit of the state reaches every bit of the number.
-fn mix(state: u64) -> u64 {
+pub(crate) fn mix(state: u64) -> u64 {
     let one = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let two = (one ^ (one >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     two ^ (two >> 31)

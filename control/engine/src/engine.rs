@@ -23,7 +23,7 @@ use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
 };
 
-use crate::chance::Chance;
+use crate::chance::{Chance, mix};
 use crate::cpus::Threads;
 use crate::error::ChangeError;
 use crate::fabric::{Fabric, LaneSizes};
@@ -609,12 +609,15 @@ impl Inner {
         SocketId(self.next_socket.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// One of `lanes`, in turn; one that has failed only if all have.
+    /// One of `lanes`, in turn; one that has failed only if all have. Where a round begins is drawn by lot, so that no program's calls
+    /// keep step with it: one that connects to two peers by turns would have the ports of half of the lanes for each.
     pub(crate) fn some_lane(&self, lanes: &[LaneId]) -> LaneId {
         let turn = self.next_lane.fetch_add(1, Ordering::Relaxed) as usize;
-        let mut in_turn = lanes.iter().cycle().skip(turn % lanes.len()).take(lanes.len());
+        let begins = mix((turn / lanes.len()) as u64) as usize;
+        let first = begins.wrapping_add(turn) % lanes.len();
+        let mut in_turn = lanes.iter().cycle().skip(first).take(lanes.len());
         let lives = in_turn.find(|&&lane| !self.fabric.has_failed(lane));
-        lives.copied().unwrap_or(lanes[turn % lanes.len()])
+        lives.copied().unwrap_or(lanes[first])
     }
 
     /// Sends a change to every lane; it is in force everywhere when this has returned. One that has failed keeps no other from it, and

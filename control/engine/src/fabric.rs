@@ -14,10 +14,10 @@ use std::time::{Duration, SystemTime};
 
 use firelane_frame::Terms;
 use firelane_lane::{
-    Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Looked, Mode, MovingQueue, Notice,
-    Outlet, Question, Refused, Secrets, Snapshot, SocketCommand, Squeue, Stage, StreamInfo, Wake,
+    Backlogs, Connect, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Looked, Mode, MovingQueue,
+    Notice, Outlet, Question, Refused, Secrets, Snapshot, SocketCommand, Squeue, Stage, StreamInfo, Wake,
 };
-use firelane_socket::{ConnRef, Ready, SocketToken};
+use firelane_socket::{ConnRef, Flags, Ready, SocketError, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId, NetstackId};
 
 use crate::bell::{Bell, Ringer};
@@ -432,6 +432,41 @@ pub(crate) struct FabricOutlet {
     lists: Vec<Arc<List>>,
 }
 
+impl FabricOutlet {
+    /// Hands a connection to a lane that may have a port for it. If that has failed, whoever waits for it is to be told by the next one.
+    fn hand_connect(
+        &mut self,
+        fabric: &Fabric,
+        to: LaneId,
+        netstack: NetstackId,
+        (mut connect, first): (Box<Connect>, LaneId),
+    ) -> Result<(), Message> {
+        let mut lane = to;
+        loop {
+            if !fabric.has_failed(lane) {
+                // Should it fail before it has looked, those that wait for it are told.
+                connect.stream.shared().set_lane(lane);
+            }
+            let command = SocketCommand::ConnectElsewhere(connect, first);
+            match fabric.squeue(lane).fill(LaneMessage::Socket(netstack, command)) {
+                Err(Refused::Poisoned(LaneMessage::Socket(_, SocketCommand::ConnectElsewhere(back, _)))) => {
+                    connect = back
+                }
+                Err(Refused::Full(message) | Refused::Poisoned(message)) => return Err(message),
+                Ok(_) => return Ok(()),
+            }
+            lane = LaneId((lane.0 + 1) % fabric.lanes.len() as u16);
+            if lane == first {
+                let stream = &connect.stream;
+                stream.fail(SocketError::NoPort);
+                stream.shared().words().set_flags(Flags::CLOSED);
+                stream.tell(Ready::ALL).into_iter().for_each(|token| self.ready(token, Ready::ALL));
+                return Ok(());
+            }
+        }
+    }
+}
+
 impl Outlet<Queue> for FabricOutlet {
     fn fill(&mut self, lane: LaneId, message: Message) -> Result<(), Message> {
         let Some(fabric) = self.fabric.upgrade() else { return Ok(()) };
@@ -443,6 +478,9 @@ impl Outlet<Queue> for FabricOutlet {
             },
             message => (lane, message),
         };
+        if let LaneMessage::Socket(netstack, SocketCommand::ConnectElsewhere(connect, first)) = message {
+            return self.hand_connect(&fabric, lane, netstack, (connect, first));
+        }
         match fabric.squeue(lane).fill(message) {
             Ok(_) => Ok(()),
             // Who cannot be asked has nothing: the next one is asked. One that is none of the netstack's passes it on.

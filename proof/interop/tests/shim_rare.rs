@@ -179,3 +179,21 @@ fn names_of_one_link_tell_its_interface() {
     assert!(!told.contains(|it: char| it.is_ascii_digit() && it != '0'), "{told}");
     stage.wait_until_nothing_is_left();
 }
+
+/// Its calls keep step with what deals them to lanes, each of which has a part of the ports.
+#[test]
+fn who_connects_to_two_peers_by_turns_has_all_ports_to_each() {
+    const PORTS: usize = 200;
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    for property in ["smallest_anon_port=40000", "largest_anon_port=40199"] {
+        let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", property, "tcp"];
+        stage.daemon().firelane(&words).expect_success();
+    }
+    let words = ["/usr/bin/python3", &script("all_ports.py"), Stage::FIRELANE, &PORTS.to_string()];
+    let told = stage.ask(On::Firelane, &words);
+    let wanted = format!("{PORTS} ports []\nthen {{'EADDRNOTAVAIL'}} EADDRNOTAVAIL\n").repeat(2)
+        + &format!("{PORTS} answers\n").repeat(2);
+    assert_eq!(told, wanted);
+    stage.wait_until_nothing_is_left();
+}

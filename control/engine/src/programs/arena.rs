@@ -225,9 +225,14 @@ impl ProgramArena {
             let closed = closed.get_or_insert(0);
             let streams = self.streams();
             for number in set_bits(bits).map(|bit| first + bit) {
-                // Programs may name blocks that nobody has, and streams of other lanes.
+                // Programs may name blocks that nobody has.
                 let stream = streams.get(number as usize).and_then(Option::as_ref);
-                if let Some(stream) = stream.filter(|stream| stream.lane() == lane)
+                if let Some(moved) = stream.filter(|stream| stream.lane() != lane) {
+                    // Another lane makes, or has made, its connection: its program is shown that with the outcome.
+                    moved.kick_for(fabric, self);
+                    continue;
+                }
+                if let Some(stream) = stream
                     && let Some(block) = self.mapping().block(number)
                 {
                     let mut shuts = false;

@@ -484,7 +484,7 @@ impl Stream {
     }
 
     /// As if the program had kicked now. This may run inside the lane, which cannot be entered again.
-    fn kick_for(&self, fabric: &Fabric, arena: &ProgramArena) {
+    pub(super) fn kick_for(&self, fabric: &Fabric, arena: &ProgramArena) {
         if arena.inbox(self.lane()).is_some_and(|inbox| inbox.tell(self.number())) {
             fabric.bell(self.lane()).ring();
         }
@@ -605,7 +605,7 @@ impl Stream {
         if self.has(HAS_LATER) {
             self.tell_later(fabric);
         }
-        if block.requests.load(Ordering::Acquire) & ONCE != 0 {
+        if block.requests.load(Ordering::Acquire) & (ONCE | request::CLOSE) != 0 {
             self.kick_for(fabric, arena);
         }
     }
