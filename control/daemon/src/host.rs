@@ -10,8 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use firelane::SocketCursor;
-use firelane_api::{AddressState, Api, ApiError, Facts, Snapshot, Status, Store, Which};
+use firelane_api::{AddressState, Api, ApiError, Facts, Snapshot, Store, Which};
 use firelane_model::{
     Accounting, Daemon, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice, SocketFilter,
 };
@@ -24,7 +23,6 @@ use crate::facts::{Running, Stored};
 use crate::history::{History, Parting, Totals};
 use crate::interfaces::Told;
 use crate::programs::Programs;
-use crate::refusal::refused;
 use crate::resources::Returns;
 use crate::state::State;
 use crate::works::Works;
@@ -33,6 +31,7 @@ use partings::Partings;
 
 mod answers;
 mod partings;
+mod sparing;
 mod succession;
 
 /// The netstack of programs that do not say which, if it is there.
@@ -401,23 +400,6 @@ impl Inner {
             let prepared = self.state.prepare(&self.store.persistent)?;
             prepared.commit().map_err(|error| self.state.refused(&error))?;
             self.unkept = None;
-        }
-        Ok(())
-    }
-
-    /// Refuses what would end a netstack with its connections, where nobody has asked for a plan that says so.
-    fn spare_sockets(&self, next: &Store) -> Result<(), ApiError> {
-        for step in plan(&next.active, &self.as_said_by(&next.active)) {
-            let Action::DeleteNetstack(name) = &step.action else { continue };
-            let netstack = self.works.netstack(name)?;
-            let first =
-                self.works.engine.sockets(Some(netstack), SocketCursor::default(), 1).map_err(refused)?;
-            if !first.rows.is_empty() {
-                let allowed = format!(
-                    "netstack {name} has sockets, which would end; `firelane apply` makes it anew all the same"
-                );
-                return Err(ApiError::new(Status::LinkBusy, "cpus", "", allowed));
-            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use firelane::{Queue, WireConfig, wire};
 use firelane_api::Status;
 use firelane_model::{Flow, FlowName, Link, LinkKind, LinkName, Mac, Model, Tap};
-use firelane_units::{BitRate, LinkId};
+use firelane_units::{BitRate, LinkId, Mtu};
 
 use crate::kernel::{Device, TAP_SPEED, Wanted};
 use crate::memif;
@@ -191,8 +191,42 @@ impl Works {
 
     /// Gives a link an interface in place of the one that went, which it lets go first: an interface has one program.
     pub(crate) fn reattach(&mut self, name: &LinkName, model: &Model) -> Done {
+        self.reattach_as(name, model.links.get(name).ok_or(Status::LinkInvalid)?, model)
+    }
+
+    /// Gives a link packets of another size: its interface is attached again with room for them, and the netstacks above are told.
+    pub(crate) fn resize(&mut self, name: &LinkName, (from, mtu): (&Link, Mtu), model: &Model) -> Done {
+        if from.mtu == mtu {
+            return Ok(());
+        }
+        let resized = Link { mtu, ..from.clone() };
+        if let LinkKind::Nic(it) = &from.kind {
+            // Before anything pauses for what cannot be.
+            nic::check(it, mtu)?;
+        }
+        if from.kind != LinkKind::Memory
+            && let Err(error) = self.reattach_as(name, &resized, model)
+        {
+            if let Err(again) = self.reattach_as(name, from, model) {
+                tracing::warn!("link {name}: {again}");
+            }
+            return Err(error);
+        }
+        self.tell_mtu(name, from.mtu, mtu)
+    }
+
+    /// Tells netstacks how large packets over a link may be.
+    pub(crate) fn tell_mtu(&self, name: &LinkName, from: Mtu, to: Mtu) -> Done {
+        let id = self.links.get(name).ok_or(Status::LinkInvalid)?.id;
+        if from == to { Ok(()) } else { self.engine.set_link_mtu(id, to).map_err(refused) }
+    }
+
+    fn reattach_as(&mut self, name: &LinkName, link: &Link, model: &Model) -> Done {
         self.let_go(name, model)?;
-        let link = model.links.get(name).ok_or(Status::LinkInvalid)?;
+        // The interface that the daemon has made gives its name to the next one.
+        if let Some(own) = self.links.get_mut(name).and_then(|lower| lower.device.take()) {
+            self.kernel.close(&own);
+        }
         let Below { device, memif, nic, queues } = self.below(name, link, model)?;
         self.lead(name, queues, model)?;
         let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;

@@ -152,8 +152,11 @@ impl Works {
             Action::CreateLink(name, link) => self.create_link(name, link, present),
             Action::CreateEtherstub(name, stub) => self.create_etherstub(name, stub),
             Action::DeleteLink(name) | Action::DeleteEtherstub(name) => self.delete_lower(name),
-            Action::SetLink(name, from, to) => self.set_lower(name, from.into(), to.into()),
-            Action::SetEtherstub(name, from, to) => self.set_lower(name, from.into(), to.into()),
+            Action::SetLink(name, from, to) => {
+                self.resize(name, (from, to.mtu), present)?;
+                self.set_lower(name, from.into(), to.into())
+            }
+            Action::SetEtherstub(name, from, to) => self.set_etherstub(name, from, to),
             Action::CreateWire(..) | Action::SetWire(..) | Action::DeleteWire(_) => {
                 self.step_of_wire(&step.action, present)
             }
@@ -552,6 +555,11 @@ impl Works {
             self.kernel.close(&device);
         }
         Ok(())
+    }
+
+    fn set_etherstub(&mut self, name: &LinkName, from: &Etherstub, to: &Etherstub) -> Done {
+        self.tell_mtu(name, from.mtu, to.mtu)?;
+        self.set_lower(name, from.into(), to.into())
     }
 
     fn set_lower(&mut self, name: &LinkName, from: Properties<'_>, to: Properties<'_>) -> Done {

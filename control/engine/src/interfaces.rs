@@ -3,8 +3,8 @@
 //! Called by the daemon for `ipadm set-ifprop` and `set-addrprop`. Nothing here ends a connection.
 
 use firelane_ip::IfRouting;
-use firelane_lane::Control;
-use firelane_units::{IpPrefix, LinkId};
+use firelane_lane::{Control, LinkConfig};
+use firelane_units::{IpPrefix, LinkId, Mtu};
 
 use crate::engine::Engine;
 use crate::error::ChangeError;
@@ -34,6 +34,17 @@ impl Engine {
             Err(ChangeError::NoUser(_)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Says how large packets between a link's VNICs may be from here on. Netstacks mind it at once, and connections go on; devices have
+    /// the packets that they were made for.
+    ///
+    /// # Errors
+    /// The link does not exist.
+    pub fn set_link_mtu(&self, link: LinkId, mtu: Mtu) -> Result<(), ChangeError> {
+        let registry = self.0.registry();
+        registry.links.get(&link).ok_or(ChangeError::NoLink(link))?;
+        self.0.tell_all(|_| Control::SetMtu(LinkConfig { link, mtu }))
     }
 
     /// Gives an address of a VNIC's netstack another prefix length, and says whether nothing new shall begin with it.

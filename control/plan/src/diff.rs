@@ -1,6 +1,6 @@
 //! The comparison itself.
 
-use firelane_model::{Interface, LinkName, Mac, Model, Netstack, NetstackName, Vnic};
+use firelane_model::{Interface, LinkKind, LinkName, Mac, Model, Netstack, NetstackName, Vnic};
 
 use crate::promise;
 use crate::torn::Torn;
@@ -189,7 +189,9 @@ impl<'a> Plan<'a> {
         for (name, is) in &present.links {
             match wanted.links.get(name) {
                 Some(shall) if is != shall && is.kind == shall.kind && (shall.mtu > is.mtu) == growing => {
-                    let effect = if is.mtu == shall.mtu { Effect::Live } else { Effect::Brief };
+                    // Its device is attached again with room for other packets.
+                    let is_live = is.mtu == shall.mtu || is.kind == LinkKind::Memory;
+                    let effect = if is_live { Effect::Live } else { Effect::Brief };
                     self.push(effect, Action::SetLink(name.clone(), is.clone(), shall.clone()));
                 }
                 _ => {}
@@ -198,8 +200,7 @@ impl<'a> Plan<'a> {
         for (name, is) in &present.etherstubs {
             match wanted.etherstubs.get(name) {
                 Some(shall) if is != shall && (shall.mtu > is.mtu) == growing => {
-                    let effect = if is.mtu == shall.mtu { Effect::Live } else { Effect::Brief };
-                    self.push(effect, Action::SetEtherstub(name.clone(), is.clone(), shall.clone()));
+                    self.push(Effect::Live, Action::SetEtherstub(name.clone(), is.clone(), shall.clone()));
                 }
                 _ => {}
             }

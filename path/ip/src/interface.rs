@@ -80,6 +80,12 @@ impl Interfaces {
         found.map(|at| self.list[at].routing = routing).is_ok()
     }
 
+    /// Whether there is the interface.
+    pub(crate) fn set_mtu(&mut self, link: LinkId, mtu: Mtu) -> bool {
+        let found = self.position(link);
+        found.map(|at| self.list[at].config.mtu = mtu).is_ok()
+    }
+
     /// The largest packet to `dst` by `link`: the operator may have said that a family's are smaller, and a router that
     /// IPv6's are.
     pub(crate) fn mtu(&self, link: LinkId, dst: IpAddr) -> Option<Mtu> {

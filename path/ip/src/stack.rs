@@ -289,6 +289,13 @@ impl Ip {
         self.interfaces.set_routing(link, routing)
     }
 
+    /// Says how large packets by an interface may be from here on, which who sends minds from its next packet on; whether there is the
+    /// interface.
+    pub fn set_mtu(&mut self, link: LinkId, mtu: Mtu) -> bool {
+        self.begin_generation();
+        self.interfaces.set_mtu(link, mtu)
+    }
+
     /// Changes the hops that packets made from here on may take.
     pub fn set_hop_limits(&mut self, hops: HopLimits) {
         if self.config.hops != hops {

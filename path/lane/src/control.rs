@@ -27,6 +27,19 @@ impl<D: Driver> Links<D> {
         self.switches.insert(config.link.index(), link).map_err(|_| "the link exists")
     }
 
+    /// Answers with the netstacks' ports over the link.
+    pub(crate) fn set_mtu(&mut self, config: LinkConfig) -> Result<Vec<(NetstackId, LinkId)>, Refusal> {
+        self.changed();
+        let link = self.switches.get_mut(config.link.index()).ok_or("no such link")?;
+        link.mtu = config.mtu;
+        let uses = self.ports.iter().filter(|port| port.over == config.link);
+        let netstacks = uses.filter_map(|port| match port.user {
+            PortUser::Netstack(id) => Some((id, port.id)),
+            _ => None,
+        });
+        Ok(netstacks.collect())
+    }
+
     pub(crate) fn remove_link(&mut self, link: LinkId) -> Result<(), Refusal> {
         if self.ports.iter().any(|port| port.over == link) {
             return Err("the link has ports");

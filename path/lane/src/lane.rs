@@ -268,6 +268,7 @@ impl<D: Driver> Lane<D> {
         let Self { common, links, stacks, .. } = self;
         match control {
             Control::AddLink(config) => links.add_link(config),
+            Control::SetMtu(config) => stacks.set_mtu(config.mtu, &links.set_mtu(config)?),
             Control::RemoveLink(link) => links.remove_link(link),
             Control::AddPort(config, driver) => {
                 links.add_port(config, driver)?;

@@ -139,6 +139,8 @@ pub enum Stage {
 pub enum Control<D> {
     /// A link begins: a NIC, a TAP, a wire, or an etherstub, each with the switch that its VNICs share.
     AddLink(LinkConfig),
+    /// Packets between a link's VNICs are as large as this from here on; traffic runs on.
+    SetMtu(LinkConfig),
     /// A link ends; its ports were removed before.
     RemoveLink(LinkId),
     /// A port begins, with this lane's queue of its driver if it has one here.
@@ -232,6 +234,7 @@ impl<D> Control<D> {
     pub const fn word(&self) -> &'static str {
         match self {
             Self::AddLink(_) => "add link",
+            Self::SetMtu(_) => "set MTU",
             Self::RemoveLink(_) => "remove link",
             Self::AddPort(..) => "add port",
             Self::AddQueue(..) => "add queue",

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use firelane_interop::{Daemon, Sandbox, skipped, until};
+use firelane_interop::{COMPARES, Daemon, ECHOES, On, Sandbox, Stage, skipped, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -181,4 +181,47 @@ fn a_netstacks_vnic_has_an_mtu_of_its_own_from_the_start_and_another_one_while_i
     assert_eq!(answered(), 3);
     set(&daemon, "web0", "mtu=600");
     assert_eq!(answered(), 4);
+}
+
+#[test]
+fn connections_go_on_while_what_is_below_gets_another_mtu_and_no_property_ends_them_unasked() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let daemon = stage.daemon();
+    let at_home = |text: &str| text.replace("10.0.0.2", Stage::FIRELANE);
+    let server = stage.serve(On::Firelane, &["python3", "-c", &at_home(ECHOES)]);
+    let probe = format!("import socket; socket.create_connection(('{}', 7)).close()", Stage::FIRELANE);
+    stage.wait_for(&server, On::Kernel, &["python3", "-c", &probe]);
+    let compares = at_home(COMPARES);
+    let clients =
+        [On::Kernel, On::Firelane].map(|on| stage.serve(on, &["python3", "-c", &compares, "3", "2"]));
+    let begun =
+        || daemon.firelane(&["netstat", "-n", "-f", "inet"]).stdout.matches("ESTABLISHED").count() >= 4;
+    until("they are connected", LIMIT, begun);
+    for mtu in ["1400", "9000", "600", "1500"] {
+        set(daemon, "s1", &format!("mtu={mtu}"));
+        let links = sandbox.run(Some("kernel"), "ip", &["-o", "link", "show", "kernel0"]).expect_success();
+        assert!(links.contains(&format!("mtu {mtu}")), "{links}");
+    }
+    let why = "netstack web has sockets with addresses of web0, which would end; `firelane apply` makes the VNIC anew all the same";
+    for (words, said) in [
+        (
+            &["dladm", "set-linkprop", "-p", "mac-address=2:8:20:0:0:9", "web0"][..],
+            "cannot set link property 'mac-address' on 'web0': link busy (mac-address: ",
+        ),
+        (&["dladm", "set-linkprop", "-p", "vlan-id=5", "web0"], "link busy (vlan-id: "),
+        (&["dladm", "modify-vnic", "-m", "2:8:20:0:0:9", "web0"], "link busy (mac-address: "),
+    ] {
+        let refused = daemon.firelane(words);
+        assert!(refused.code() == 1 && refused.stderr.contains(&format!("{said}{why}")), "{refused:?}");
+    }
+    for client in clients {
+        assert!(client.expect_success().starts_with("rounds"));
+    }
+    let plan = sandbox.folder().join("plan.toml");
+    let dump = daemon.firelane(&["dump"]).expect_success();
+    std::fs::write(&plan, dump.replace("mtu = 1500", "mtu = 1400")).unwrap();
+    let told = daemon.firelane(&["plan", &plan.to_string_lossy()]).expect_success();
+    let lines = "recreate  set etherstub s1 mtu 1500 -> 1400\n          made anew: vnic kernel0\n";
+    assert_eq!(told, lines);
 }

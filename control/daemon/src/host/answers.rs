@@ -110,6 +110,7 @@ impl Api for Host {
             Change::RenameLink(from, to) => inner.rename_link(next, from, to),
             // An interface brings the CPUs that its VNIC was given.
             Change::SetLinkProps(..)
+            | Change::ModifyVnic(..)
             | Change::CreateIf(..)
             | Change::CreateAddr(..)
             | Change::EnableIf(_) => {
@@ -401,10 +402,12 @@ fn note_of_lies(lies: u64) -> Option<String> {
 fn shown(steps: &[Step], before: &Model) -> PlanReply {
     let mut present = before.clone();
     let shown = |step: &Step| {
-        let is_rebuilt = rebuild::instead_of(step, &present).is_some();
-        let effect = if is_rebuilt { Effect::Recreate } else { step.effect };
+        let rebuilt = rebuild::instead_of(step, &present);
+        let effect = if rebuilt.is_some() { Effect::Recreate } else { step.effect };
         apply_to_model(&mut present, step);
-        PlanStep { effect: effect.word().to_owned(), step: step.to_string(), lines: step.lines() }
+        let mut lines = step.lines();
+        lines.extend(rebuilt.iter().flat_map(|steps| rebuild::remade(steps)));
+        PlanStep { effect: effect.word().to_owned(), step: step.to_string(), lines }
     };
     PlanReply { steps: steps.iter().map(shown).collect() }
 }

@@ -55,7 +55,7 @@ use firelane_ip::{
 use firelane_socket::{ConnRef, Flags, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{
-    ConnId, Direction, DropReason, Instant, IpPrefix, LaneId, LinkId, NetstackId, SocketId,
+    ConnId, Direction, DropReason, Instant, IpPrefix, LaneId, LinkId, Mtu, NetstackId, SocketId,
 };
 
 use self::conn::Conns;
@@ -545,6 +545,15 @@ impl Stacks {
             }
         }
         outcome
+    }
+
+    /// Says how large packets by these interfaces may be.
+    pub(crate) fn set_mtu(&mut self, mtu: Mtu, interfaces: &[(NetstackId, LinkId)]) -> Result<(), Refusal> {
+        interfaces.iter().try_for_each(|&(id, link)| {
+            let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+            let is_there = ip.core.set_mtu(link, mtu);
+            is_there.then_some(()).ok_or("the netstack does not have the link")
+        })
     }
 
     /// Says what an operator wants of an interface.
