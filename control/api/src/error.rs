@@ -21,6 +21,8 @@ pub struct ApiError {
     pub value: String,
     /// What is allowed.
     pub allowed: String,
+    /// The step of a plan that failed, in words; empty if there was no plan.
+    pub step: String,
 }
 
 /// The body of an error: the same with the status both as a word for programs and as text for people.
@@ -35,26 +37,42 @@ pub(crate) struct Problem {
     value: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     allowed: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    step: String,
 }
 
 impl From<Problem> for ApiError {
     fn from(problem: Problem) -> Self {
-        let Problem { code, field, value, allowed, .. } = problem;
-        Self { status: code, field, value, allowed }
+        let Problem { code, field, value, allowed, step, .. } = problem;
+        Self { status: code, field, value, allowed, step }
     }
 }
 
 impl From<ApiError> for Problem {
     fn from(error: ApiError) -> Self {
-        let ApiError { status, field, value, allowed } = error;
-        Self { code: status, status: status.text().to_owned(), field, value, allowed }
+        let ApiError { status, field, value, allowed, step } = error;
+        Self { code: status, status: status.text().to_owned(), field, value, allowed, step }
     }
 }
 
 impl ApiError {
     /// An error that is about `field`.
     pub fn new(status: Status, field: &str, value: impl fmt::Display, allowed: impl Into<String>) -> Self {
-        Self { status, field: field.to_owned(), value: value.to_string(), allowed: allowed.into() }
+        let (field, value, allowed) = (field.to_owned(), value.to_string(), allowed.into());
+        Self { status, field, value, allowed, step: String::new() }
+    }
+
+    /// The same error of a step of a plan, which of many objects it is about.
+    pub fn of_step(self, step: &impl fmt::Display) -> Self {
+        Self { step: step.to_string(), ..self }
+    }
+
+    /// The whole on one line: the step comes first, if there was a plan.
+    pub fn with_step(&self) -> String {
+        match self.step.as_str() {
+            "" => self.to_string(),
+            step => format!("{step}: {self}"),
+        }
     }
 
     /// The detail in parentheses, with a space before it; empty if there is none.
@@ -75,13 +93,13 @@ impl ApiError {
 
 impl From<Status> for ApiError {
     fn from(status: Status) -> Self {
-        Self { status, field: String::new(), value: String::new(), allowed: String::new() }
+        Self::new(status, "", "", "")
     }
 }
 
 impl From<FieldError> for ApiError {
     fn from(fault: FieldError) -> Self {
-        Self { status: Status::BadValue, field: fault.field, value: fault.value, allowed: fault.allowed }
+        Self::new(Status::BadValue, &fault.field, fault.value, fault.allowed)
     }
 }
 
@@ -106,5 +124,10 @@ mod tests {
         let text = serde_json::to_string(&error).unwrap();
         assert!(text.contains(r#""code":"bad_value","status":"invalid value","field":"priority""#), "{text}");
         assert_eq!(serde_json::from_str::<ApiError>(&text).unwrap(), error);
+        let of_step = error.clone().of_step(&"add flow f0");
+        assert_eq!((of_step.to_string(), error.with_step()), (error.to_string(), error.to_string()));
+        assert_eq!(of_step.with_step(), format!("add flow f0: {error}"));
+        let text = serde_json::to_string(&of_step).unwrap();
+        assert_eq!(serde_json::from_str::<ApiError>(&text).unwrap(), of_step);
     }
 }

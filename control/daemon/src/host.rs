@@ -446,7 +446,8 @@ impl Inner {
     }
 
     fn try_step(&mut self, step: &Step) -> Result<(), ApiError> {
-        self.carry_out(step).inspect_err(|error| tracing::warn!("{step}: {error}"))
+        let done = self.carry_out(step).inspect_err(|error| tracing::warn!("{step}: {error}"));
+        done.map_err(|error| error.of_step(step))
     }
 
     fn take_back(&mut self, before: &Model) {

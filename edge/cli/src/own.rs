@@ -342,13 +342,24 @@ fn show_plan(session: &mut Session<'_>, reply: &PlanReply, json: bool) -> Result
 
 fn plan(session: &mut Session<'_>, file: &Path, json: bool) -> Result<(), Refused> {
     let model = read(session, file)?;
-    let reply = session.api.plan(&model)?;
+    let reply = session.api.plan(&model).map_err(of_its_step)?;
     show_plan(session, &reply, json)
 }
 
 fn apply(session: &mut Session<'_>, file: &Path, temporary: bool, json: bool) -> Result<(), Refused> {
     let model = read(session, file)?;
-    let reply = session.api.apply(&model, temporary)?;
+    // A file that was cut off, or the output of a command that failed, is empty more often than a host shall be.
+    let has_none = |model: &Model| Model { daemon: model.daemon.clone(), ..Model::default() } == *model;
+    let kept = if temporary { &[Which::Active][..] } else { &[Which::Active, Which::Persistent] };
+    let has_all_none = || {
+        kept.iter()
+            .try_fold(true, |none, which| Ok::<_, ApiError>(none && has_none(&session.api.model(*which)?)))
+    };
+    if !empty && has_none(&model) && !has_all_none()? {
+        let said = "nothing is in it, and all that this host has would be deleted (--empty, if it shall be)";
+        return Err(Refused(die(format!("{}: {said}", file.display())), EXIT_USAGE));
+    }
+    let reply = session.api.apply(&model, temporary).map_err(of_its_step)?;
     show_plan(session, &reply, json)
 }
 
@@ -361,6 +372,11 @@ fn dump(session: &mut Session<'_>, file: Option<&Path>, persistent: bool, json: 
         text + "\n"
     } else {
         model.to_toml()
+/// A file names many objects: an error says which of them it is about.
+fn of_its_step(error: ApiError) -> Refused {
+    if error.step.is_empty() { error.into() } else { Refused(die(error.with_step()), 1) }
+}
+
     };
     match file.filter(|file| file.as_os_str() != "-") {
         None => Ok(session.out.write_all(text.as_bytes())?),

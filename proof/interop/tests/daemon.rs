@@ -262,6 +262,8 @@ fn a_step_that_fails_takes_the_steps_before_it_back() {
     let more = written(&sandbox, "more.toml", &more);
     let before = daemon.firelane(&["dump"]).expect_success();
     let refused = daemon.firelane(&["apply", &more]);
+    let step = "firelane: create vnic dave0 over vswitch1 for tap dave0: object already exists (";
+    assert!(refused.stderr.starts_with(step), "{}", refused.stderr);
     assert_eq!(refused.code(), 1, "{}", refused.stderr);
     assert!(refused.stderr.contains("dave0"), "{}", refused.stderr);
     assert_eq!(daemon.firelane(&["dump"]).expect_success(), before);

@@ -67,7 +67,9 @@ impl Api for Host {
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         let present = &inner.as_said_by(&next.active);
         let steps = plan(&next.active, present);
-        steps.iter().try_for_each(|step| resources::check(&inner.works, step, present))?;
+        steps.iter().try_for_each(|step| {
+            resources::check(&inner.works, step, present).map_err(|error| error.of_step(step))
+        })?;
         let new = next.active.wires.iter().filter(|(name, _)| !present.wires.contains_key(*name));
         new.map(|(_, wire)| wire).try_for_each(|wire| inner.works.may_be_wired(wire, &next.active))?;
         Ok(shown(&steps, present))
