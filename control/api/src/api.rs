@@ -6,9 +6,9 @@ use crate::{
     AccountingInfo, AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DestinationInfo,
     DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo,
     LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo,
-    PlanReply, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage,
-    StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, WireInfo,
-    WireStats,
+    ObjectProps, PlanReply, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
+    RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample,
+    VnicInfo, WireInfo, WireStats,
 };
 
 /// Which of the two configurations is meant.
@@ -57,8 +57,12 @@ pub trait Api: Send + Sync {
     fn netstacks(&self, which: Which) -> Result<Vec<NetstackInfo>, ApiError>;
     /// The properties of the link `name`.
     fn link_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError>;
+    /// The properties of all links, as they are at one time.
+    fn all_link_props(&self, which: Which) -> Result<Vec<ObjectProps>, ApiError>;
     /// The properties of the flow `name`.
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError>;
+    /// The properties of all flows, as they are at one time.
+    fn all_flow_props(&self, which: Which) -> Result<Vec<ObjectProps>, ApiError>;
     /// The protocol properties of the netstack `name`.
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError>;
     /// The properties of the IP interface `name`.

@@ -19,9 +19,9 @@ use crate::wires::{CreateWire, ModifyWire};
 use crate::{
     AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
     FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LinkInfo, LinkStats, Method, NeighbourInfo,
-    NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
-    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo, WireInfo,
-    WireStats, openapi, paths,
+    NetstackInfo, ObjectProps, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
+    RouteInfo, SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo,
+    WireInfo, WireStats, openapi, paths,
 };
 
 pub(crate) type Reply = Result<Vec<u8>, ApiError>;
@@ -42,6 +42,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Delete, "/v1/links/{name}", delete_phys),
     route(Method::Get, "/v1/links/{name}/props", link_props),
     route(Method::Patch, "/v1/links/{name}/props", set_link_props),
+    route(Method::Get, paths::LINK_PROPS, all_link_props),
     route(Method::Put, "/v1/links/{name}/name", rename_link),
     route(Method::Get, paths::IPTUNS, iptuns),
     route(Method::Post, paths::IPTUNS, create_iptun),
@@ -63,6 +64,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Delete, "/v1/flows/{name}", remove_flow),
     route(Method::Get, "/v1/flows/{name}/props", flow_props),
     route(Method::Patch, "/v1/flows/{name}/props", set_flow_props),
+    route(Method::Get, paths::FLOW_PROPS, all_flow_props),
     route(Method::Get, paths::IFS, ifs),
     route(Method::Post, paths::IFS, create_if),
     route(Method::Delete, "/v1/ifs/{name}", delete_if),
@@ -125,9 +127,9 @@ pub(crate) const ROUTES: &[Route] = &[
     servers((url = "http://localhost", description = "the daemon's unix socket")),
     components(schemas(Problem, LinkClass)),
     paths(
-        status, openapi_json, dump_model, apply_model, plan_model, links, delete_phys, link_props, set_link_props, vnics,
+        status, openapi_json, dump_model, apply_model, plan_model, links, delete_phys, link_props, set_link_props, all_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, remove_flows_of, iptuns, create_iptun, modify_iptun, delete_iptun,
-        flow_props, set_flow_props, ifs, create_if, ip::enable_if, delete_if, if_props, set_if_props, addrs, create_addr, ip::modify_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
+        flow_props, set_flow_props, all_flow_props, ifs, create_if, ip::enable_if, delete_if, if_props, set_if_props, addrs, create_addr, ip::modify_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
         netstack_props, set_netstack_props, routes, neighbours, ip::destinations, ip::memory, counters, groups, sockets, program, link_stats, flow_stats, accounting::accounting, accounting::change_accounting, drops, doctor, capture, trace, steps, history::link_usage, history::link_samples, history::flow_usage, history::flow_samples, rules::filter, rules::change_filter, rules::pools, rules::change_pools, rules::nat, rules::change_nat, rules::set_nat_limits, rules::nat_sessions, rules::flush_nat, fpm
     )
 )]
@@ -193,6 +195,14 @@ fn links(api: &dyn Api, call: &Call<'_>) -> Reply {
     responses((status = 200, body = Vec<Property>), (status = "4XX", body = Problem)))]
 fn link_props(api: &dyn Api, call: &Call<'_>) -> Reply {
     body(&api.link_props(call.name, call.which()?)?)
+}
+
+/// The properties of all links, etherstubs and VNICs, as they are at one time.
+#[utoipa::path(get, path = "/v1/link-props",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<ObjectProps>), (status = "4XX", body = Problem)))]
+fn all_link_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.all_link_props(call.which()?)?)
 }
 
 /// Sets or resets properties of a link, etherstub or VNIC.
@@ -409,6 +419,14 @@ fn remove_flows_of(api: &dyn Api, call: &Call<'_>) -> Reply {
     responses((status = 200, body = Vec<Property>), (status = "4XX", body = Problem)))]
 fn flow_props(api: &dyn Api, call: &Call<'_>) -> Reply {
     body(&api.flow_props(call.name, call.which()?)?)
+}
+
+/// The properties of all flows, as they are at one time.
+#[utoipa::path(get, path = "/v1/flow-props",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<ObjectProps>), (status = "4XX", body = Problem)))]
+fn all_flow_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.all_flow_props(call.which()?)?)
 }
 
 /// Sets or resets properties of a flow.

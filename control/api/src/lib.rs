@@ -98,8 +98,8 @@ pub use usage::{Usage, UsageOf, UsageRequest, UsageSample};
 pub use view::{
     AddrInfo, AddressState, ConfiguredAddress, DeviceInfo, DeviceModes, DeviceRings, DropInfo, EtherstubInfo,
     Facts, Finding, FindingState, FlowInfo, FlowStats, IfInfo, IptunInfo, LinkInfo, LinkState, LinkStats,
-    NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic,
-    VnicInfo, device_speed,
+    NetstackInfo, ObjectProps, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo,
+    Stopped, Traffic, VnicInfo, device_speed,
 };
 pub use ways::{DestinationInfo, NeighbourInfo, RouteInfo};
 pub use wires::{CreateWire, ModifyWire, WireCounts, WireInfo, WireStats, set_wire_prop};

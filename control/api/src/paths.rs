@@ -11,6 +11,8 @@ pub const MODEL: &str = "/v1/model";
 pub const PLAN: &str = "/v1/plan";
 /// Links of every class.
 pub const LINKS: &str = "/v1/links";
+/// Properties of all links.
+pub const LINK_PROPS: &str = "/v1/link-props";
 /// VNICs.
 pub const VNICS: &str = "/v1/vnics";
 /// Tunnels.
@@ -21,6 +23,8 @@ pub const ETHERSTUBS: &str = "/v1/etherstubs";
 pub const WIRES: &str = "/v1/wires";
 /// Flows.
 pub const FLOWS: &str = "/v1/flows";
+/// Properties of all flows.
+pub const FLOW_PROPS: &str = "/v1/flow-props";
 /// Address objects.
 pub const ADDRS: &str = "/v1/addrs";
 /// Properties of address objects, whose names have a slash and so stand last.

@@ -13,10 +13,10 @@ use crate::{
     AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, Change,
     ChangeRequest, DestinationInfo, DeviceInfo, DropInfo, EtherstubInfo, FactorySlotInfo, Facts, FilterInfo,
     Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo,
-    LinkState, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
-    PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo,
-    SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest,
-    UsageSample, VnicInfo, Which, WireInfo, WireStats, informed_object, leased_object,
+    LinkState, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo, ObjectProps,
+    PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
+    Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage,
+    UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, informed_object, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -271,6 +271,14 @@ impl Api for Stub {
 
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
         self.snapshot(which, |it| it.flow_props(name))
+    }
+
+    fn all_link_props(&self, which: Which) -> Result<Vec<ObjectProps>, ApiError> {
+        Ok(self.snapshot(which, |it| it.all_link_props()))
+    }
+
+    fn all_flow_props(&self, which: Which) -> Result<Vec<ObjectProps>, ApiError> {
+        Ok(self.snapshot(which, |it| it.all_flow_props()))
     }
 
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {

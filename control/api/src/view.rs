@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use firelane_model::{
-    AddrObjName, Address, FlowMatch, FlowName, Iptun, LinkClass, LinkKind, LinkName, Mac, Model,
+    AddrObjName, Address, Flow, FlowMatch, FlowName, Iptun, LinkClass, LinkKind, LinkName, Mac, Model,
     NetstackName, Nic, VnicUser, spell_rate,
 };
 use firelane_units::{IpPrefix, MacAddr, Mtu};
@@ -314,6 +314,15 @@ pub struct Property {
     pub default: String,
     /// Its possible values; empty if they cannot be listed.
     pub possible: String,
+}
+
+/// The properties of a link or flow, of many.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ObjectProps {
+    /// Whose they are.
+    pub name: String,
+    /// What they are.
+    pub properties: Vec<Property>,
 }
 
 /// A protocol property of a netstack.
@@ -913,19 +922,41 @@ impl Snapshot<'_> {
     /// The properties of the link `name`.
     pub fn link_props(&self, name: &str) -> Result<Vec<Property>, ApiError> {
         let (name, _) = self.model.link_names().find(|(n, _)| n.as_str() == name).ok_or(Status::NotFound)?;
-        Ok(props::of_link(
+        Ok(self.props_of_link(name))
+    }
+
+    /// The properties of all links.
+    pub fn all_link_props(&self) -> Vec<ObjectProps> {
+        let of_link = |(name, _): (&LinkName, _)| ObjectProps {
+            name: name.to_string(),
+            properties: self.props_of_link(name),
+        };
+        self.model.link_names().map(of_link).collect()
+    }
+
+    fn props_of_link(&self, name: &LinkName) -> Vec<Property> {
+        props::of_link(
             self.model,
             name,
             self.facts.link_state(name),
             self.facts.mac(name),
             self.speed(name),
             (&self.facts.cpus(name), &self.facts.rings(name)),
-        ))
+        )
     }
 
     /// The properties of the flow `name`.
     pub fn flow_props(&self, name: &str) -> Result<Vec<Property>, ApiError> {
         let of_flow = |(name, flow)| props::of_flow(flow, &self.facts.flow_cpus(name));
         self.model.flows.get_key_value(name).map(of_flow).ok_or_else(|| Status::NotFound.into())
+    }
+
+    /// The properties of all flows.
+    pub fn all_flow_props(&self) -> Vec<ObjectProps> {
+        let of_flow = |(name, flow): (&FlowName, &Flow)| ObjectProps {
+            name: name.to_string(),
+            properties: props::of_flow(flow, &self.facts.flow_cpus(name)),
+        };
+        self.model.flows.iter().map(of_flow).collect()
     }
 }

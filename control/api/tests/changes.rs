@@ -471,3 +471,20 @@ fn the_interface_that_is_called_primary_last_is_it() {
     let fault = Model::from_toml("f", two).unwrap_err()[0].to_string();
     assert!(fault.contains("a1/d") && fault.ends_with("a0/d is the primary one already"), "{fault}");
 }
+
+#[test]
+fn the_properties_of_all_are_those_of_each() {
+    let stub = two_tenants();
+    for (kind, names) in [("link", &["vswitch1", "alice0", "bob0", "web0"][..]), ("flow", &["iperf"])] {
+        let each = |name: &&str| {
+            let (status, properties) = send(&stub, &format!("GET /v1/{kind}s/{name}/props"), &Value::Null);
+            assert_eq!(status, 200);
+            json!({"name": name, "properties": properties})
+        };
+        let all = send(&stub, &format!("GET /v1/{kind}-props"), &Value::Null);
+        assert_eq!(all, (200, names.iter().map(each).collect()));
+    }
+    // Who goes meanwhile is missing, and nobody else is.
+    assert_eq!(send(&stub, "DELETE /v1/flows/iperf", &Value::Null).0, 200);
+    assert_eq!(send(&stub, "GET /v1/flow-props", &Value::Null), (200, json!([])));
+}

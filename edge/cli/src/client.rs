@@ -14,7 +14,7 @@ use firelane_api::{
     CreateVnic, CreateWire, DestinationInfo, DropInfo, EnableIf, EtherstubInfo, FilterInfo, Finding,
     FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats,
     MemoryInfo, Method, ModifyAddr, ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession, NeighbourInfo,
-    NetstackInfo, PlanReply, PoolsInfo, ProgramReport, PropChange, Property, ProtocolCounters,
+    NetstackInfo, ObjectProps, PlanReply, PoolsInfo, ProgramReport, PropChange, Property, ProtocolCounters,
     ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient,
     TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
 };
@@ -467,6 +467,14 @@ impl Api for Client {
 
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
         self.get(&format!("{}/{name}/{}", paths::FLOWS, paths::PROPS), which)
+    }
+
+    fn all_link_props(&self, which: Which) -> Result<Vec<ObjectProps>, ApiError> {
+        self.get(paths::LINK_PROPS, which)
+    }
+
+    fn all_flow_props(&self, which: Which) -> Result<Vec<ObjectProps>, ApiError> {
+        self.get(paths::FLOW_PROPS, which)
     }
 
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {

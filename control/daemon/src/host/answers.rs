@@ -9,7 +9,7 @@ use firelane_api::{
     AccountingInfo, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest,
     DestinationInfo, DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo,
     IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo,
-    NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
+    NetstackInfo, ObjectProps, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
     ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage,
     UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended, informed_object,
     leased_object,
@@ -183,6 +183,14 @@ impl Api for Host {
 
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
         self.view(which, |it| it.flow_props(name))
+    }
+
+    fn all_link_props(&self, which: Which) -> Result<Vec<ObjectProps>, ApiError> {
+        Ok(self.view(which, |it| it.all_link_props()))
+    }
+
+    fn all_flow_props(&self, which: Which) -> Result<Vec<ObjectProps>, ApiError> {
+        Ok(self.view(which, |it| it.all_flow_props()))
     }
 
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {

@@ -1,8 +1,9 @@
 //! `dladm` verbs for properties of links.
 
-use firelane_api::{ApiError, Change, ChangeRequest, PropChange, Property, Status, Which, absent_link_prop};
+use firelane_api::{
+    ApiError, Change, ChangeRequest, ObjectProps, PropChange, Property, Status, Which, absent_link_prop,
+};
 use firelane_model::LinkName;
-use serde::Serialize;
 
 use super::{PROGRAM, temporary};
 use crate::common::{Call, name_list, prop_failure, said_props};
@@ -81,28 +82,22 @@ fn resettable(session: &mut Session<'_>, name: &str) -> Result<Vec<String>, Fail
 /// show-linkprop
 pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let which = if call.args.has('P') { Which::Persistent } else { Which::Active };
-    let mut links = session.api.links(which)?;
-    super::show::only(
-        &mut links,
-        call.optional_operand()?,
-        |link| link.name.as_str(),
-        "link {} is not valid",
-    )?;
+    let mut all = match call.optional_operand()? {
+        None => session.api.all_link_props(which)?,
+        Some(name) => {
+            let absent = || die(format!("link {name} is not valid: {}", Status::NotFound.text()));
+            name.parse::<LinkName>().map_err(|_| absent())?;
+            let properties = session.api.link_props(name, which).map_err(|error| match error.status {
+                Status::NotFound => absent(),
+                _ => error.into(),
+            })?;
+            vec![ObjectProps { name: name.to_owned(), properties }]
+        }
+    };
     let texts: Vec<_> = call.args.values('p').collect();
     let wrong = || die(format!("invalid link properties specified ({})", texts.join(",")));
     let wanted = if texts.is_empty() { None } else { Some(name_list(&texts).ok_or_else(wrong)?) };
-    let mut all = Vec::new();
-    for link in &links {
-        all.push((link.name.to_string(), session.api.link_props(link.name.as_str(), which)?));
-    }
     print(session, call, PROPERTY, "link", &mut all, wanted.as_deref())
-}
-
-/// An object's properties as JSON.
-#[derive(Serialize)]
-struct Properties<'a> {
-    name: &'a str,
-    properties: &'a [Property],
 }
 
 /// Prints the properties of each object, all or those `wanted`; `template` says with which columns.
@@ -111,13 +106,13 @@ pub(crate) fn print(
     call: &Call<'_>,
     template: &[Column],
     kind: &str,
-    all: &mut [(String, Vec<Property>)],
+    all: &mut [ObjectProps],
     wanted: Option<&[String]>,
 ) -> Result<(), Failure> {
     let program = if kind == "link" { PROGRAM } else { "flowadm" };
     let mut failed = false;
     for name in wanted.unwrap_or_default() {
-        if !all.iter().all(|(_, props)| props.iter().any(|prop| prop.property == *name)) {
+        if !all.iter().all(|it| it.properties.iter().any(|prop| prop.property == *name)) {
             let absent = absent_link_prop(name).filter(|_| kind == "link");
             let said = match absent.map(|error| ApiError { field: String::new(), ..error }) {
                 Some(error) => format!("cannot show {kind} property '{name}': {error}"),
@@ -127,7 +122,7 @@ pub(crate) fn print(
             failed = true;
         }
     }
-    for (_, props) in all.iter_mut() {
+    for ObjectProps { properties: props, .. } in all.iter_mut() {
         if let Some(names) = wanted {
             let place = |prop: &Property| names.iter().position(|name| *name == prop.property);
             props.retain(|prop| place(prop).is_some());
@@ -135,16 +130,15 @@ pub(crate) fn print(
         }
     }
     if call.args.has('j') {
-        let objects: Vec<_> = all.iter().map(|(name, properties)| Properties { name, properties }).collect();
-        session.json("properties", &objects, false)?;
+        session.json("properties", &all, false)?;
         return if failed { Err(Failure::Said) } else { Ok(()) };
     }
     let parsable = call.args.has('c');
     let style = Style { fields: call.args.value('o'), parsable, wrap: !parsable, ..Style::default() };
     let fields = template.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
     let mut table = Table::open(session, program, template, &fields, style)?;
-    for (name, props) in all.iter() {
-        for prop in props {
+    for ObjectProps { name, properties } in all.iter() {
+        for prop in properties {
             let perm = (kind == "link").then(|| prop.perm.clone());
             let row: Vec<_> = [name, &prop.property]
                 .into_iter()

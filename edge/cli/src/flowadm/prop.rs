@@ -1,6 +1,8 @@
 //! `flowadm` verbs for properties of flows.
 
-use firelane_api::{Change, ChangeRequest, PropChange, Status, Which};
+use std::collections::BTreeSet;
+
+use firelane_api::{Change, ChangeRequest, ObjectProps, PropChange, Status, Which};
 
 use super::PROGRAM;
 use super::flow::{flow_name, flows, which};
@@ -53,19 +55,30 @@ fn change(
 /// show-flowprop
 pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let which = which(call);
-    let mut list = flows(session.api, call, which)?;
-    if let Some(name) = call.optional_operand()? {
-        list.retain(|flow| flow.name.as_str() == name);
-        if list.is_empty() {
-            return Err(die(format!("invalid flow: '{name}'")));
-        }
+    let list = flows(session.api, call, which)?;
+    let one = call.optional_operand()?;
+    let absent = |name: &str| die(format!("invalid flow: '{name}'"));
+    if let Some(name) = one.filter(|name| !list.iter().any(|flow| flow.name.as_str() == *name)) {
+        return Err(absent(name));
     }
     let texts: Vec<_> = call.args.values('p').collect();
     let wrong = || die(format!("invalid flow properties specified ({})", texts.join(",")));
     let wanted = if texts.is_empty() { None } else { Some(name_list(&texts).ok_or_else(wrong)?) };
-    let mut all = Vec::new();
-    for flow in &list {
-        all.push((flow.name.to_string(), session.api.flow_props(flow.name.as_str(), which)?));
-    }
+    let mut all = match one {
+        Some(name) => {
+            let properties = session.api.flow_props(name, which).map_err(|error| match error.status {
+                Status::NotFound => absent(name),
+                _ => error.into(),
+            })?;
+            vec![ObjectProps { name: name.to_owned(), properties }]
+        }
+        // What is gone since the list was asked for is left out.
+        None => {
+            let listed: BTreeSet<_> = list.iter().map(|flow| flow.name.as_str()).collect();
+            let mut all = session.api.all_flow_props(which)?;
+            all.retain(|flow| listed.contains(flow.name.as_str()));
+            all
+        }
+    };
     crate::dladm::print_props(session, call, PROPERTY, "flow", &mut all, wanted.as_deref())
 }
