@@ -110,8 +110,10 @@ drop_reasons! {
     Switch NoPort = "no_port",
     /// The destination is the port that the frame came from.
     Switch SamePort = "same_port",
-    /// The destination's user is not attached, or its ring is full.
+    /// The ring of the destination's user is full.
     Switch PortFull = "port_full",
+    /// The destination is a VNIC that nobody uses.
+    Switch NoUser = "no_user",
     /// A link-local control protocol (BPDU, pause, LLDP) that tenants must not exchange.
     Switch LinkLocalProtocol = "link_local_protocol",
     /// The source address is not the link's own (`protection=mac-nospoof`).

@@ -21,6 +21,14 @@ use crate::ports::{FlowPlace, Port, Queue, SwitchedLink};
 /// Why a change was refused, in words.
 pub(crate) type Refusal = &'static str;
 
+/// Which groups a user gets who has not said it: a VNIC without one is no receiver, and no copy is made for it.
+fn groups_of(user: PortUser) -> GroupFilter {
+    match user {
+        PortUser::Nobody => GroupFilter::Nothing,
+        _ => GroupFilter::All,
+    }
+}
+
 impl<D: Driver> Links<D> {
     pub(crate) fn add_link(&mut self, config: LinkConfig) -> Result<(), Refusal> {
         let link = SwitchedLink { switch: Switch::new(), mtu: config.mtu, uplink: None, ports: Vec::new() };
@@ -59,7 +67,7 @@ impl<D: Driver> Links<D> {
             PortKind::Trunk { .. } => (Role::Trunk, Vec::new()),
             PortKind::Vnic { mac, vlan, .. } => (Role::Station { vlan }, vec![mac]),
         };
-        let groups = GroupFilter::All;
+        let groups = groups_of(config.user);
         link.switch.add_port(at_switch, SwitchPort { role, addresses, groups }).map_err(
             |error| match error {
                 PortError::Exists => "the switch port exists",
@@ -156,7 +164,7 @@ impl<D: Driver> Links<D> {
         port.user = user;
         let (over, at) = (port.over, port.at_switch);
         if let Some(link) = self.switches.get_mut(over.index()) {
-            link.switch.set_groups(at, GroupFilter::All);
+            link.switch.set_groups(at, groups_of(user));
         }
         Ok(())
     }

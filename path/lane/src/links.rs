@@ -482,10 +482,12 @@ impl<D> Links<D> {
                 common.taps.see(common.now, (to, port.over), Direction::In, &frame);
                 self.tunneled.push((netstack, to, frame));
             }
-            (PortUser::Driver { .. } | PortUser::Nobody, _) => {
+            (PortUser::Driver { .. }, _) => {
                 port.counters.inward.dropped += 1;
                 common.drop_frame(frame, DropReason::PortFull);
             }
+            // It is no fault of the link's, whose errors are those of frames that somebody was to get.
+            (PortUser::Nobody, _) => common.drop_frame(frame, DropReason::NoUser),
         }
     }
 

@@ -57,6 +57,17 @@ impl Stub {
         }
     }
 
+    fn send_to_all(&mut self, count: usize) {
+        let mut chain = Chain::new();
+        for n in 0..count {
+            let mut frame = udp_frame(&mut self.pools, 1, 2, (n as u16 + 1, 53), 100);
+            frame.as_mut_slice()[..6].fill(0xff);
+            chain.push(frame);
+        }
+        self.alice.tx.push_chain(&mut chain);
+        self.world.run();
+    }
+
     fn received(&mut self) -> Chain {
         let mut chain = Chain::new();
         self.bob.rx.pop_into(&mut chain, usize::MAX);
@@ -304,6 +315,29 @@ fn a_device_that_takes_nothing_costs_no_more_than_its_queue() {
     stub.world.run_for(Duration::from_millis(1));
     assert_eq!(stub.received().len(), 1024);
     stub.world.check_conservation();
+}
+
+#[test]
+fn a_vnic_that_nobody_uses_gets_no_copy_and_counts_no_error() {
+    for lanes in [1, 2] {
+        let mut stub = stub(lanes, None);
+        stub.world.add_flow(plain_flow(FlowId(3), LinkId(3), None, None));
+        stub.world.add_port(vnic(3, 0, 3, 3, PortUser::Nobody), vec![]);
+        stub.send_to_all(5);
+        assert_eq!(stub.received().len(), 5, "the broadcasts come to who is there");
+        let counters = stub.world.counters();
+        assert_eq!((counters.drops.total(), counters.copied), (0, 0));
+        stub.send(3, 3, 100);
+        let counters = stub.world.counters();
+        assert_eq!((counters.drops.of(DropReason::NoUser), counters.drops.total()), (3, 3));
+        let snapshots: Vec<_> = stub.world.lanes.iter().map(|lane| lane.snapshot()).collect();
+        let ports = snapshots.iter().flat_map(|it| &it.ports).filter(|(id, _)| *id == LinkId(3));
+        assert!(ports.clone().count() > 0 && ports.clone().all(|(_, it)| it.inward.dropped == 0));
+        stub.world.all(|| Control::SetUser(LinkId(3), PortUser::Nobody));
+        stub.send_to_all(5);
+        assert_eq!(stub.world.counters().drops.total(), 3);
+        stub.world.check_conservation();
+    }
 }
 
 #[test]

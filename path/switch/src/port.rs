@@ -52,7 +52,7 @@ impl Role {
     }
 }
 
-/// Which multicast groups a port gets. Broadcast is always delivered, and so are the groups in which a station is asked for by
+/// Which multicast groups a port gets. Broadcast is delivered to whoever is there, and so are the groups in which a station is asked for by
 /// its IPv6 address (RFC 4291 §2.7.1): who tests an address for duplicates is asked before he may have it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum GroupFilter {
@@ -61,6 +61,8 @@ pub enum GroupFilter {
     All,
     /// These groups, sorted.
     Only(Vec<MacAddr>),
+    /// None, and no broadcast either: it has no user.
+    Nothing,
 }
 
 impl GroupFilter {
@@ -74,6 +76,7 @@ impl GroupFilter {
     pub(crate) fn wants(&self, group: MacAddr) -> bool {
         match self {
             Self::All => true,
+            Self::Nothing => false,
             Self::Only(groups) => {
                 group.is_broadcast() || is_solicited_node(group) || groups.binary_search(&group).is_ok()
             }
@@ -110,7 +113,7 @@ impl Port {
     pub(crate) fn wants(&self, group: MacAddr, has_members: bool) -> bool {
         match &self.config.groups {
             GroupFilter::All => self.heard.wants(group, has_members),
-            only @ GroupFilter::Only(_) => only.wants(group),
+            only => only.wants(group),
         }
     }
 
@@ -119,6 +122,7 @@ impl Port {
         match &self.config.groups {
             GroupFilter::All => self.heard.is_member(group),
             GroupFilter::Only(groups) => groups.binary_search(&group).is_ok(),
+            GroupFilter::Nothing => false,
         }
     }
 
