@@ -4,6 +4,7 @@
 //! `acctadm` let it write into a file, and the daemon is not asked. Times are UTC and written MM/DD/YYYY,hh:mm:ss, as `dladm` of the
 //! original documents them.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -177,8 +178,13 @@ fn pieces(session: &mut Session<'_>, asked: &Asked<'_>, name: &str) -> Result<()
         return session.json("samples", &samples, false);
     }
     let mut table = table(session, asked, &PIECES)?;
+    let days: BTreeSet<_> = samples.iter().map(|it| it.start / DAY).collect();
     for UsageSample { start, seconds, traffic: it } in samples {
-        let clock = |time| if seconds < 3600 { hour(time) } else { day_and_hour(time) };
+        let clock = |time| match (seconds < 3600, days.len() > 1) {
+            (true, false) => hour(time),
+            (true, true) => day_and_second(time),
+            (false, _) => day_and_hour(time),
+        };
         let counts = [it.rbytes, it.obytes].map(|it| it.to_string());
         let [rbytes, obytes] = counts;
         let rest = [rbytes, obytes, bandwidth(&it, seconds), fused(it).to_string()];
@@ -321,6 +327,11 @@ fn hour(time: u64) -> String {
 fn day_and_hour(time: u64) -> String {
     let (_, month, day) = calendar(time);
     format!("{month:02}/{day:02},{:02}:{:02}", time % DAY / 3600, time / 60 % 60)
+}
+
+fn day_and_second(time: u64) -> String {
+    let (_, month, day) = calendar(time);
+    format!("{month:02}/{day:02},{}", hour(time))
 }
 
 #[cfg(test)]
