@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use firelane_model::{Address, LinkName, Model, NetstackName};
+use firelane_api::AddrInfo;
+use firelane_model::{Address, LinkName, Model, NetstackName, Vnic};
 use firelane_units::IpPrefix;
 
 /// How many addresses of a subnet are tried, from its end.
@@ -28,6 +29,20 @@ pub(super) fn free(
         }
     }
     found
+}
+
+/// Who has an address on the switch of `vnic`, in its VLAN: one of the `known` address objects, or the VNIC of a TAP.
+pub(super) fn holder(model: &Model, known: &[AddrInfo], vnic: &LinkName, address: IpAddr) -> Option<String> {
+    let like = model.vnics.get(vnic)?;
+    let beside = || {
+        model.vnics_over(like.over.link().map_or("", LinkName::as_str)).filter(|(_, it)| it.vlan == like.vlan)
+    };
+    let is_beside = |interface: &str| beside().any(|(name, _)| name.as_str() == interface);
+    let has = |it: &AddrInfo| it.addr.parse::<IpPrefix>().is_ok_and(|it| it.addr() == address);
+    let object = known.iter().find(|it| has(it) && is_beside(it.name.interface()));
+    let has = |vnic: &Vnic| vnic.tap().is_some_and(|tap| tap.addresses.iter().any(|it| it.addr() == address));
+    let tap = || beside().find(|(_, vnic)| has(vnic)).map(|(name, _)| format!("vnic={name}"));
+    object.map(|it| format!("addrobj={}", it.name)).or_else(tap)
 }
 
 fn subnets<'a>(
@@ -71,6 +86,8 @@ fn highest(subnet: IpPrefix, taken: &BTreeSet<IpAddr>) -> Option<IpPrefix> {
 
 #[cfg(test)]
 mod tests {
+    use firelane_api::{Api, Stub, Which};
+
     use super::*;
 
     const HOST: &str = r#"
@@ -109,6 +126,25 @@ mod tests {
         assert_eq!(
             found("web0", &["10.0.0.252", "10.0.0.251", "fd00::1"]),
             ["10.0.0.250/24", "fd00::fffe/112"]
+        );
+    }
+
+    #[test]
+    fn who_has_an_address_is_found_on_the_same_switch_and_vlan() {
+        let text = format!(
+            "{HOST}[vnic.apart0]\nover = 'vswitch1'\nvlan = 7\ntap = {{ addresses = ['10.0.0.7/24'] }}\n"
+        );
+        let model = Model::from_toml("test", &text).unwrap();
+        let known = Stub::new(model.clone(), |_, _| Vec::new()).addrs(Which::Active).unwrap();
+        let holder = |vnic: &str, address: &str| {
+            holder(&model, &known, &vnic.parse().unwrap(), address.parse().unwrap()).unwrap_or_default()
+        };
+        assert_eq!(holder("web0", "10.0.0.10"), "addrobj=web0/v4");
+        assert_eq!(holder("web0", "10.0.0.254"), "vnic=alice0");
+        assert_eq!(holder("web0", "fd00::ffff"), "vnic=alice0");
+        assert_eq!(
+            [holder("web0", "10.0.0.12"), holder("web0", "10.0.0.7"), holder("web1", "10.0.0.10")],
+            [""; 3]
         );
     }
 

@@ -208,6 +208,13 @@ fn place_for(
         return Err(bad(format!("zone {}: it has no VNIC, so there is no switch to be on", target.netstack)));
     };
     if !wanted.is_empty() {
+        let known = api.addrs(Which::Active)?;
+        for address in wanted.iter().map(|it| it.addr()) {
+            if let Some(holder) = address::holder(model, &known, first, address) {
+                let in_use = Status::IptunInUse.text();
+                return Err(bad(format!("{address}: {in_use} ({holder})")));
+            }
+        }
         return Ok((first.clone(), wanted.to_vec()));
     }
     let met: Vec<_> = api.neighbours(target.netstack.as_str())?.into_iter().map(|it| it.address).collect();
