@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
@@ -40,7 +40,11 @@ impl Model {
 
     /// The model as TOML text, which reads back as this model.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("every noun is a table, a text or a number")
+        // `toml::to_string` moves the rest of the text for each table; a buffer that is shown is written once.
+        let mut buffer = toml::ser::Buffer::new();
+        self.serialize(toml::Serializer::new(&mut buffer))
+            .expect("every noun is a table, a text or a number");
+        buffer.to_string()
     }
 }
 
