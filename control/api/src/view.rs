@@ -535,7 +535,7 @@ pub struct StatusInfo {
 /// One step of a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PlanStep {
-    /// What its traffic feels: `live`, `brief` or `recreate`.
+    /// What its traffic feels: `live`, `brief`, `recreate`, `ends` or `restart`.
     pub effect: String,
     /// What is done, on one line.
     pub step: String,

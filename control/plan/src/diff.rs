@@ -31,6 +31,11 @@ fn anew(stays: bool) -> Effect {
     if stays { Effect::Recreate } else { Effect::Live }
 }
 
+/// Of what carries connections: nothing that rests on it goes on without it.
+fn gone(stays: bool) -> Effect {
+    if stays { Effect::Recreate } else { Effect::Ends }
+}
+
 impl<'a> Plan<'a> {
     pub(crate) fn push(&mut self, effect: Effect, action: Action) {
         self.steps.push(Step { action, effect });
@@ -41,7 +46,7 @@ impl<'a> Plan<'a> {
         for (name, _) in
             present.services.iter().filter(|(name, it)| self.torn.service(name, it)).collect::<Vec<_>>()
         {
-            self.push(anew(wanted.services.contains_key(name)), Action::StopService(name.clone()));
+            self.push(gone(wanted.services.contains_key(name)), Action::StopService(name.clone()));
         }
         for (name, _) in
             present.flows.iter().filter(|(name, it)| self.torn.flow(name, it)).collect::<Vec<_>>()
@@ -54,21 +59,21 @@ impl<'a> Plan<'a> {
         for (name, _) in
             present.wires.iter().filter(|(name, it)| self.torn.wire(name, it)).collect::<Vec<_>>()
         {
-            self.push(anew(wanted.wires.contains_key(name)), Action::DeleteWire(name.clone()));
+            self.push(gone(wanted.wires.contains_key(name)), Action::DeleteWire(name.clone()));
         }
         for (name, _) in
             present.vnics.iter().filter(|(name, it)| self.torn.vnic(name, it)).collect::<Vec<_>>()
         {
-            self.push(anew(wanted.vnics.contains_key(name)), Action::DeleteVnic(name.clone()));
+            self.push(gone(wanted.vnics.contains_key(name)), Action::DeleteVnic(name.clone()));
         }
         for name in present.etherstubs.keys().filter(|name| self.torn.etherstub(name)).collect::<Vec<_>>() {
-            self.push(anew(wanted.class_of(name.as_str()).is_some()), Action::DeleteEtherstub(name.clone()));
+            self.push(gone(wanted.class_of(name.as_str()).is_some()), Action::DeleteEtherstub(name.clone()));
         }
         for name in present.links.keys().filter(|name| self.torn.link(name)).collect::<Vec<_>>() {
-            self.push(anew(wanted.class_of(name.as_str()).is_some()), Action::DeleteLink(name.clone()));
+            self.push(gone(wanted.class_of(name.as_str()).is_some()), Action::DeleteLink(name.clone()));
         }
         for name in present.netstacks.keys().filter(|name| self.torn.netstack(name)).collect::<Vec<_>>() {
-            let effect = anew(wanted.netstacks.contains_key(name));
+            let effect = gone(wanted.netstacks.contains_key(name));
             self.push(effect, Action::DeleteNetstack(name.clone()));
         }
     }
@@ -96,7 +101,7 @@ impl<'a> Plan<'a> {
             if self.torn.address(name, addrobj, *address) {
                 let comes_again = self.wanted.netstacks.get(name);
                 let stays = comes_again.is_some_and(|it| it.addresses.contains_key(addrobj));
-                self.push(anew(stays), Action::RemoveAddress(name.clone(), addrobj.clone()));
+                self.push(gone(stays), Action::RemoveAddress(name.clone(), addrobj.clone()));
             }
         }
         if let Some(interim) = self.torn.interim_filter(netstack) {
@@ -108,9 +113,9 @@ impl<'a> Plan<'a> {
     fn settings(&mut self) {
         let (is, shall) = (&self.present.daemon, &self.wanted.daemon);
         for to in is.changes(shall) {
-            // Connections are bound to lanes, and another number of lanes is another set of lanes. A lane that moves to
-            // another CPU takes all with it.
-            let effect = if is.lanes == to.lanes { Effect::Live } else { Effect::Recreate };
+            // Connections are bound to lanes, and another number of lanes is another set of lanes, which the next start makes. A
+            // lane that moves to another CPU takes all with it.
+            let effect = if is.lanes == to.lanes { Effect::Live } else { Effect::Restart };
             self.push(effect, Action::SetDaemon(is.clone(), to));
         }
     }

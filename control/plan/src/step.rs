@@ -16,12 +16,16 @@ use crate::filter_lines;
 /// What traffic feels of a step. Objects that a step does not name feel nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Effect {
-    /// Nothing pauses. An object that is deleted for good takes its own connections with it.
+    /// Nothing pauses.
     Live,
     /// The object's traffic pauses or loses a few frames; its connections stay.
     Brief,
     /// The object ends and is made anew: its connections are lost.
     Recreate,
+    /// The object ends for good, with its connections.
+    Ends,
+    /// Nothing changes before the daemon's next start.
+    Restart,
 }
 
 impl Effect {
@@ -31,6 +35,8 @@ impl Effect {
             Self::Live => "live",
             Self::Brief => "brief",
             Self::Recreate => "recreate",
+            Self::Ends => "ends",
+            Self::Restart => "restart",
         }
     }
 }

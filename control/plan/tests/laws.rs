@@ -142,7 +142,7 @@ fn a_wire_changes_live_and_is_made_anew_between_others_or_with_another_seed() {
     let anew = "recreate  delete wire w0\nrecreate  create wire w0 from a0 to c0: delay=20ms\n";
     assert_eq!(steps(&text.replace("'a0', 'b0'", "'a0', 'c0'")), anew);
     assert_eq!(steps(&format!("{text}seed = 3\n")).lines().count(), 2);
-    let stub = "live      delete wire w0\nlive      delete etherstub b0\n";
+    let stub = "ends      delete wire w0\nends      delete etherstub b0\n";
     assert_eq!(steps("[etherstub.a0]\n[etherstub.c0]\n"), stub);
 }
 
@@ -197,8 +197,21 @@ fn lanes_move_between_cpus_live_but_another_number_of_them_is_another_start() {
     assert_eq!(step("lanes = 2\ncpus = \"0,2-3\""), "live      set daemon cpus -- -> 0,2,3\n");
     assert_eq!(
         step("lanes = 3\ncpus = \"1\""),
-        "recreate  set daemon lanes 2 -> 3\nlive      set daemon cpus -- -> 1\n"
+        "restart   set daemon lanes 2 -> 3\nlive      set daemon cpus -- -> 1\n"
     );
+}
+
+#[test]
+fn what_ends_connections_is_never_live() {
+    let here = two_tenants(|text| text);
+    let nothing = render(&plan(&Model::default(), &here));
+    let ends = "ends      stop service files\nlive      remove flow iperf\nends      remove address web0/v4 of netstack web\n";
+    assert!(nothing.starts_with(ends), "{nothing}");
+    let rest = nothing.lines().filter(|line| !line.contains("flow iperf"));
+    assert!(rest.clone().count() > 5 && rest.clone().all(|line| line.starts_with("ends ")), "{nothing}");
+    let moved = two_tenants(|text| text.replace("[vnic.web0]", "[vnic.web0]\nmac = \"2:8:20:0:0:9\""));
+    let moved = render(&plan(&moved, &here));
+    assert!(moved.contains("recreate  delete vnic web0\n") && !moved.contains("live "), "{moved}");
 }
 
 #[test]
@@ -303,11 +316,11 @@ fn an_mtu_shrinks_from_the_top() {
     };
     let down = plan(&mtus(1500, 1400), &mtus(9000, 8000));
     let want =
-        "brief     set vnic bob0 mtu 8000 -> 1400\nbrief     set etherstub vswitch1 mtu 9000 -> 1500\n";
+        "brief     set vnic bob0 mtu 8000 -> 1400\nlive      set etherstub vswitch1 mtu 9000 -> 1500\n";
     assert_eq!(render(&down), want);
     let up = plan(&mtus(9000, 8000), &mtus(1500, 1400));
-    assert!(render(&up).starts_with("brief     set etherstub"), "{}", render(&up));
-    assert!(up.iter().all(|step| step.effect == Effect::Brief));
+    assert!(render(&up).starts_with("live      set etherstub"), "{}", render(&up));
+    assert_eq!(up.iter().map(|step| step.effect).collect::<Vec<_>>(), [Effect::Live, Effect::Brief]);
 }
 
 #[test]
