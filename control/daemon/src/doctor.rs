@@ -40,13 +40,15 @@ pub(crate) fn examine(
     for (name, lower) in &works.links {
         let Some(interface) = &lower.nic else { continue };
         let fault = faults.remove(name);
-        let cut_off = interface.cut_off();
+        let (cut_off, renamed) = (interface.cut_off(), interface.renamed());
         let state = match &fault {
             Some(_) => FindingState::Fail,
-            None if interface.detour().is_some() || cut_off.is_some() => FindingState::Note,
+            None if interface.detour().is_some() || cut_off.is_some() || renamed.is_some() => {
+                FindingState::Note
+            }
             None => FindingState::Ok,
         };
-        let told = [Some(interface.how()), fault, cut_off];
+        let told = [Some(interface.how()), fault, cut_off, renamed];
         let detail = told.into_iter().flatten().collect::<Vec<_>>().join("; ");
         findings.push(finding(&format!("link {name}"), state, detail));
     }

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use firelane_api::{AddressState, Api, ApiError, Facts, Snapshot, Store, Which};
 use firelane_model::{
-    Accounting, Daemon, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice, SocketFilter,
+    Accounting, Daemon, Lanes, LinkKind, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice,
+    SocketFilter,
 };
 use firelane_plan::{Action, Step, apply_to_model, plan};
 use firelane_shm::control::Interface;
@@ -350,8 +351,8 @@ impl Inner {
         Ok(())
     }
 
-    /// What is present, in the words of `wanted` where these say of a VNIC's address what it is already: by another name it may
-    /// have been written down, and nothing has to be made anew for that.
+    /// What is present, in the words of `wanted` where these say of a VNIC's address, or of a link's interface, what it is already:
+    /// by another name it may have been written down, and nothing has to be made anew for that.
     fn as_said_by(&self, wanted: &Model) -> Model {
         let mut present = self.store.active.clone();
         let macs = self.works.macs;
@@ -368,12 +369,21 @@ impl Inner {
     }
 
     /// Goes from the present store to `next`, or stays where it is.
+        for (name, link) in &mut present.links {
+            let shall = wanted.links.get(name).map(|it| &it.kind);
+            let (LinkKind::Nic(is), Some(LinkKind::Nic(shall))) = (&mut link.kind, shall) else { continue };
+            let nic = self.works.links.get(name).and_then(|it| it.nic.as_ref());
+            if is.ifname != shall.ifname && nic.is_some_and(|it| it.is_called(shall.ifname.as_str())) {
+                is.ifname = shall.ifname.clone();
+            }
+        }
     fn move_to(&mut self, next: Store) -> Result<Vec<Step>, ApiError> {
         self.store.active = self.as_said_by(&next.active);
         let before = self.store.active.clone();
         let steps = plan(&next.active, &before);
         let moved = self.move_through(&steps, &next);
         if moved.is_err() {
+        self.works.take_names(&self.store.active);
             self.take_back(&before);
         }
         self.works.kernel.collect(&self.store.active);

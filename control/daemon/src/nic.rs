@@ -123,6 +123,29 @@ impl Attached {
         if name == self.name { name } else { format!("{name}, once {}", self.name) }
     }
 
+    /// Whether it is called so now.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.is_there() && self.name() == name
+    }
+
+    /// The configuration says what it is called now.
+    pub(crate) fn take_name(&mut self, said: &str) {
+        if self.name != said && self.is_called(said) {
+            said.clone_into(&mut self.name);
+        }
+    }
+
+    /// That the next start would not find it, if somebody has given it another name, and what makes that last.
+    pub(crate) fn renamed(&self) -> Option<String> {
+        let (was, is) = (&self.name, self.name());
+        (*was != is).then(|| {
+            format!(
+                "{was} is called {is} now, and the next start would look for {was}: with ifname = \"{is}\" in the configuration, \
+                 which changes nothing else, it finds it"
+            )
+        })
+    }
+
     /// As it is now, whatever it is called; none if it is gone, though another may have its number. One that cannot be asked after
     /// is taken for there.
     fn seen(&self) -> Option<Seen> {

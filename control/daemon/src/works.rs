@@ -348,7 +348,7 @@ impl Works {
     /// Interfaces that are attached in another way than the best, and why, and those that the kernel misses.
     pub(crate) fn detours(&self) -> Vec<String> {
         let nics = self.links.values().filter_map(|it| it.nic.as_ref());
-        let nics = nics.flat_map(|nic| nic.detour().into_iter().chain(nic.cut_off()));
+        let nics = nics.flat_map(|nic| nic.detour().into_iter().chain(nic.cut_off()).chain(nic.renamed()));
         self.device_detours().chain(nics).collect()
     }
 
@@ -607,6 +607,17 @@ impl Works {
     pub(crate) fn has_device(&self, name: &LinkName) -> bool {
         let lower = self.links.get(name);
         lower.is_some_and(|it| it.nic.as_ref().is_none_or(Attached::is_there))
+    }
+
+    /// Interfaces are sought by the names that `model` has for them, if they are called so.
+    pub(crate) fn take_names(&mut self, model: &Model) {
+        for (name, lower) in &mut self.links {
+            if let (Some(nic), Some(LinkKind::Nic(said))) =
+                (&mut lower.nic, model.links.get(name).map(|it| &it.kind))
+            {
+                nic.take_name(said.ifname.as_str());
+            }
+        }
     }
 
     pub(crate) fn taken(&self) -> Vec<MacAddr> {

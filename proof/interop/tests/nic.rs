@@ -552,7 +552,7 @@ fn an_interface_that_is_renamed_or_carries_less_is_told_and_its_traffic_goes_on(
     let device = daemon.firelane(&["dladm", "show-phys", "-p", "-o", "state,device"]).expect_success();
     assert_eq!(device, "up:other\n");
     assert!(
-        found(&daemon).contains(" ok ") && found(&daemon).contains("other, once near: "),
+        found(&daemon).contains(" note ") && found(&daemon).contains("other, once near: "),
         "{}",
         found(&daemon)
     );
@@ -581,6 +581,21 @@ fn an_interface_that_is_renamed_or_carries_less_is_told_and_its_traffic_goes_on(
     until("no carrier", LIMIT, || problems(&daemon).contains("other has no carrier"));
     ip(&sandbox, "-n out link set far up");
     until("a carrier", LIMIT, || problems(&daemon).is_empty());
+    talks(&sandbox);
+    // Its new name is written down, which changes nothing else, and the next start finds it.
+    let told = [daemon.firelane(&["status"]).stdout, found(&daemon)];
+    let said = "near is called other now, and the next start would look for near";
+    assert!(told.iter().all(|it| it.contains(said)), "{told:?}");
+    let named = sandbox.folder().join("named.toml");
+    let dump = daemon.firelane(&["dump"]).expect_success();
+    std::fs::write(&named, dump.replace("\"near\"", "\"other\"")).unwrap();
+    for verb in ["plan", "apply"] {
+        assert_eq!(daemon.firelane(&[verb, &named.to_string_lossy()]).expect_success(), "no changes\n");
+    }
+    assert!(!daemon.firelane(&["status"]).stdout.contains("is called"));
+    daemon.terminate();
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    assert_eq!(problems(&daemon), "");
     talks(&sandbox);
 }
 
