@@ -30,6 +30,7 @@ use crate::works::Works;
 use crate::{filter, nic, rebuild, resources, stats};
 use partings::Partings;
 
+mod absent;
 mod answers;
 mod partings;
 mod sparing;
@@ -69,6 +70,8 @@ struct Inner {
     unkept: Option<String>,
     /// Steps of the start that failed.
     failed: Vec<(Step, String)>,
+    /// When an interface that had come was last refused.
+    refused_at: Option<Instant>,
     /// Lanes that came back to CPUs that they had lost.
     returns: Returns,
     /// What was told of interfaces.
@@ -117,6 +120,7 @@ impl Host {
             early,
             unkept,
             failed,
+            refused_at: None,
             returns,
             told,
             partings: Partings::default(),
@@ -365,10 +369,6 @@ impl Inner {
                 vnic.mac = shall.mac;
             }
         }
-        present
-    }
-
-    /// Goes from the present store to `next`, or stays where it is.
         for (name, link) in &mut present.links {
             let shall = wanted.links.get(name).map(|it| &it.kind);
             let (LinkKind::Nic(is), Some(LinkKind::Nic(shall))) = (&mut link.kind, shall) else { continue };
@@ -377,13 +377,17 @@ impl Inner {
                 is.ifname = shall.ifname.clone();
             }
         }
+        present
+    }
+
+    /// Goes from the present store to `next`, or stays where it is.
     fn move_to(&mut self, next: Store) -> Result<Vec<Step>, ApiError> {
         self.store.active = self.as_said_by(&next.active);
+        self.works.take_names(&self.store.active);
         let before = self.store.active.clone();
         let steps = plan(&next.active, &before);
         let moved = self.move_through(&steps, &next);
         if moved.is_err() {
-        self.works.take_names(&self.store.active);
             self.take_back(&before);
         }
         self.works.kernel.collect(&self.store.active);
@@ -597,6 +601,7 @@ pub(crate) async fn watch_host(host: Arc<Host>) {
         looks.tick().await;
         let look = |inner: &mut Inner| {
             inner.look_at_cpus();
+            inner.look_at_absent();
             inner.look_at_interfaces();
         };
         if !goes_on(&host, "CPUs and interfaces", look).await {

@@ -765,4 +765,10 @@ fn a_plan_promises_no_rings_that_the_interface_has_not_and_says_which_step_anoth
         "{told}"
     );
     assert!(told.contains("it rests on what failed, \"create vnic more0 over net1\""), "{told}");
+    // It comes after the daemon's start, and all that could not be made without it is made.
+    ip(&sandbox, "link add spare type veth peer name farther netns out");
+    ip(&sandbox, "-n out link set farther up");
+    until("the link has its interface", LIMIT, || problems(&daemon).is_empty());
+    let shown = daemon.firelane(&["flowadm", "show-flow", "-p", "-o", "flow,link"]).expect_success();
+    assert_eq!(shown, "f1:more0\n");
 }
