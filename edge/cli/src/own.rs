@@ -46,6 +46,9 @@ enum Verb {
         /// Until the next start only
         #[arg(short, long)]
         temporary: bool,
+        /// The file may be empty, which deletes everything
+        #[arg(long)]
+        empty: bool,
         /// Answer in JSON
         #[arg(short, long)]
         json: bool,
@@ -179,7 +182,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
     let result = match cli.verb {
         Verb::Check { file } => check(session, &file),
         Verb::Plan { file, json } => plan(session, &file, json),
-        Verb::Apply { file, temporary, json } => apply(session, &file, temporary, json),
+        Verb::Apply { file, temporary, empty, json } => apply(session, &file, temporary, empty, json),
         Verb::Dump { file, persistent, json } => dump(session, file.as_deref(), persistent, json),
         Verb::Status { json } => status(session, json),
         Verb::Doctor { json } => doctor(session, json),
@@ -346,7 +349,13 @@ fn plan(session: &mut Session<'_>, file: &Path, json: bool) -> Result<(), Refuse
     show_plan(session, &reply, json)
 }
 
-fn apply(session: &mut Session<'_>, file: &Path, temporary: bool, json: bool) -> Result<(), Refused> {
+fn apply(
+    session: &mut Session<'_>,
+    file: &Path,
+    temporary: bool,
+    empty: bool,
+    json: bool,
+) -> Result<(), Refused> {
     let model = read(session, file)?;
     // A file that was cut off, or the output of a command that failed, is empty more often than a host shall be.
     let has_none = |model: &Model| Model { daemon: model.daemon.clone(), ..Model::default() } == *model;
@@ -363,6 +372,11 @@ fn apply(session: &mut Session<'_>, file: &Path, temporary: bool, json: bool) ->
     show_plan(session, &reply, json)
 }
 
+/// A file names many objects: an error says which of them it is about.
+fn of_its_step(error: ApiError) -> Refused {
+    if error.step.is_empty() { error.into() } else { Refused(die(error.with_step()), 1) }
+}
+
 fn dump(session: &mut Session<'_>, file: Option<&Path>, persistent: bool, json: bool) -> Result<(), Refused> {
     let which = if persistent { Which::Persistent } else { Which::Active };
     let model = session.api.model(which)?;
@@ -372,11 +386,6 @@ fn dump(session: &mut Session<'_>, file: Option<&Path>, persistent: bool, json: 
         text + "\n"
     } else {
         model.to_toml()
-/// A file names many objects: an error says which of them it is about.
-fn of_its_step(error: ApiError) -> Refused {
-    if error.step.is_empty() { error.into() } else { Refused(die(error.with_step()), 1) }
-}
-
     };
     match file.filter(|file| file.as_os_str() != "-") {
         None => Ok(session.out.write_all(text.as_bytes())?),
