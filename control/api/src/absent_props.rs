@@ -9,7 +9,10 @@ const CABLE: &str = "it is the NIC's driver's: ethtool(8) sets it, dladm show-ph
 
 /// Names, and why nothing is behind them.
 const ABSENT: &[(&[&str], &str)] = &[
-    (&["zone"], "a VNIC's user, a netstack or a network namespace, is said when it is made"),
+    (
+        &["zone"],
+        "a VNIC's user is said by ipadm create-if -N (a netstack), or in the configuration file (a network namespace, too)",
+    ),
     (&["pool", "pool-effective"], "CPUs are not pooled: the property cpus names them"),
     (&["tagmode"], "frames are tagged for a VLAN and never for a priority alone, as vlanonly says"),
     (&["autopush"], "there are no STREAMS modules that could be pushed"),

@@ -67,7 +67,7 @@ pub(crate) fn set(address: &mut Address, change: &PropChange) -> Result<(), ApiE
                     text.parse().map_err(|_| wrong(Status::InvalidArgument, lengths(own).into()))?
                 }
             };
-            let changed = it.with_prefix_len(len).filter(|_| len != 31 || own.is_ipv6());
+            let changed = it.with_prefix_len(len);
             let allowed = format!("{}, with an address of a station", lengths(own));
             *it = changed.ok_or_else(|| wrong(Status::OutOfRange, allowed))?;
             Ok(())
@@ -89,7 +89,7 @@ pub(crate) fn set(address: &mut Address, change: &PropChange) -> Result<(), ApiE
 }
 
 const fn lengths(addr: IpAddr) -> &'static str {
-    if addr.is_ipv4() { "1-30,32" } else { "1-128" }
+    if addr.is_ipv4() { "1-32" } else { "1-128" }
 }
 
 /// What is shown of an address object; `persistent` is the configuration as the next start makes it, `leased` the
@@ -189,7 +189,8 @@ mod tests {
             ("10.0.0.1/24,deprecated=on", "prefixlen", Some("16"), Ok("10.0.0.1/16,deprecated=on")),
             ("10.0.0.1/24", "prefixlen", None, Ok("10.0.0.1/8")),
             ("fd00::1/48", "prefixlen", None, Ok("fd00::1/64")),
-            ("10.0.0.1/24", "prefixlen", Some("31"), Err(S::OutOfRange)),
+            ("10.0.0.1/24", "prefixlen", Some("31"), Ok("10.0.0.1/31")),
+            ("10.0.0.1/24", "prefixlen", Some("33"), Err(S::OutOfRange)),
             ("10.0.0.1/24", "prefixlen", Some("33"), Err(S::OutOfRange)),
             ("10.0.0.1/24", "prefixlen", Some("0"), Err(S::OutOfRange)),
             ("10.0.0.1/24", "prefixlen", Some("long"), Err(S::InvalidArgument)),

@@ -162,7 +162,7 @@ impl Store {
         match next.persistent.validate().into_iter().next() {
             None => Ok(next),
             // What it names will be gone.
-            Some(fault) => Err(ApiError { status: Status::TemporaryBelow, ..fault.into() }),
+            Some(fault) => Err(below(fault.into())),
         }
     }
 
@@ -201,6 +201,11 @@ fn is_absence(status: Status) -> bool {
     matches!(status, Status::NotFound | Status::NoIf | Status::NoAddrObj)
 }
 
+/// What `error` is about will be gone at the next start. It is there now, whatever a configuration without it says is wrong.
+fn below(error: ApiError) -> ApiError {
+    ApiError { status: Status::TemporaryBelow, allowed: String::new(), ..error }
+}
+
 /// The change is possible now but not at the next start: what it rests on is temporary.
 fn only_persistent(change: &Change, error: ApiError) -> ApiError {
     match change {
@@ -219,7 +224,7 @@ fn only_persistent(change: &Change, error: ApiError) -> ApiError {
             Status::TemporaryOnly.into()
         }
         _ if matches!(error.status, Status::LinkInvalid | Status::NotFound) && !is_deletion(change) => {
-            ApiError { status: Status::TemporaryBelow, ..error }
+            below(error)
         }
         Change::SetAddrProps(..) | Change::MarkAddr(..) if error.status == Status::NoAddrObj => {
             Status::TemporaryObject.into()

@@ -346,7 +346,7 @@ pub(crate) fn check(nic: &Nic, mtu: Mtu) -> Result<u32, ApiError> {
     match most.filter(|&most| u32::from(mtu.bytes()) > most) {
         Some(most) => {
             let allowed = format!("the interface {name} carries at most {most}");
-            Err(ApiError::new(Status::OutOfRange, "mtu", mtu, allowed))
+            Err(ApiError::new(Status::BadMtu, "mtu", mtu, allowed))
         }
         None => Ok(index),
     }

@@ -17,6 +17,8 @@ use crate::text::{first_of, plain};
 
 /// The file's name, in the state folder.
 const FILE: &str = "model.toml";
+/// How many files that could not be read are kept, each by a name of its own; the last one is written over.
+const KEPT_MAX: u32 = 10;
 
 /// The persistent configuration's place.
 #[derive(Clone, Debug)]
@@ -74,7 +76,13 @@ impl State {
     }
 
     fn broken(&self, why: &str) -> Found {
-        let aside = self.path.with_extension("toml.broken");
+        // One that was kept before may be the last that worked.
+        let aside = |nth: u32| match nth {
+            1 => self.path.with_extension("toml.broken"),
+            _ => self.path.with_extension(format!("toml.broken.{nth}")),
+        };
+        let is_free = |path: &PathBuf| fs::symlink_metadata(path).is_err();
+        let aside = (1..=KEPT_MAX).map(aside).find(is_free).unwrap_or_else(|| aside(KEPT_MAX));
         match fs::rename(&self.path, &aside) {
             Ok(()) => Found::Broken(format!("{why}; the file is kept as {}", aside.display())),
             Err(_) => Found::Broken(why.to_owned()),
@@ -188,6 +196,9 @@ mod tests {
             }
             assert!(matches!(state.load(), Found::Nothing), "it is out of the way");
         }
+        let kept = ["model.toml.broken", "model.toml.broken.2", "model.toml.broken.3"];
+        let kept = kept.map(|name| fs::read(folder.path().join(name)).unwrap());
+        assert_eq!(kept, [&b"[vnic.web0]\nover = 7\n"[..], b"\xff\xfe", b"[[["], "each is kept");
     }
 
     #[test]

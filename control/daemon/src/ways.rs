@@ -42,7 +42,9 @@ fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
     let near =
         it.gateway.and_then(|gateway| tables.addresses.iter().find(|own| own.prefix.contains(gateway)));
     let gateway = it.gateway.or_else(|| own.map(|own| own.prefix.addr()));
-    let mut flags = "U".to_owned();
+    // One whose gateway is on no subnet leads nowhere, and is not in use.
+    let leads = it.link.is_some() || near.is_some() || it.kind != RouteKind::Unicast;
+    let mut flags = if leads { "U" } else { "" }.to_owned();
     if it.gateway.is_some() {
         flags.push('G');
     }

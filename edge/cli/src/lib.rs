@@ -83,7 +83,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut session = Session {
         api: &client,
         out: &mut stdout.lock(),
-        err: &mut std::io::stderr().lock(),
+        // A line at a time, so that those of commands beside each other do not mix.
+        err: &mut std::io::LineWriter::new(std::io::stderr().lock()),
         rows,
         sleep: &mut |span: Duration| {
             std::thread::sleep(span);

@@ -296,7 +296,11 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     let style = Style { fields, parsable: call.args.has('p'), ..Style::default() };
     let mut table = Table::open(session, PROGRAM, ADDRESS, "addrobj,type,state,addr", style)?;
     for addr in &addrs {
-        table.row(session, &row(addr))?;
+        let [name, kind, state, current, persistent, text] = row(addr);
+        // What the next start begins with is in no state.
+        let [state, current] =
+            if which == Which::Persistent { [String::new(), String::new()] } else { [state, current] };
+        table.row(session, &[name, kind, state, current, persistent, text])?;
     }
     Ok(())
 }

@@ -95,7 +95,11 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     let style = Style { fields: call.args.value('o'), parsable: call.args.has('p'), ..Style::default() };
     let mut table = Table::open(session, PROGRAM, INTERFACE, "ifname,class,state,current,persistent", style)?;
     for it in &ifs {
-        table.row(session, &row(it))?;
+        let [name, class, state, current, persistent] = row(it);
+        // What the next start begins with is in no state.
+        let [state, current] =
+            if which == Which::Persistent { [String::new(), String::new()] } else { [state, current] };
+        table.row(session, &[name, class, state, current, persistent])?;
     }
     Ok(())
 }

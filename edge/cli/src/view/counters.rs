@@ -1,6 +1,8 @@
 //! `netstat -s` and `netstat -I`: what protocols have counted, and one link at intervals.
 
-use firelane_api::{Counter, ProtocolCounters, Traffic};
+use std::collections::BTreeSet;
+
+use firelane_api::{Counter, ProtocolCounters, Traffic, Which};
 use firelane_model::NetstackName;
 use serde::Serialize;
 
@@ -128,7 +130,11 @@ impl Watched {
         let stats = session.api.link_stats()?;
         let own = stats.iter().find(|it| it.name.as_str() == self.link).map(|it| it.traffic);
         let own = own.ok_or_else(|| die(format!("no link is called {}", self.link)))?;
-        let total = stats.iter().map(|it| it.traffic).fold(Traffic::default(), Traffic::and);
+        // What VNICs over an etherstub carry is what it carries: once is enough.
+        let stubs: BTreeSet<_> =
+            session.api.etherstubs(Which::Active)?.into_iter().map(|it| it.name).collect();
+        let counted = stats.iter().filter(|it| !stubs.contains(&it.name));
+        let total = counted.map(|it| it.traffic).fold(Traffic::default(), Traffic::and);
         let [own_before, total_before] = std::mem::replace(&mut self.before, [own, total]);
         let (own, total) = (own.since(own_before), total.since(total_before));
         if json {
