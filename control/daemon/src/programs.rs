@@ -210,8 +210,11 @@ impl Door {
             if was_asked {
                 spin.until(|| self.has_news(&mut keys));
             }
-            if keys.is_empty() && lock(&self.hub).fall_asleep() {
-                let limit = self.alarm().map(|at| at.saturating_duration_since(Instant::now()));
+            if keys.is_empty() {
+                // Lanes that call without end keep nobody else from an answer.
+                let may_sleep = lock(&self.hub).fall_asleep();
+                let alarm = || self.alarm().map(|at| at.saturating_duration_since(Instant::now()));
+                let limit = if may_sleep { alarm() } else { Some(Duration::ZERO) };
                 if let Err(error) = self.wait(&mut keys, limit) {
                     return tracing::error!("programs: {error}");
                 }
