@@ -175,6 +175,8 @@ pub enum Request {
         place: Place,
         /// What the program calls the waiter.
         waiter: u32,
+        /// What it has named there before, it waits for no more.
+        is_anew: bool,
     },
     /// The slot is not used any more. [`Answer::Done`].
     NoWaiter {
@@ -476,8 +478,8 @@ impl Request {
             Self::NoWaiter { arena, slot } => {
                 out.u64(*arena).u32(*slot);
             }
-            Self::Share { place, waiter } => {
-                out.u64(place.arena).u32(place.block).u32(*waiter);
+            Self::Share { place, waiter, is_anew } => {
+                out.u64(place.arena).u32(place.block).u32(*waiter).u8((*is_anew).into());
             }
             Self::Take { place } => {
                 out.u64(place.arena).u32(place.block);
@@ -577,7 +579,11 @@ impl Request {
                 Self::Closed { socket, place: (place.arena != NOWHERE.arena).then_some(place) }
             }
             20 => Self::Take { place: place(from)? },
-            21 => Self::Share { place: place(from)?, waiter: from.u32("waiter")? },
+            21 => Self::Share {
+                place: place(from)?,
+                waiter: from.u32("waiter")?,
+                is_anew: from.u8("is_anew")? != 0,
+            },
             other => return Err(Malformed::new("what", format!("no request is {other}"))),
         };
         In(from.0).end((number, request))

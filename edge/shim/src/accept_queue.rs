@@ -88,12 +88,12 @@ impl Watching {
         watching
     }
 
-    /// A listener's, too, for a waiter. Look once more before you wait.
-    pub(crate) fn add(&mut self, fd: c_int, word: Word, waiter: &Waiter) {
+    /// A listener's, too, for a waiter, or for who has none. Look once more before you wait.
+    pub(crate) fn add(&mut self, fd: c_int, word: Word, waiter: Option<&Waiter>) {
         let Some(queue) = of(word) else { return };
         match self.queues.get_mut(self.count) {
             Some(place) => {
-                let mark = waiter.mark(fd, word, queue);
+                let mark = waiter.map_or(0, |waiter| waiter.mark(fd, word, queue));
                 if mark == 0 {
                     queue.watch();
                 }

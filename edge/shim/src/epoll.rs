@@ -27,7 +27,7 @@ use crate::socket::{self, Kind};
 use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
-use crate::waiter::{BELLS_MAX, Waiter};
+use crate::waiter::{self, BELLS_MAX, Slices, Waiter};
 use crate::{accept_queue, arenas, cancelling, elsewhere, process, session, thread};
 
 mod interests;
@@ -41,8 +41,8 @@ use nested::Nested;
 
 /// The kernel's own limit for one call.
 pub(crate) const EVENTS_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
-/// How many sets a process may have while it has sockets of ours.
-const SETS_MAX: usize = 4096;
+/// How many sets a process may have while it has sockets of ours: more than it has descriptors for.
+const SETS_MAX: usize = 65_536;
 /// After so many calls that found sockets of ours, the kernel's descriptors are looked at, too.
 const TURNS: u32 = 8;
 
@@ -63,8 +63,7 @@ const GROUP: usize = 64;
 /// Which of them are in use, a bit each.
 static USED: [AtomicU64; SETS_MAX / GROUP] = [const { AtomicU64::new(0) }; SETS_MAX / GROUP];
 /// In which groups there ever was one, a bit each: each new connection asks all sets.
-static BEGUN: AtomicU64 = AtomicU64::new(0);
-const _: () = assert!(SETS_MAX / GROUP <= u64::BITS as usize);
+static BEGUN: [AtomicU64; SETS_MAX / GROUP / 64] = [const { AtomicU64::new(0) }; SETS_MAX / GROUP / 64];
 
 /// What a set keeps beside the kernel's descriptor.
 struct Set {
@@ -76,17 +75,21 @@ struct Set {
     waiter: Option<Waiter>,
     /// Somebody waits for the set's own descriptor, so the bell must ring also while nobody waits inside.
     is_watched: bool,
+    /// It is not told of everything, because there was no room for that: who waits looks now and then.
+    lacks: bool,
     turns: u32,
 }
 
 /// A new epoll descriptor of the program's. If there is no place for its set, it stays the kernel's alone.
 pub(crate) fn created(fd: c_int) -> c_int {
     if fd >= 0 && session::is_wanted() && table::has_room_for(fd) && !process::is_borrowed() {
-        let is_full = |number: &usize| USED[number / GROUP].load(Ordering::Relaxed) == u64::MAX;
-        for number in (0..SETS_MAX).filter(|number| !is_full(number)) {
+        let with_room =
+            (0..SETS_MAX / GROUP).filter(|&group| USED[group].load(Ordering::Relaxed) != u64::MAX);
+        for number in with_room.flat_map(|group| GROUP * group..GROUP * (group + 1)) {
             let (word, bit) = (&USED[number / GROUP], 1 << (number % GROUP));
             if word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-                BEGUN.fetch_or(1 << (number / GROUP), Ordering::AcqRel);
+                let group = number / GROUP;
+                BEGUN[group / 64].fetch_or(1 << (group % 64), Ordering::AcqRel);
                 let new = Set::new(fd);
                 let group =
                     SETS[number / GROUP].get_or_init(|| (0..GROUP).map(|_| Lock::new(None)).collect());
@@ -130,7 +133,11 @@ fn place(number: usize) -> Option<&'static Place> {
 
 /// Does something with every set.
 fn each(mut with: impl FnMut(&mut Set)) {
-    for group in set_bits(BEGUN.load(Ordering::Relaxed)).map(|group| group as usize) {
+    let begun = BEGUN.iter().enumerate();
+    let begun = begun.flat_map(|(at, word)| {
+        set_bits(word.load(Ordering::Relaxed)).map(move |group| 64 * at + group as usize)
+    });
+    for group in begun {
         for nth in set_bits(USED[group].load(Ordering::Relaxed)) {
             let mut set = place(GROUP * group + nth as usize).and_then(Lock::enter);
             set.iter_mut().filter_map(|set| set.as_mut()).for_each(&mut with);
@@ -174,6 +181,17 @@ pub(crate) fn listener_closed(fd: c_int, word: Word) {
     {
         accept_queue::give_up(copy, word);
     }
+}
+
+/// What a look has found.
+struct Looked {
+    /// The kernel's descriptor.
+    fd: c_int,
+    /// So much is ready of ours.
+    found: usize,
+    asks_kernel: bool,
+    /// Not everything will be told.
+    lacks: bool,
 }
 
 /// The set behind a descriptor.
@@ -305,8 +323,12 @@ impl SetRef {
         let seen = Seen::now();
         let deadline = Deadline::of(limit.filter(|limit| !limit.is_zero()));
         let sleeps = limit != Some(Duration::ZERO);
+        let mut slices = Slices::new(false);
         loop {
-            let (fd, found, asks_kernel) = self.look(events, sleeps)?;
+            let Looked { fd, found, asks_kernel, lacks } = self.look(events, sleeps)?;
+            if lacks {
+                slices.begin();
+            }
             if found > 0 && !asks_kernel {
                 return Ok(found as c_int);
             }
@@ -314,7 +336,8 @@ impl SetRef {
             let told = if found < events.len() {
                 // What was found is told, whatever has run.
                 let seen = (left != Some(Duration::ZERO)).then_some(seen);
-                let ask = || sys::epoll_pwait(fd, &mut events[found..], left, mask, seen);
+                let slice = slices.limit(left);
+                let ask = || sys::epoll_pwait(fd, &mut events[found..], slice, mask, seen);
                 cancelling::sleeping(Err(Errno::INTR), ask)
             } else {
                 Ok(0)
@@ -347,7 +370,7 @@ impl SetRef {
 
     /// What is ready of ours, and whether the kernel is to be asked. If nothing is, and the call `sleeps`, the bell rings
     /// from here on.
-    fn look(self, events: &mut [epoll_event], sleeps: bool) -> Result<(c_int, usize, bool), Errno> {
+    fn look(self, events: &mut [epoll_event], sleeps: bool) -> Result<Looked, Errno> {
         let mut guard = self.0.enter().ok_or(Errno::INTR)?;
         let is_inherited = guard.is_inherited;
         let set = guard.as_mut().ok_or(Errno::BADF)?;
@@ -378,7 +401,8 @@ impl SetRef {
         if set.turns.is_multiple_of(TURNS) {
             set.look_around();
         }
-        Ok((set.fd, found, found == 0 || set.turns.is_multiple_of(TURNS)))
+        let asks_kernel = found == 0 || set.turns.is_multiple_of(TURNS);
+        Ok(Looked { fd: set.fd, found, asks_kernel, lacks: set.lacks })
     }
 
     /// After a call of the kernel, and a sleep if `slept`: what has become ready of ours.
@@ -441,7 +465,7 @@ impl SetRef {
 impl Set {
     fn new(fd: c_int) -> Self {
         let (interests, nested, listeners) = (Interests::new(), Nested::new(), Listeners::new());
-        Self { fd, interests, nested, listeners, waiter: None, is_watched: false, turns: 0 }
+        Self { fd, interests, nested, listeners, waiter: None, is_watched: false, lacks: false, turns: 0 }
     }
 
     /// One of its descriptors is closed, and `copy` is another: by that it is found from here on.
@@ -529,7 +553,10 @@ impl Set {
         if socket::kind(word) == Kind::Listener {
             return self.change_listener(self.fd, libc::EPOLL_CTL_ADD, fd, word, event);
         }
-        self.waiter()?.watch(fd, word)?;
+        match self.waiter()?.watch(fd, word) {
+            Err(errno) if waiter::is_lack(errno) => self.lacks = true,
+            watched => watched?,
+        }
         self.interests.add(fd, word, event)?;
         self.tell_sleepers();
         Ok(())
@@ -560,7 +587,7 @@ impl Set {
 
     /// In a forked child: the interests are its own, the waiter was its parent's.
     fn begin_anew(&mut self) -> Result<(), Errno> {
-        self.waiter = None;
+        (self.waiter, self.lacks) = (None, false);
         self.listeners.begin_anew();
         let mut watched = Ok(());
         if !self.interests.is_empty() {
@@ -570,7 +597,10 @@ impl Set {
             if let Some(waiter) = &mut self.waiter {
                 self.interests.each(|fd, word| {
                     if is_open(fd) {
-                        let told = waiter.watch(fd, word);
+                        let told = waiter.watch(fd, word).or_else(|errno| {
+                            self.lacks |= waiter::is_lack(errno);
+                            if waiter::is_lack(errno) { Ok(()) } else { Err(errno) }
+                        });
                         // Another thread may have closed it meanwhile.
                         watched = watched.and(if is_open(fd) { told } else { Ok(()) });
                     }
@@ -642,7 +672,7 @@ impl Set {
 
     /// Others may have taken the news that were left in a slot that they share.
     fn look_around(&mut self) {
-        if self.is_sharing() {
+        if self.lacks || self.is_sharing() {
             self.interests.line_up_changed();
         }
     }

@@ -4,6 +4,7 @@
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::{self, NonNull};
 use core::slice;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use firelane_shm::Mapping;
 use rustix::io::Errno;
@@ -21,6 +22,51 @@ unsafe impl Plain for u32 {}
 unsafe impl Plain for crate::epoll::Interest {}
 // SAFETY: three numbers.
 unsafe impl Plain for libc::pollfd {}
+
+/// What zeroed memory is a value of, that many threads may use.
+///
+/// # Safety
+/// It is plain words and atomic ones, of which zeros are a value.
+pub(crate) unsafe trait Zeroed: Sync {}
+
+// SAFETY: atomic numbers.
+unsafe impl Zeroed for crate::waiter::Place {}
+
+/// `N` arrays of `LEN` values, zero at first, each made when it is first needed. They stay where they are for good.
+pub(crate) struct Groups<T: Zeroed + 'static, const N: usize, const LEN: usize>([AtomicPtr<T>; N]);
+
+impl<T: Zeroed, const N: usize, const LEN: usize> Groups<T, N, LEN> {
+    /// None is made as yet.
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicPtr::new(ptr::null_mut()) }; N])
+    }
+
+    /// A group, if it was ever needed.
+    #[inline]
+    pub(crate) fn get(&self, group: usize) -> Option<&'static [T]> {
+        let base = NonNull::new(self.0.get(group)?.load(Ordering::Acquire))?;
+        // SAFETY: `make` has mapped so many values, of which zeros are one, and nobody unmaps them.
+        Some(unsafe { slice::from_raw_parts(base.as_ptr(), LEN) })
+    }
+
+    /// A group, made if there is none. A handler may come between and do the same.
+    pub(crate) fn make(&self, group: usize) -> Result<&'static [T], Errno> {
+        if let Some(made) = self.get(group) {
+            return Ok(made);
+        }
+        let place = self.0.get(group).ok_or(Errno::NFILE)?;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        let bytes = LEN * size_of::<T>();
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) }?;
+        let null = ptr::null_mut();
+        if place.compare_exchange(null, base.cast(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: it was mapped just now, and nobody else knows it.
+            let _ = unsafe { munmap(base, bytes) };
+        }
+        self.get(group).ok_or(Errno::NOMEM)
+    }
+}
 
 /// `len` values, zero at first.
 pub(crate) struct Pages<T: Plain> {

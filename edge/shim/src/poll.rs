@@ -1,7 +1,8 @@
 //! `poll` over sockets of ours and the kernel's descriptors in one list.
 //!
 //! Ours are looked at; the rest is asked of the kernel. When nothing is ready, the thread marks its sockets with a waiter
-//! and sleeps in the kernel's `ppoll`, with the waiter's doorbells behind the list instead of ours. A call for a single
+//! and sleeps in the kernel's `ppoll`, with the waiter's doorbells behind the list instead of ours; in short slices if it has no waiter,
+//! or is not told of everything. A call for a single
 //! stream, as a thread of its own makes it that wants to wait for a limited time, sleeps on the stream's words as a read does.
 
 use core::ffi::{c_int, c_short};
@@ -22,7 +23,7 @@ use crate::stream::Stream;
 use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
-use crate::waiter::{self, BELLS_MAX, Waiter};
+use crate::waiter::{self, BELLS_MAX, Slices, Waiter};
 use crate::{cancelling, elsewhere, epoll, ready, session};
 
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
@@ -86,14 +87,18 @@ fn wait_with(
         // Another thread may have put something else under its number.
         list.iter_mut().zip(fds.iter()).for_each(|(copy, entry)| *copy = for_kernel(entry));
     }
-    let mut waiter = Waiter::for_call()?;
+    let mut waiter = told(Waiter::for_call())?;
     let mut watching = Watching::none();
     fds.iter()
         .filter_map(|entry| Some((entry.fd, ours(entry)?)))
-        .for_each(|(fd, word)| watching.add(fd, word, &waiter));
-    let watched = watch(fds, &mut waiter);
-    let answer = watched.and_then(|()| sleep(fds, list, (deadline, seen), mask, &waiter));
-    fds.iter().filter_map(ours).for_each(|word| waiter.unwatch(word));
+        .for_each(|(fd, word)| watching.add(fd, word, waiter.as_ref()));
+    let answer = watch(fds, waiter.as_mut()).and_then(|is_told| {
+        let slices = Slices::new(!is_told);
+        sleep(fds, list, (deadline, seen), mask, (waiter.as_ref(), slices))
+    });
+    if let Some(waiter) = &waiter {
+        fds.iter().filter_map(ours).for_each(|word| waiter.unwatch(word));
+    }
     answer
 }
 
@@ -128,13 +133,24 @@ fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>, seen: Seen) -> Opt
     }
 }
 
-/// News of each stream come to `waiter`; an epoll set is told that somebody waits for it.
-fn watch(fds: &[pollfd], waiter: &mut Waiter) -> Result<(), Errno> {
-    fds.iter().filter_map(|entry| Some((entry.fd, ours(entry)?))).try_for_each(|(fd, word)| {
+/// `None` instead of what there was no room for.
+fn told<T>(answer: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match answer {
+        Ok(it) => Ok(Some(it)),
+        Err(errno) if waiter::is_lack(errno) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// News of each stream come to `waiter`; an epoll set is told that somebody waits for it. Whether he will be told of all.
+fn watch(fds: &[pollfd], mut waiter: Option<&mut Waiter>) -> Result<bool, Errno> {
+    let mut all = fds.iter().filter_map(|entry| Some((entry.fd, ours(entry)?)));
+    all.try_fold(true, |is_told, (fd, word)| {
         if socket::kind(word) == Kind::Epoll {
             epoll::arm(word);
         }
-        waiter.watch(fd, word)
+        let Some(waiter) = waiter.as_mut() else { return Ok(false) };
+        Ok(told(waiter.watch(fd, word))?.is_some() && is_told)
     })
 }
 
@@ -144,23 +160,28 @@ fn sleep(
     list: &mut [pollfd],
     (deadline, seen): (Option<Deadline>, Seen),
     mask: Option<&sigset_t>,
-    waiter: &Waiter,
+    (waiter, mut slices): (Option<&Waiter>, Slices),
 ) -> Result<c_int, Errno> {
     loop {
-        waiter.forget_news();
-        waiter.fall_asleep();
+        waiter.iter().for_each(|waiter| {
+            waiter.forget_news();
+            waiter.fall_asleep();
+        });
         let left = if look(fds) > 0 { Some(Duration::ZERO) } else { deadline.map(Deadline::left) };
         // A look may have brought another segment, with a bell of its own.
         let behind = &mut list[fds.len()..];
-        for (entry, fd) in behind.iter_mut().zip(waiter.bells().chain(core::iter::repeat(-1))) {
+        for (entry, fd) in
+            behind.iter_mut().zip(waiter.iter().flat_map(|it| it.bells()).chain(core::iter::repeat(-1)))
+        {
             *entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
         }
         let bells = behind.iter().take_while(|bell| bell.fd >= 0).count();
         // What was found is told, whatever has run.
         let seen = (left != Some(Duration::ZERO)).then_some(seen);
         let all = &mut list[..fds.len() + bells];
-        cancelling::sleeping(Err(Errno::INTR), || match sys::ppoll(all, left, mask, seen) {
-            Err(Errno::INVAL) => ask_shortened(fds, all, left, mask, seen),
+        let slice = slices.limit(left);
+        cancelling::sleeping(Err(Errno::INTR), || match sys::ppoll(all, slice, mask, seen) {
+            Err(Errno::INVAL) => ask_shortened(fds, all, slice, mask, seen),
             told => told,
         })?;
         waiter::silence_rung(&list[fds.len()..][..bells]);

@@ -765,9 +765,16 @@ pub(crate) fn waiter_slot(place: u16, bell: c_int, fd: c_int) -> Result<u32, Err
 }
 
 /// A waiter that has an arena's shared slot is to be rung for news of a stream there.
-pub(crate) fn share_slot(arena: u16, block: u32, waiter: u32, bell: c_int) -> Result<(), Errno> {
+/// What it has named there before it waits for no more if that `is_anew`.
+pub(crate) fn share_slot(
+    arena: u16,
+    block: u32,
+    (waiter, is_anew): (u32, bool),
+    bell: c_int,
+) -> Result<(), Errno> {
     let arena = arenas::number(arena).ok_or(Errno::PROTO)?;
-    done(&ask(&Request::Share { place: Place { arena, block }, waiter }, Some(bell))?.0)
+    let place = Place { arena, block };
+    done(&ask(&Request::Share { place, waiter, is_anew }, Some(bell))?.0)
 }
 
 /// Maps the segment with this number: where it is. `fd` has its joint.

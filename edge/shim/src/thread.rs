@@ -1,4 +1,4 @@
-//! What a thread has of its own: a name for owner words, and how long it looks before it sleeps.
+//! What a thread has of its own: a name for owner words, its waiters, and how long it looks before it sleeps.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -17,11 +17,31 @@ static LAST: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static NUMBER: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    static WAITERS: Cell<Waiters> = const { Cell::new(Waiters { home: 0, held: 0 }) };
     static NAME: Cell<u32> = const { Cell::new(0) };
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static LANE: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static BESIDE: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static CONNECTING: RefCell<Option<Spin>> = const { RefCell::new(None) };
+}
+
+/// Which waiters (`waiter.rs`) a thread has.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Waiters {
+    /// One above the place that is its own, if that is not another's by now; zero is none.
+    pub(crate) home: u32,
+    /// How many its calls have at present: one, or more where a handler has come between or jumped out.
+    pub(crate) held: u32,
+}
+
+/// The calling thread's waiters.
+pub(crate) fn waiters() -> Waiters {
+    WAITERS.get()
+}
+
+/// They are these from here on.
+pub(crate) fn set_waiters(waiters: Waiters) {
+    WAITERS.set(waiters);
 }
 
 /// The calling thread's name among the threads of its process; not zero.

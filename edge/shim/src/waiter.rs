@@ -6,15 +6,18 @@
 //! An epoll set has one for its life; `poll` takes one for the length of a sleep and puts it back, with its slots, for the
 //! next. An arena that many processes share may have fewer slots than they have waiters: the last slot is all the others'.
 //! Its news may be anybody's, and are taken by whoever is first, so who shares it looks at all that he waits for, and the
-//! daemon, which he tells the streams, rings him whether he sleeps or not. The order that loses no wake-up is that of
+//! daemon, which he tells the streams, rings him for those whether he sleeps or not. The order that loses no wake-up is that of
 //! `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look once more, sleep.
+//!
+//! Nobody's call fails because there are so many: who has no place, or is not known by the daemon, sleeps in [`Slices`].
 //!
 //! A signal handler may jump out of a call (siglongjmp(3)), which then gives nothing back. So a call's waiter has the call's thread and where its
 //! frame lies, and is taken from it by that thread's next call, in whose place or below it that frame was; or when there is no other,
 //! if that thread has ended.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 
 use firelane_shm::layout::{Inbox, SLOT_SHARED};
 use firelane_shm::{AcceptQueue, Beside, Block, Holder, StreamEnd, doorbell};
@@ -23,18 +26,17 @@ use rustix::io::Errno;
 
 use crate::epoll::BELL;
 use crate::socket::{self, Kind};
-use crate::table::Word;
+use crate::sys::Limit;
+use crate::table::{self, Word};
 use crate::{arenas, confining, fused, session, sys, thread};
 
-/// How many waiters a process has at most.
-const WAITERS_MAX: usize = 1024;
-/// Streams that a waiter remembers to have named for a shared slot.
-const NAMED: usize = 16;
+mod places;
+
+use places::Descriptor;
+pub(crate) use places::Place;
+
 /// What stands for the shared slot in the `waiters` of a stream.
 const SHARED_BIT: u64 = 1 << SLOT_SHARED;
-/// Arenas in which a waiter can have slots.
-const ARENAS: usize = arenas::ARENAS_MAX;
-
 /// The most bells of a waiter: the daemon's, and one for each segment.
 pub(crate) const BELLS_MAX: usize = 1 + arenas::SEGMENTS_MAX;
 
@@ -46,54 +48,36 @@ static SLEEPERS: AtomicUsize = AtomicUsize::new(0);
 /// As far below a call's frame one is looked for that was left: stacks of one thread may be further apart.
 const NEAR: usize = 32 << 10;
 
-const UNMADE: u32 = 0;
-const IDLE: u32 = 1;
-const BUSY: u32 = 2;
-
-struct Place {
-    state: AtomicU32,
-    /// The thread whose call has it, by the kernel's number; zero is none, as of a set's.
-    thread: AtomicU32,
-    /// Where that call's frame lies.
-    frame: AtomicUsize,
-    /// Whether it counts among the [`SLEEPERS`].
-    is_sleepers: AtomicBool,
-    /// What the daemon rings.
-    bell: AtomicI32,
-    /// What the program at the other end of a segment rings, by the segment's place.
-    peers: [AtomicI32; ARENAS],
-    /// The epoll descriptor in which its bells are, if it is a set's.
-    set: AtomicI32,
-    /// One above the slot in each arena; zero is none.
-    slots: [AtomicU8; ARENAS],
-    /// The arenas whose inbox its owner looks into, a bit each.
-    arenas: AtomicU64,
-    /// Streams that it has named for a shared slot, as [`key`] has them, and where the next is put.
-    named: [AtomicU64; NAMED],
-    next_named: AtomicU32,
+/// Whether an error says that a waiter had no room for something. Who waits looks at his sockets in [`Slices`] then.
+pub(crate) fn is_lack(errno: Errno) -> bool {
+    [Errno::NFILE, Errno::MFILE, Errno::NOSPC, Errno::NOMEM, Errno::NOBUFS].contains(&errno)
 }
 
-static PLACES: [Place; WAITERS_MAX] = [const {
-    Place {
-        state: AtomicU32::new(UNMADE),
-        thread: AtomicU32::new(0),
-        frame: AtomicUsize::new(0),
-        is_sleepers: AtomicBool::new(false),
-        bell: AtomicI32::new(-1),
-        peers: [const { AtomicI32::new(-1) }; ARENAS],
-        set: AtomicI32::new(-1),
-        slots: [const { AtomicU8::new(0) }; ARENAS],
-        arenas: AtomicU64::new(0),
-        named: [const { AtomicU64::new(0) }; NAMED],
-        next_named: AtomicU32::new(0),
+/// Short sleeps of who is not told of everything: each twice as long as the one before, up to a limit.
+pub(crate) struct Slices {
+    next: Option<Duration>,
+}
+
+impl Slices {
+    const FIRST: Duration = Duration::from_micros(625);
+    const LONGEST: Duration = Duration::from_millis(10);
+
+    /// For who `lacks` something.
+    pub(crate) fn new(lacks: bool) -> Self {
+        Self { next: lacks.then_some(Self::FIRST) }
     }
-}; WAITERS_MAX];
 
-/// One above the last of them that was ever taken.
-static BOUND: AtomicUsize = AtomicUsize::new(0);
+    /// He lacks something from here on.
+    pub(crate) fn begin(&mut self) {
+        self.next.get_or_insert(Self::FIRST);
+    }
 
-fn places() -> &'static [Place] {
-    &PLACES[..BOUND.load(Ordering::Acquire).min(WAITERS_MAX)]
+    /// How long the next sleep is, of one that is to be so long.
+    pub(crate) fn limit(&mut self, whole: Limit) -> Limit {
+        let Some(next) = self.next else { return whole };
+        self.next = Some((2 * next).min(Self::LONGEST));
+        Some(whole.map_or(next, |whole| whole.min(next)))
+    }
 }
 
 /// A waiter, taken. It goes back when it is dropped.
@@ -109,13 +93,20 @@ impl Waiter {
     /// Takes one for the call that is running, until that returns.
     pub(crate) fn for_call() -> Result<Self, Errno> {
         let (own, frame) = (thread::kernel_number(), frame());
-        give_back(|place| place.was_left_by(own, frame));
-        let waiter = Self::take().or_else(|error| {
+        // Mostly the thread has none.
+        if thread::waiters().held > 0 {
+            give_back(|place| place.was_left_by(own, frame));
+        }
+        let waiter = Self::taken(own).or_else(|error| {
             give_back(Place::is_of_the_dead);
-            Self::take().map_err(|_| error)
+            Self::taken(own).map_err(|_| error)
         })?;
+        if waiter.place.is_full_of_names() {
+            waiter.place.forget_names();
+        }
         waiter.place.frame.store(frame, Ordering::Relaxed);
         waiter.place.thread.store(own, Ordering::Release);
+        count_held(own);
         Ok(waiter)
     }
 
@@ -134,20 +125,29 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Takes an idle waiter, or makes one.
+    /// Takes one for longer than a call.
     pub(crate) fn take() -> Result<Self, Errno> {
+        let waiter = Self::taken(0)?;
+        waiter.place.forget_names();
+        Ok(waiter)
+    }
+
+    /// Takes one that is free, or makes one.
+    fn taken(thread: u32) -> Result<Self, Errno> {
         let session = session::number();
-        let takes = |place: &Place, state| {
-            place.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        };
-        let idle = places().iter().enumerate().find(|(_, place)| takes(place, IDLE));
-        let new = || PLACES.iter().enumerate().find(|(_, place)| takes(place, UNMADE));
-        let (at, place) = idle.or_else(new).ok_or(Errno::NFILE)?;
+        let (at, place) = places::take(thread).ok_or(Errno::NFILE)?;
         place.arenas.store(0, Ordering::Relaxed);
         let waiter = Self { place, at, session };
-        if idle.is_none() {
-            BOUND.fetch_max(at + 1, Ordering::AcqRel);
-            place.bell.store(session::hide(doorbell::make()?)?, Ordering::Relaxed);
+        if place.bell.get() < 0 {
+            match doorbell::make().and_then(session::hide) {
+                Ok(bell) => place.bell.put(bell),
+                Err(errno) => {
+                    drop(waiter);
+                    let (at, place) = places::take_made().ok_or(errno)?;
+                    place.arenas.store(0, Ordering::Relaxed);
+                    return Ok(Self { place, at, session });
+                }
+            }
         }
         Ok(waiter)
     }
@@ -165,13 +165,13 @@ impl Waiter {
 
     /// Puts its bells into an epoll descriptor, those too that it gets later.
     pub(crate) fn enter(&self, set: c_int) -> Result<(), Errno> {
-        self.place.set.store(set, Ordering::Release);
+        self.place.set.put(set);
         self.bells().try_for_each(|bell| enter(set, bell))
     }
 
     /// The descriptor in which its bells are has another number now.
     pub(crate) fn is_renamed(&self, from: c_int, to: c_int) {
-        let _ = self.place.set.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.place.set.replace(from, to);
     }
 
     /// Whether it is this process' own, and not one that a fork has left here: its slots are the parent's then. A child does not
@@ -212,15 +212,13 @@ impl Waiter {
     /// Tells the daemon for which stream it is to be rung, unless it knows.
     #[cold]
     fn name(&self, word: Word, block: &Block) -> Result<(), Errno> {
-        let key = key(word, block);
-        let is_named = |named: &AtomicU64| named.load(Ordering::Relaxed) == key;
-        if self.place.named.iter().any(is_named) {
+        let (arena, key) = (socket::arena(word), key(word, block));
+        if self.place.has_named(key) {
             return Ok(());
         }
-        let bell = self.place.bell.load(Ordering::Relaxed);
-        session::share_slot(socket::arena(word), socket::number(word), self.at as u32, bell)?;
-        let next = self.place.next_named.fetch_add(1, Ordering::Relaxed) as usize;
-        self.place.named[next % NAMED].store(key, Ordering::Relaxed);
+        let is_anew = self.place.begins_in(arena);
+        session::share_slot(arena, socket::number(word), (self.at as u32, is_anew), self.place.bell.get())?;
+        self.place.note_name(arena, key);
         Ok(())
     }
 
@@ -292,7 +290,7 @@ impl Place {
             slot.store(session::waiter_slot(arena, bell, fd)? as u8 + 1, Ordering::Relaxed);
         }
         let rings_anew = arenas::is_segment(arena) && self.arenas.load(Ordering::Acquire) >> arena & 1 == 0;
-        let set = self.set.load(Ordering::Acquire);
+        let set = self.set.get();
         if rings_anew && set >= 0 {
             enter(set, bell)?;
         }
@@ -303,35 +301,30 @@ impl Place {
     /// What is rung for news of an arena; makes a segment's the first time.
     fn bell_in(&self, arena: u16) -> Result<c_int, Errno> {
         if !arenas::is_segment(arena) {
-            return Ok(self.bell.load(Ordering::Relaxed));
+            return Ok(self.bell.get());
         }
         let bell = self.peers.get(usize::from(arena)).ok_or(Errno::NFILE)?;
-        match bell.load(Ordering::Acquire) {
-            -1 => {
-                let made = session::hide(doorbell::make()?)?;
-                let first = bell.compare_exchange(-1, made, Ordering::AcqRel, Ordering::Acquire);
-                // Another thread may have been faster.
-                Ok(first.map_or_else(
-                    |theirs| {
-                        session::close_hidden(made);
-                        theirs
-                    },
-                    |_| made,
-                ))
-            }
-            made => Ok(made),
+        let there = bell.get();
+        if there >= 0 {
+            return Ok(there);
         }
+        let made = session::hide(doorbell::make()?)?;
+        // Another thread may have been faster.
+        Ok(bell.replace(-1, made).unwrap_or_else(|theirs| {
+            session::close_hidden(made);
+            theirs
+        }))
     }
 
     fn bells(&'static self) -> impl Iterator<Item = c_int> + use<> {
         let arenas = self.arenas.load(Ordering::Acquire);
         let of_segments = arenas::places(arenas).map(|arena| &self.peers[usize::from(arena)]);
         let all = core::iter::once(&self.bell).chain(of_segments);
-        all.map(|bell| bell.load(Ordering::Acquire)).filter(|&bell| bell >= 0)
+        all.map(Descriptor::get).filter(|&bell| bell >= 0)
     }
 
     fn ring(&self) {
-        doorbell::ring(sys::borrow(self.bell.load(Ordering::Relaxed)));
+        doorbell::ring(sys::borrow(self.bell.get()));
     }
 
     /// Whether a call of this thread had it that a handler has jumped out of, as the one shows whose frame is at `frame`. On an
@@ -362,9 +355,11 @@ impl Place {
         if self.is_sleepers.swap(false, Ordering::Relaxed) {
             SLEEPERS.fetch_sub(1, Ordering::Relaxed);
         }
-        self.set.store(-1, Ordering::Release);
-        let state = if self.bell.load(Ordering::Relaxed) >= 0 { IDLE } else { UNMADE };
-        self.state.store(state, Ordering::Release);
+        if self.set.take() >= 0 {
+            // A call has other streams.
+            self.forget_names();
+        }
+        self.leave();
     }
 
     /// The bit of its slot in an arena; none without a slot.
@@ -384,13 +379,19 @@ fn key(word: Word, block: &Block) -> u64 {
 /// marks of which that was done.
 pub(crate) fn mark_in(fd: c_int, arena: u16, marks: u64, segment: u16, beside: Beside<'static>) -> u64 {
     let mut done = 0;
-    for place in places().iter().filter(|place| place.state.load(Ordering::Acquire) == BUSY) {
+    let is_it = |word: &Word| socket::kind(*word) == Kind::Stream && socket::arena(*word) == arena;
+    let word = table::get(fd).filter(is_it);
+    let key = word.and_then(|word| Some(key(word, block_of(word)?)));
+    for place in places::busy() {
         let mark = place.known_bit(arena) & marks;
+        if mark == SHARED_BIT && key.is_some_and(|key| !place.may_have_named(key)) {
+            continue;
+        }
         if mark != 0
             && let Ok((bit, has_new_bell)) = place.bit_in(segment, fd)
         {
             beside.watch(bit);
-            if has_new_bell && place.set.load(Ordering::Acquire) < 0 {
+            if has_new_bell && place.set.get() < 0 {
                 // Who sleeps on a list of descriptors makes it anew, with this bell.
                 place.ring();
             }
@@ -418,9 +419,8 @@ pub(crate) struct Watchers {
 impl Watchers {
     /// Rings their bells, whether they sleep or not. Of those that have no slot of their own all are rung.
     pub(crate) fn ring(&self) {
-        let is_one = |place: &&Place| place.known_bit(self.arena) & self.marks != 0;
-        let are_busy = |place: &&Place| place.state.load(Ordering::Acquire) == BUSY;
-        places().iter().filter(are_busy).filter(is_one).for_each(Place::ring);
+        let is_one = |place: &&'static Place| place.known_bit(self.arena) & self.marks != 0;
+        places::busy().filter(is_one).for_each(Place::ring);
     }
 }
 
@@ -477,7 +477,11 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         // One that a fork left behind is nobody's: its descriptor and slots are the parent's.
         if self.is_own() {
-            self.place.thread.store(0, Ordering::Release);
+            let thread = self.place.thread.swap(0, Ordering::AcqRel);
+            if thread != 0 {
+                let known = thread::waiters();
+                thread::set_waiters(thread::Waiters { held: known.held.saturating_sub(1), ..known });
+            }
             self.place.end();
         }
     }
@@ -490,9 +494,17 @@ fn frame() -> usize {
     core::hint::black_box(&raw const here).addr()
 }
 
+/// A thread's call has taken one. How many are its own by now is counted, where there were others: some may have been given back.
+fn count_held(thread: u32) {
+    let known = thread::waiters();
+    let is_its = |place: &&Place| place.thread.load(Ordering::Acquire) == thread;
+    let held = if known.held == 0 { 1 } else { places::all().filter(is_its).count() as u32 };
+    thread::set_waiters(thread::Waiters { held, ..known });
+}
+
 /// Gives back what calls that do not return had taken. The marks that they have left bring news that nobody waits for.
 fn give_back(is_left: impl Fn(&Place) -> bool) {
-    for place in places() {
+    for place in places::all() {
         let thread = place.thread.load(Ordering::Acquire);
         // In a handler that came between, too, it is given back once.
         if thread != 0
@@ -506,26 +518,28 @@ fn give_back(is_left: impl Fn(&Place) -> bool) {
 
 /// A bell has another number.
 pub(crate) fn moved(from: c_int, to: c_int) {
-    for bell in places().iter().flat_map(|place| core::iter::once(&place.bell).chain(&place.peers)) {
-        let _ = bell.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
-    }
+    places::all().flat_map(Place::all_bells).for_each(|bell| _ = bell.replace(from, to));
 }
 
 /// A forked child begins without waiters.
 pub(crate) fn forget_parents() {
     SLEEPERS.store(0, Ordering::Relaxed);
-    for place in places() {
-        for bell in core::iter::once(&place.bell).chain(&place.peers) {
-            let bell = bell.swap(-1, Ordering::Relaxed);
-            if bell >= 0 {
-                session::close_hidden(bell);
-            }
-        }
-        place.set.store(-1, Ordering::Relaxed);
-        place.slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
-        place.named.iter().for_each(|named| named.store(0, Ordering::Relaxed));
-        place.thread.store(0, Ordering::Relaxed);
-        place.is_sleepers.store(false, Ordering::Relaxed);
-        place.state.store(UNMADE, Ordering::Relaxed);
+    places::forget_parents(session::close_hidden);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lacks_something_sleeps_in_slices_that_grow_to_a_limit() {
+        let mut whole = Slices::new(false);
+        assert_eq!([None, Some(Duration::MAX)].map(|limit| whole.limit(limit)), [None, Some(Duration::MAX)]);
+        whole.begin();
+        let slices: Vec<_> = (0..7).map(|_| whole.limit(None).unwrap().as_micros()).collect();
+        assert_eq!(slices, [625, 1250, 2500, 5000, 10_000, 10_000, 10_000]);
+        assert_eq!(whole.limit(Some(Duration::from_millis(3))), Some(Duration::from_millis(3)));
+        whole.begin();
+        assert_eq!(whole.limit(None), Some(Slices::LONGEST), "it has begun");
     }
 }

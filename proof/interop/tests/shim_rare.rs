@@ -21,6 +21,11 @@ fn a_list_as_long_as_there_may_be_descriptors_is_polled() {
 }
 
 #[test]
+fn more_threads_and_sets_wait_than_there_are_slots() {
+    as_the_kernels("many_waiters.py", 4);
+}
+
+#[test]
 fn who_sets_a_negative_time_does_not_wait() {
     as_the_kernels("negative_times.py", 11);
 }

@@ -51,7 +51,7 @@ pub struct Hub {
     set: OwnedFd,
     /// What has hung up is being ended.
     is_ending: bool,
-    bell: Arc<HubBell>,
+    pub(super) bell: Arc<HubBell>,
     handing: Arc<Handing>,
     pub(super) sessions: BTreeMap<u32, Session>,
     /// Which sessions have each socket.
@@ -63,7 +63,7 @@ pub struct Hub {
     /// Connections that programs have been told of.
     arrivals: Arrivals,
     /// Arenas that have been given out and may still be in use.
-    arenas: Vec<Arc<ProgramArena>>,
+    pub(super) arenas: Vec<Arc<ProgramArena>>,
     /// Room for the names of streams that programs have closed by their words.
     left: Vec<u32>,
     /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
@@ -418,6 +418,7 @@ impl Hub {
     /// Does what lanes have called for since the last time: what takes long, and what is for the books.
     pub fn answer_calls(&mut self) {
         if self.bell.clear() {
+            self.ring_crowds();
             self.arenas.iter().for_each(|arena| arena.give_pages_back());
             let programs = &self.engine.0.fabric.programs;
             programs.segments.give_pages_back();

@@ -9,7 +9,7 @@
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `asked.rs`: questions about a connection.
 //! - `segment.rs`: what two programs share whose connections are fused; `spares.rs`: what is left of it when one has gone.
-//! - `waiters.rs`: whom to wake; `wakings.rs`: requests about that.
+//! - `waiters.rs`, `sharers.rs`: whom to wake; `wakings.rs`: requests about that.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them; `waiting.rs`: where they wait for those.
 //! - `ending.rs`: what nobody has any more; `remains.rs`: what the dead have left to be sent.
@@ -57,6 +57,7 @@ mod remains;
 mod rights;
 mod segment;
 mod session;
+mod sharers;
 mod shares;
 mod shown;
 mod signals;

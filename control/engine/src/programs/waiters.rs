@@ -1,47 +1,32 @@
 //! Who waits for many sockets: the slots of an arena or a segment, and what wakes the owner of each.
 //!
 //! Owned by `arena.rs` and `segment.rs`. A slot's inbox lies in shared memory; its doorbell came from its owner. Where there are more
-//! waiters than slots the last is everybody's, and those are rung for the streams that they have named.
+//! waiters than slots the last is everybody's, and those are rung for the streams that they have named (`sharers.rs`).
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock};
+use std::task::Waker;
 
 use firelane_shm::layout::SLOT_SHARED;
 use firelane_shm::{Mapping, doorbell, set_bits};
 
-/// Streams by which those are known that share the last slot; and how many of them are rung for whatever happens.
-const SHARED_MAX: usize = 1024;
-/// No stream: those who are rung for whatever happens.
-const ANYTHING: u32 = u32::MAX;
+use super::sharers::{Naming, Sharers};
 
 /// Who waits in an arena or a segment.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     /// The slots that are one waiter's own.
     own: RwLock<Vec<(u32, Waiter)>>,
-    /// Those who share the last, by the blocks of the streams that they wait for.
-    sharers: RwLock<BTreeMap<u32, Vec<Sharer>>>,
-    /// How many they are, as of the last change. Mostly none.
-    shared: AtomicUsize,
+    /// Those who share the last.
+    sharers: Sharers,
 }
 
 /// Who sleeps on a slot's descriptor.
 #[derive(Debug)]
 struct Waiter {
     session: u32,
-    wakes: OwnedFd,
-}
-
-/// Who shares a slot, and waits for a stream.
-#[derive(Debug)]
-struct Sharer {
-    /// The session, and what that calls him.
-    who: (u32, u32),
-    /// The use of the stream's block.
-    generation: u64,
     wakes: OwnedFd,
 }
 
@@ -59,53 +44,36 @@ impl Waiters {
         slot
     }
 
-    /// Who shares the last slot is to be woken for a stream, by the block and its use. Whether there was room to know him.
-    pub(super) fn share(&self, stream: (u32, u64), who: (u32, u32), wakes: OwnedFd) -> bool {
-        let (block, generation) = stream;
-        let mut sharers = self.sharers.write().unwrap_or_else(PoisonError::into_inner);
-        let block = if self.shared.load(Ordering::Relaxed) < SHARED_MAX { block } else { ANYTHING };
-        let known = sharers.entry(block).or_default();
-        known.retain(|it| it.who != who && (it.generation == generation || block == ANYTHING));
-        let has_room = known.len() < SHARED_MAX;
-        if has_room {
-            known.push(Sharer { who, generation, wakes });
-        }
-        self.count(&sharers);
-        has_room
-    }
-
-    fn count(&self, sharers: &BTreeMap<u32, Vec<Sharer>>) {
-        self.shared.store(sharers.values().map(Vec::len).sum(), Ordering::Relaxed);
+    /// Who shares the last slot is to be woken for a stream, if need be by the hub, whom `hub` calls. Whether there was room to know him.
+    pub(super) fn share(&self, naming: Naming, wakes: OwnedFd, hub: impl FnOnce() -> Waker) -> bool {
+        self.sharers.share(naming, wakes, hub)
     }
 
     /// The stream of a block has ended: nobody waits for it any more.
     pub(super) fn forget(&self, block: u32) {
-        if self.shared.load(Ordering::Relaxed) > 0 {
-            let mut sharers = self.sharers.write().unwrap_or_else(PoisonError::into_inner);
-            let gone = sharers.remove(&block);
-            self.shared.fetch_sub(gone.map_or(0, |known| known.len()), Ordering::Relaxed);
-        }
+        self.sharers.forget(block);
     }
 
     /// The waiter is gone; without a slot, all of the session's are. Whether there was one.
     pub(super) fn remove(&self, session: u32, slot: Option<u32>) -> bool {
         let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
         let goes = |at: u32, of: u32| of == session && slot.is_none_or(|slot| slot == at);
-        let mut count = own.extract_if(.., |(at, it)| goes(*at, it.session)).count();
-        let mut sharers = self.sharers.write().unwrap_or_else(PoisonError::into_inner);
-        for known in sharers.values_mut() {
-            count += known.extract_if(.., |it| goes(SLOT_SHARED, it.who.0)).count();
-        }
-        sharers.retain(|_, known| !known.is_empty());
-        self.count(&sharers);
-        count > 0
+        let count = own.extract_if(.., |(at, it)| goes(*at, it.session)).count();
+        drop(own);
+        let had_shared = goes(SLOT_SHARED, session) && self.sharers.remove(session);
+        count > 0 || had_shared
+    }
+
+    /// The hub rings those whom lanes have left to it, some at a time. Whether there are more.
+    pub(super) fn ring_crowds(&self, memory: &Mapping) -> bool {
+        self.sharers.ring_crowds(memory)
     }
 
     /// Tells those whose bits are in `wanted` that `block` has news.
     pub(super) fn tell(&self, memory: &Mapping, wanted: u64, block: u32) {
         for slot in set_bits(wanted) {
             if slot == SLOT_SHARED {
-                self.wake_sharers(memory, block);
+                self.sharers.wake(memory, block);
             } else if memory.slot(slot).is_some_and(|inbox| inbox.call(block)) {
                 self.wake(slot);
             }
@@ -116,16 +84,6 @@ impl Waiters {
         let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, waiter)) = own.iter().find(|(at, _)| *at == slot) {
             doorbell::ring(waiter.wakes.as_fd());
-        }
-    }
-
-    /// Nobody knows which of them sleep.
-    fn wake_sharers(&self, memory: &Mapping, block: u32) {
-        let generation = memory.block(block).map_or(0, |block| block.generation.load(Ordering::Acquire));
-        let sharers = self.sharers.read().unwrap_or_else(PoisonError::into_inner);
-        let of_block = sharers.get(&block).into_iter().flatten().filter(|it| it.generation == generation);
-        for sharer in of_block.chain(sharers.get(&ANYTHING).into_iter().flatten()) {
-            doorbell::ring(sharer.wakes.as_fd());
         }
     }
 
@@ -141,7 +99,6 @@ impl Waiters {
 mod tests {
     use super::*;
     use crate::programs::arena::ProgramArena;
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     #[test]
     fn slots_are_one_waiters_own_until_the_last_which_is_shared() {
@@ -158,43 +115,5 @@ mod tests {
         assert_eq!(memory.slot(4).unwrap().owners.load(Ordering::Relaxed), 2);
         assert!(waiters.remove(1, None));
         assert_eq!(waiters.add(memory, 9, wakes()), 1);
-    }
-
-    #[test]
-    fn who_shares_a_slot_is_rung_for_the_streams_that_he_has_named() {
-        let arena = ProgramArena::new(1, 0, 7, crate::programs::Limits::default(), None).unwrap();
-        let (waiters, memory) = (Waiters::default(), arena.mapping());
-        let bells: [OwnedFd; 3] = std::array::from_fn(|_| doorbell::make().unwrap());
-        let copy = |at: usize| bells[at].try_clone().unwrap();
-        let rung = || {
-            waiters.tell(memory, 1 << SLOT_SHARED, 5);
-            bells.each_ref().map(|bell| {
-                let mut entry = [PollFd::new(bell, PollFlags::IN)];
-                let is_rung = poll(&mut entry, Some(&Timespec::default())).unwrap() == 1;
-                doorbell::silence(bell.as_fd());
-                is_rung
-            })
-        };
-        let generation = memory.block(5).unwrap().generation.load(Ordering::Relaxed);
-        assert!(waiters.share((5, generation), (1, 0), copy(0)));
-        assert!(waiters.share((6, generation), (1, 1), copy(1)));
-        assert!(waiters.share((5, generation), (2, 0), copy(2)));
-        assert_eq!(rung(), [true, false, true]);
-        assert!(waiters.remove(2, None));
-        assert_eq!(rung(), [true, false, false]);
-        memory.block(5).unwrap().generation.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(rung(), [false; 3], "the block is another stream's");
-        for n in 0..SHARED_MAX as u32 {
-            assert!(waiters.share((100 + n, 0), (3, n), copy(2)));
-            waiters.forget(100 + n);
-        }
-        let generation = memory.block(5).unwrap().generation.load(Ordering::Relaxed);
-        assert!(waiters.share((5, generation), (1, 0), copy(0)) && waiters.share((6, 0), (2, 0), copy(1)));
-        assert_eq!(rung(), [true, false, false], "streams that have ended count no more");
-        waiters.forget(5);
-        for n in 0..SHARED_MAX as u32 {
-            assert!(waiters.share((100 + n, 0), (3, n), copy(1)));
-        }
-        assert_eq!(rung(), [false, true, false], "there are too many to know what each waits for");
     }
 }

@@ -5,6 +5,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Wake, Waker};
 
 use firelane_shm::control::{Answer, Request};
 use firelane_shm::doorbell;
@@ -14,8 +15,18 @@ use super::closer::Foreign;
 use super::hub::Hub;
 use super::segment::Segment;
 use super::session::Reply;
+use super::sharers::Naming;
 
 impl Hub {
+    /// Rings those of whom there are too many for a lane. What is left it does when it has looked what else there is.
+    pub(super) fn ring_crowds(&self) {
+        // Of each program some, whatever there is of others.
+        let with_more = self.arenas.iter().filter(|it| it.waiters.ring_crowds(it.mapping())).count();
+        if with_more > 0 {
+            self.bell.wake_by_ref();
+        }
+    }
+
     /// Requests about who waits where, and who wakes him.
     pub(super) fn answer_waiter(
         &mut self,
@@ -35,12 +46,14 @@ impl Hub {
                 let slot = waiters.add(memory, number, wakes);
                 Ok(Answer::Slot { slot }.into())
             }
-            Request::Share { place, waiter } => {
+            Request::Share { place, waiter, is_anew } => {
                 let arena = session.arena_of(place.arena).ok_or(Errno::INVAL)?;
                 let wakes = fds.take(|it| doorbell::is_one(it)).ok_or(Errno::BADF)?;
                 let block = arena.mapping().block(place.block).ok_or(Errno::INVAL)?;
                 let generation = block.generation.load(Ordering::Acquire);
-                let is_known = arena.waiters.share((place.block, generation), (number, waiter), wakes);
+                let naming = Naming { block: place.block, generation, who: (number, waiter), is_anew };
+                let hub = || Waker::from(Arc::clone(&self.bell));
+                let is_known = arena.waiters.share(naming, wakes, hub);
                 if is_known { Ok(Answer::Done.into()) } else { Err(Errno::NOSPC) }
             }
             Request::NoWaiter { arena, slot } => {

@@ -33,7 +33,7 @@ fn requests() -> Vec<Request> {
         Request::Attach,
         Request::Waiter { arena: 9 },
         Request::NoWaiter { arena: 9, slot: SLOTS - 1 },
-        Request::Share { place: Place { arena: 9, block: BLOCKS_MAX - 1 }, waiter: u32::MAX },
+        Request::Share { place: Place { arena: 9, block: BLOCKS_MAX - 1 }, waiter: u32::MAX, is_anew: true },
         Request::Segment { segment: 11 },
         Request::Bell { segment: 11, slot: SLOTS - 1 },
         Request::Interfaces,
