@@ -78,6 +78,12 @@ impl Index {
         }
     }
 
+    /// What stands in the `nth` slot: `None` behind the last one, `Some(None)` where nothing stands. As long as nothing is entered, who
+    /// goes through the slots in their order, and takes out what stands there before it goes on, meets everything.
+    pub fn slot(&self, nth: usize) -> Option<Option<u32>> {
+        self.slots.get(nth).map(|slot| (slot.at != NOWHERE).then_some(slot.at))
+    }
+
     /// Enters a place that is not in it.
     pub fn insert(&mut self, hash: u32, at: u32) {
         if (self.len + 1) * 2 > self.slots.len() {
@@ -162,6 +168,26 @@ mod tests {
                     index.touch(hash(which));
                 }
             }
+        }
+    }
+
+    proptest! {
+        /// Whoever moves up behind what is taken out moves to a slot that is still to be looked at.
+        #[test]
+        fn who_takes_out_what_stands_in_each_slot_meets_all(hashes in prop::collection::vec(0..6_u32, 0..200)) {
+            // Few homes, some of them at the end of the table, so that many stand behind each other and around the end.
+            let hash = |which: u32| if which < 3 { which } else { u32::MAX - which };
+            let mut index = Index::default();
+            hashes.iter().zip(0..).for_each(|(&which, at)| index.insert(hash(which), at));
+            let (mut nth, mut met) = (0, HashSet::new());
+            while let Some(slot) = index.slot(nth) {
+                let Some(at) = slot else {
+                    nth += 1;
+                    continue;
+                };
+                prop_assert!(met.insert(at) && index.remove(hash(hashes[at as usize]), at));
+            }
+            prop_assert!(met.len() == hashes.len() && index.is_empty());
         }
     }
 

@@ -151,6 +151,12 @@ impl ConnTable {
         is_gone
     }
 
+    /// The connection that stands in the `nth` slot: `None` behind the last slot, `Some(None)` at one that is free. Who takes all out of
+    /// a table into which nothing comes meets each of them ([`Index::slot`]).
+    pub fn slot(&self, nth: usize) -> Option<Option<ConnId>> {
+        self.table.slot(nth).map(|conn| conn.map(ConnId))
+    }
+
     /// How many connections the table holds.
     pub fn len(&self) -> usize {
         self.table.len()

@@ -259,6 +259,28 @@ impl Ip {
         })
     }
 
+    /// The way to `dst` of what is still said in the name of `src`, an address that `link` has had: as long as its subnet is known
+    /// ([`Ip::withdraw_address`]), the way that it had.
+    pub fn egress_in_name(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        src: IpAddr,
+        dst: IpAddr,
+    ) -> Result<Egress, RouteError> {
+        if src.is_ipv4() != dst.is_ipv4() {
+            return Err(RouteError::Family);
+        }
+        let way = if self.is_local(dst) {
+            Ok(Way { link: LOOPBACK, next_hop: dst, mac: Some(LOOPBACK_MAC), hint: 0 })
+        } else if is_link_local(dst) {
+            Ok(Way { link, next_hop: dst, mac: self.interfaces.peer(link), hint: 0 })
+        } else {
+            self.routed((Some(src), Some(link)), None, None, dst)
+        };
+        self.leave_by(now, way.map_err(|_| RouteError::NoRoute)?, Some(src), dst)
+    }
+
     /// The way to everybody on `link` for a station that has no address there yet (RFC 1122 §3.2.1.3 (a), RFC 2131
     /// §4.1).
     pub fn egress_without_source(&self, link: LinkId) -> Result<Egress, RouteError> {

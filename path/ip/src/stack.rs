@@ -198,10 +198,26 @@ impl Ip {
 
     /// Removes an address, and the route to its subnet if no other address is in it.
     pub fn remove_address(&mut self, link: LinkId, addr: IpAddr) -> Result<(), AddressError> {
+        let prefix = self.withdraw_address(link, addr)?;
+        self.forget_subnet(link, prefix);
+        Ok(())
+    }
+
+    /// Removes an address as [`Ip::remove_address`] does, but leaves the route to its subnet for what is still to be said in its name
+    /// ([`Ip::egress_in_name`]); [`Ip::forget_subnet`] removes that. The address with its subnet.
+    ///
+    /// # Errors
+    /// The link does not have it.
+    pub fn withdraw_address(&mut self, link: LinkId, addr: IpAddr) -> Result<IpPrefix, AddressError> {
         let prefix = self.addresses.remove(link, addr)?.prefix;
+        self.begin_generation();
+        Ok(prefix)
+    }
+
+    /// Nothing more is said in the name of a withdrawn address: the route to its subnet goes if no other address is in it.
+    pub fn forget_subnet(&mut self, link: LinkId, prefix: IpPrefix) {
         self.leave_subnet(link, prefix);
         self.begin_generation();
-        Ok(())
     }
 
     /// Gives an operator's address another prefix length, and says whether nothing new shall begin with it. What uses

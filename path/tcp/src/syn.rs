@@ -11,6 +11,7 @@ mod half_open;
 
 use std::sync::Arc;
 
+use core::ops::Range;
 use core::time::Duration;
 
 use firelane_table::Index;
@@ -399,23 +400,31 @@ impl SynTable {
     /// The listener is gone, and what it had half open with it. Peers that believe to be connected, whose ACK found the listener full
     /// or wanting text first, are told through `send` as those are that nobody has accepted; the others hear it when their ACK comes.
     pub fn forget_listener(&mut self, listener: SocketId, mut send: impl FnMut(&Tuple, SegmentOut)) {
-        self.forget_where(|it| it == listener, |_, names, reset| send(names, reset));
+        self.forget_where(0..u32::MAX, |it| it == listener, |_, names, reset| send(names, reset));
         if let Some(of) = self.listeners.get_mut(listener.index()) {
             of.cookies_until = Instant::ZERO;
         }
     }
 
-    /// All listeners are gone, each as in [`SynTable::forget_listener`], with their netstack.
-    pub fn forget_all(&mut self, send: impl FnMut(SocketId, &Tuple, SegmentOut)) {
-        self.forget_where(|_| true, send);
+    /// All listeners are gone, each as in [`SynTable::forget_listener`], with their netstack: what stands in some of the places is
+    /// forgotten. Whether there are places behind them.
+    pub fn forget_some(
+        &mut self,
+        places: Range<u32>,
+        send: impl FnMut(SocketId, &Tuple, SegmentOut),
+    ) -> bool {
+        let end = places.end;
+        self.forget_where(places, |_| true, send);
+        (end as usize) < self.places.len()
     }
 
     fn forget_where(
         &mut self,
+        places: Range<u32>,
         is_gone: impl Fn(SocketId) -> bool,
         mut send: impl FnMut(SocketId, &Tuple, SegmentOut),
     ) {
-        for position in 0..self.places.len() as u32 {
+        for position in places.start..places.end.min(self.places.len() as u32) {
             let Some(place) = self.places.get(position as usize) else { continue };
             let Some(entry) = place.entry.as_ref().filter(|entry| is_gone(entry.listener)) else {
                 continue;
