@@ -240,12 +240,7 @@ impl<D: Driver> Lane<D> {
     fn end_address(&mut self, control: Control<D>) -> Result<(), Refusal> {
         let Self { common, stacks, .. } = self;
         match control {
-            Control::RemoveAddress(id, link, address) => {
-                // Another link's is not ended for who has never had it.
-                stacks.check_address(id, link, address)?;
-                stacks.abort_address(common, id, address)?;
-                stacks.suspend_address(id, link, address)
-            }
+            Control::RemoveAddress(id, link, address) => stacks.remove_address(common, id, link, address),
             Control::SuspendAddress(id, link, address) => stacks.suspend_address(id, link, address),
             Control::AbortAddress(id, address) => stacks.abort_address(common, id, address),
             _ => Ok(()),
@@ -475,6 +470,12 @@ impl<D: Driver> Lane<D> {
     /// Something else is to be sent by now.
     pub fn move_home(&mut self, conn: ConnRef, left: Packed) -> Result<Option<LeftStream>, Packed> {
         self.stacks.move_home(conn, left)
+    }
+
+    /// Whether connections of addresses or netstacks that were removed have yet to end. They are nobody's already; their programs and
+    /// peers are told in the turns that follow.
+    pub fn is_ending(&self) -> bool {
+        self.stacks.is_ending()
     }
 
     /// In which lane a connection from a bound `local` to `remote` has to begin, because its segments will arrive there;

@@ -13,12 +13,28 @@ pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
     free: Option<u32>,
     len: usize,
+    epoch: Epoch,
+}
+
+/// When a value came, as far as anybody has to tell what was there before something from what has come since: the how manieth epoch it
+/// was, round and round. Nothing that is told apart lasts until as many as half of all numbers have followed it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Epoch(u32);
+
+impl Epoch {
+    /// Whether it came before another.
+    #[inline]
+    pub(crate) const fn is_before(self, other: Self) -> bool {
+        self.0.wrapping_sub(other.0).cast_signed() < 0
+    }
 }
 
 #[derive(Debug)]
 struct Place<T> {
     /// Counts the users of this place; zero is never used.
     generation: u32,
+    /// When its user came: it stands where otherwise nothing would.
+    since: Epoch,
     content: Content<T>,
 }
 
@@ -40,7 +56,7 @@ const GROWTH_MIN: usize = 64;
 
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
-        Self { places: Vec::new(), free: None, len: 0 }
+        Self { places: Vec::new(), free: None, len: 0, epoch: Epoch(0) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -62,12 +78,34 @@ impl<T> Slab<T> {
                 self.free = next;
             }
             place.content = Content::Used(value);
+            place.since = self.epoch;
             return ConnRef { conn: ConnId(index), generation: place.generation };
         }
         let index = u32::try_from(self.places.len()).expect("memory ends before 2^32 connections");
         grow(&mut self.places);
-        self.places.push(Place { generation: 1, content: Content::Used(value) });
+        self.places.push(Place { generation: 1, since: self.epoch, content: Content::Used(value) });
         ConnRef { conn: ConnId(index), generation: 1 }
+    }
+
+    /// The epoch in which values come.
+    pub(crate) const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Another epoch begins: what comes from here on is told from what is there.
+    pub(crate) const fn begin_epoch(&mut self) -> Epoch {
+        self.epoch = Epoch(self.epoch.0.wrapping_add(1));
+        self.epoch
+    }
+
+    /// The value at an index, and when it came.
+    #[inline]
+    pub(crate) fn get_dated(&self, conn: ConnId) -> Option<(&T, Epoch)> {
+        let Place { since, content, .. } = self.places.get(conn.index())?;
+        match content {
+            Content::Used(value) => Some((value, *since)),
+            Content::Free { .. } => None,
+        }
     }
 
     /// Empties a place.
@@ -139,16 +177,6 @@ impl<T> Slab<T> {
             Content::Free { .. } => None,
         })
     }
-
-    /// Every value, with its name.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnRef, &T)> {
-        self.places.iter().zip(0u32..).filter_map(|(place, index)| match &place.content {
-            Content::Used(value) => {
-                Some((ConnRef { conn: ConnId(index), generation: place.generation }, value))
-            }
-            Content::Free { .. } => None,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -164,6 +192,21 @@ mod tests {
         assert_eq!(c.conn, a.conn, "the place is reused");
         assert_eq!((slab.resolve(a), slab.resolve(c), slab.resolve(b)), (None, Some(c.conn), Some(b.conn)));
         assert_eq!((slab.len(), slab.get(c.conn)), (2, Some(&'c')));
-        assert_eq!(slab.iter().map(|(r, &v)| (r, v)).collect::<Vec<_>>(), [(c, 'c'), (b, 'b')]);
+        assert_eq!([0, 1, 2].map(|at| slab.place(at)), [Some(Some(&'c')), Some(Some(&'b')), None]);
+    }
+
+    #[test]
+    fn what_came_before_an_epoch_is_told_from_what_comes_in_it() {
+        let mut slab = Slab { epoch: Epoch(u32::MAX - 1), ..Slab::new() };
+        let old = slab.insert('a');
+        for _ in 0..4 {
+            let gone = slab.insert('b');
+            slab.remove(gone.conn);
+            let epoch = slab.begin_epoch();
+            let new = slab.insert('c');
+            let is_before = |it: ConnRef| slab.get_dated(it.conn).is_some_and(|it| it.1.is_before(epoch));
+            assert_eq!((new.conn, is_before(old), is_before(new)), (gone.conn, true, false));
+            slab.remove(new.conn);
+        }
     }
 }

@@ -9,6 +9,7 @@ mod counters;
 mod datagram_messages;
 mod datagrams;
 mod direct;
+mod ending;
 mod exits;
 mod filter_laws;
 mod filtering;

@@ -85,7 +85,8 @@ impl Stacks {
     /// A netstack's connection with this tuple.
     fn connection(&self, netstack: NetstackId, tuple: &Tuple) -> Option<ConnId> {
         let shard = self.shards.get(netstack.index())?;
-        shard.conns.lookup(tuple, |id| self.conns.is_named(id, tuple))
+        let found = shard.conns.lookup(tuple, |id| self.conns.is_named(id, tuple))?;
+        self.home(found).map(|_| found)
     }
 
     /// The VNIC that sends a connection's segments, and whoever gets them from it.

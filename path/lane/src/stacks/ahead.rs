@@ -29,7 +29,7 @@ pub(super) struct Next {
 }
 
 impl Next {
-    fn push(&mut self, id: ConnId) {
+    pub(super) fn push(&mut self, id: ConnId) {
         self.ids[self.len] = id;
         self.len += 1;
     }
@@ -51,7 +51,7 @@ impl Conns {
     }
 
     /// Begins to fetch what the next event of each of these connections needs.
-    fn look_ahead(&self, next: &Next) {
+    pub(super) fn look_ahead(&self, next: &Next) {
         if !self.are_many() || next.len < 2 {
             return;
         }

@@ -8,7 +8,7 @@ use firelane_tcp::{Disposition, Events, State};
 use firelane_units::{ConnId, SocketId};
 
 use super::brought::Brought;
-use super::conn::{Conn, Leaving, Program};
+use super::conn::{Leaving, Program};
 use super::inbound::Inside;
 use super::local_ports::Beginning;
 use super::open::port;
@@ -132,6 +132,9 @@ impl<D> Inside<'_, D> {
     pub(crate) fn kick(&mut self, conn: ConnRef) {
         let now = self.common.now;
         let Some(id) = self.conns.slab.resolve(conn) else { return };
+        if !self.meets_living(id, false) {
+            return;
+        }
         self.conns.wake_up(id);
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         if conn.fusion.is_on() {
@@ -153,6 +156,11 @@ impl<D> Inside<'_, D> {
     /// The program has closed its socket: nobody asks any more what became of the connection.
     pub(super) fn close_named(&mut self, conn: ConnRef) {
         self.shard.ended.forget(conn);
+        if let Some(id) = self.conns.slab.resolve(conn)
+            && !self.meets_living(id, true)
+        {
+            return;
+        }
         self.command(conn, |inside, id| {
             inside.conns.slab.get_mut(id)?.program = Program::Gone;
             inside.close(id)
@@ -199,6 +207,7 @@ impl<D> Inside<'_, D> {
     /// Calls into a connection, if it is still there, and acts on what it says.
     fn command(&mut self, conn: ConnRef, call: impl FnOnce(&mut Self, ConnId) -> Option<Disposition>) {
         if let Some(id) = self.conns.slab.resolve(conn)
+            && self.meets_living(id, false)
             && let Some(told) = call(self, id)
         {
             self.conclude(id, told);
@@ -241,33 +250,6 @@ impl<D> Inside<'_, D> {
             if self.conns.is_orphan(conn, socket) {
                 self.command(conn, Self::abort);
             }
-        }
-    }
-
-    /// The netstack ends, and with it what its listeners have half open.
-    pub(crate) fn end_half_open(&mut self) {
-        let (mut left, listening) = (Vec::new(), &self.shard.listening);
-        self.shard.half_open.forget_all(|listener, names, reset| {
-            let link = listening.get(listener.index()).and_then(|it| it.options.link);
-            left.push((link, *names, reset));
-        });
-        for (link, names, reset) in left {
-            self.send_loose_over(link, names.local(), names.remote(), &reset);
-        }
-    }
-
-    /// Aborts the netstack's connections that `which` names.
-    pub(crate) fn abort_all(&mut self, which: impl Fn(&Conn) -> bool) {
-        let netstack = self.shard.config.id;
-        let all: Vec<ConnRef> = self
-            .conns
-            .slab
-            .iter()
-            .filter(|(_, conn)| conn.netstack == netstack && which(conn))
-            .map(|(reference, _)| reference)
-            .collect();
-        for conn in all {
-            self.command(conn, Self::abort);
         }
     }
 

@@ -23,6 +23,7 @@ use firelane_wire::{Ecn, IpProtocol};
 use super::bands::Band;
 use super::credit::Allowance;
 use super::local::Passed;
+use super::sweep::Hand;
 use super::turns::Turns;
 use crate::fusion::Fusion;
 use crate::message::StreamOptions;
@@ -554,7 +555,7 @@ pub(crate) struct Conns {
     /// Those that are to be fused with their peers.
     pub(crate) wishes: Vec<ConnId>,
     /// Those whose fused peers have reset the connection.
-    pub(crate) bereaved: Vec<ConnId>,
+    pub(crate) bereaved: Vec<ConnRef>,
     /// Those that ask for credit, and for how much.
     pub(super) asking: Vec<(ConnId, Bytes)>,
     /// How many have lent their rings to each other.
@@ -567,6 +568,8 @@ pub(crate) struct Conns {
     pub(crate) are_held_up: bool,
     /// Some have got a segment from another one without a packet since this was last asked.
     pub(super) handed_across: bool,
+    /// Who looks at all of them by and by.
+    pub(super) hand: Hand,
 }
 
 impl Conns {
@@ -588,6 +591,7 @@ impl Conns {
             passed: Vec::new(),
             are_held_up: false,
             handed_across: false,
+            hand: Hand::default(),
         }
     }
 
@@ -792,13 +796,8 @@ impl Conns {
         }
     }
 
-    /// Takes out every connection of a netstack.
-    pub(crate) fn purge(&mut self, netstack: NetstackId) {
-        let of_it = self.slab.iter().filter(|(_, conn)| conn.netstack == netstack);
-        let all: Vec<ConnId> = of_it.map(|(reference, _)| reference.conn).collect();
-        for id in all {
-            self.remove(id);
-        }
+    /// The connections of a netstack have no turn to send any more.
+    pub(super) fn leave_turns(&mut self, netstack: NetstackId) {
         self.dirty.forget(netstack);
     }
 

@@ -18,7 +18,6 @@ use super::bands::Band;
 use super::inbound::Inside;
 use super::pace::Pace;
 use super::shard::Shard;
-use crate::common::Common;
 use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, PacketOption};
 use crate::steer::datagram_lane;
 
@@ -171,14 +170,6 @@ impl Shard {
     /// How urgent what a socket sends is.
     pub(super) fn band_of(&self, socket: SocketId) -> Band {
         self.datagrams.get(socket.index()).map_or(Band::default(), |place| place.options.band)
-    }
-
-    /// The netstack ends: whoever waits at a socket is told.
-    pub(crate) fn fail_datagrams<D>(&mut self, common: &mut Common<D>) {
-        for place in self.datagrams.iter() {
-            let token = fail(&place.slot, SocketError::Aborted);
-            common.outbox.tell(token, Ready::ALL);
-        }
     }
 }
 
@@ -518,6 +509,11 @@ const fn peer_error(error: RemoteError) -> SocketError {
         RemoteError::Unspecified => SocketError::AddressNotAvailable,
         RemoteError::Family => SocketError::NetworkUnreachable,
     }
+}
+
+/// The netstack of a socket ends: whom to tell.
+pub(super) fn end(socket: &DatagramSocket) -> Option<firelane_socket::SocketToken> {
+    fail(&socket.slot, SocketError::Aborted)
 }
 
 pub(super) fn fail(slot: &DatagramSlot, error: SocketError) -> Option<firelane_socket::SocketToken> {

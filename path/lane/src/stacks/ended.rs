@@ -45,6 +45,11 @@ impl Ended {
         self.0.remove(&name);
     }
 
+    /// Forgets one of them, if there is one. Whether there was.
+    pub(super) fn forget_first(&mut self) -> bool {
+        self.0.pop_first().is_some()
+    }
+
     /// What was known at its end; silence has lasted since.
     pub(crate) fn info(&self, now: Instant, name: ConnRef) -> Option<StreamInfo> {
         let Last { at, mut info } = **self.0.get(&name)?;

@@ -204,9 +204,11 @@ impl Stacks {
         while let Some(id) = self.conns.wishes.pop() {
             self.join_one(common, links, id);
         }
-        while let Some(id) = self.conns.bereaved.pop() {
-            let Some(conn) = self.conns.slab.get_mut(id) else { continue };
-            let (netstack, told) = (conn.netstack, conn.tcp().on_reset());
+        while let Some(peer) = self.conns.bereaved.pop() {
+            let Some(id) = self.conns.slab.resolve(peer) else { continue };
+            // Whose own end has come needs nobody's.
+            let Some(netstack) = self.home(id) else { continue };
+            let Some(told) = self.conns.slab.get_mut(id).map(|conn| conn.tcp().on_reset()) else { continue };
             if let Some(mut inside) = self.inside(common, netstack) {
                 inside.conclude(id, told);
             }
@@ -228,6 +230,9 @@ impl Stacks {
     }
 
     fn join_one<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {
+        if self.home(id).is_none() {
+            return self.conns.unwish(id);
+        }
         if self.conns.wants_segments(id).is_some() {
             // Nothing goes past the lane the other way either.
             let peer = self.peer_of(common, links, id);
@@ -348,7 +353,8 @@ impl<D> Inside<'_, D> {
     /// Severs a connection from its peer, which is told that it was reset. Whether there was one.
     fn bereave(&mut self, id: ConnId) -> bool {
         let peer = self.conns.sever(id);
-        self.conns.bereaved.extend(peer);
+        let named = peer.and_then(|peer| self.conns.slab.get(peer)?.stream.shared().conn());
+        self.conns.bereaved.extend(named);
         peer.is_some()
     }
 

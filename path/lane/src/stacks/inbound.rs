@@ -130,10 +130,16 @@ impl<D> Inside<'_, D> {
         self.let_follow();
     }
 
-    /// The connection of a tuple.
+    /// The connection of a tuple, unless its end has come.
     #[inline]
     pub(crate) fn lookup(&self, tuple: &Tuple) -> Option<ConnId> {
-        self.shard.conns.lookup(tuple, |id| self.conns.is_named(id, tuple))
+        self.shard.conns.lookup(tuple, |id| self.conns.is_named(id, tuple)).filter(|&id| !self.is_ended(id))
+    }
+
+    /// Whether the address of a connection of this netstack has gone since it began.
+    #[inline]
+    fn is_ended(&self, id: ConnId) -> bool {
+        !self.shard.ending.is_empty() && !self.has(id)
     }
 
     /// The same, if a look ahead has perhaps looked for it. What came before it in its chain may have changed that.
@@ -144,9 +150,10 @@ impl<D> Inside<'_, D> {
             conn.is_some_and(|conn| conn.netstack == self.shard.config.id && conn.is_named(tuple))
         };
         match sought {
-            Some(Sought::Found(id)) if is_it(id) => Some(id),
+            Some(Sought::Found(id)) if is_it(id) && !self.is_ended(id) => Some(id),
             Some(Sought::Under(hash)) => {
-                self.shard.conns.lookup_under(hash, tuple, |id| self.conns.is_named(id, tuple))
+                let found = self.shard.conns.lookup_under(hash, tuple, |id| self.conns.is_named(id, tuple));
+                found.filter(|&id| !self.is_ended(id))
             }
             _ => self.lookup(tuple),
         }

@@ -99,7 +99,7 @@ impl<D> Inside<'_, D> {
         if let Configured::NoAddress { addr, .. } = change
             && self.shard.ip.core.addresses().all(|it| it.prefix.addr() != addr)
         {
-            self.abort_all(|conn| conn.tuple().is_some_and(|tuple| tuple.local() == addr));
+            self.end_connections_of(addr);
         }
     }
 

@@ -18,7 +18,6 @@ use super::across::{Ends, turned};
 use super::conn::Conns;
 use super::inbound::Inside;
 use super::shard::Shard;
-use super::tune::Sweep;
 use crate::common::Common;
 use crate::fusion::Fusion;
 use crate::links::Links;
@@ -103,7 +102,7 @@ impl Stacks {
             _ => false,
         };
         if has_say {
-            self.sweep = Some(Sweep::begin());
+            self.conns.hand.ask_all();
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Called by `lane.rs` with messages and by `turn.rs` with frames and time. Each mechanism has its file:
 //! `inbound` (a frame's way to its socket), `events` (what TCP tells), `outbound` (a segment's way to IP), `open`
-//! (how connections begin), `commands` (what programs say), `conn` and `shard` (the state).
+//! (how connections begin), `commands` (what programs say), `ending` and `removed` (how
+//! many of them end), `conn` and `shard` (the state).
 
 mod across;
 mod admission;
@@ -18,6 +19,7 @@ mod direct;
 mod early;
 mod echoes;
 mod ended;
+mod ending;
 mod events;
 mod fast_open;
 mod filtered;
@@ -33,9 +35,11 @@ mod open;
 mod outbound;
 mod pace;
 mod passage;
+mod removed;
 mod shard;
 mod shards;
 mod steered;
+mod sweep;
 mod translated;
 mod tune;
 mod tunneled;
@@ -47,6 +51,7 @@ pub use fast_open::SynText;
 pub use steered::{Heard, Strangers};
 
 use core::net::IpAddr;
+use std::collections::VecDeque;
 
 use firelane_frame::{Chain, Driver, Frame, read_ahead};
 use firelane_ip::{
@@ -54,17 +59,15 @@ use firelane_ip::{
 };
 use firelane_socket::{ConnRef, Flags, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
-use firelane_units::{
-    ConnId, Direction, DropReason, Instant, IpPrefix, LaneId, LinkId, Mtu, NetstackId, SocketId,
-};
+use firelane_units::{ConnId, Direction, Instant, IpPrefix, LaneId, LinkId, Mtu, NetstackId, SocketId};
 
 use self::conn::Conns;
 use self::inbound::Inside;
 pub(crate) use self::onward::Foreseen;
 pub(crate) use self::open::said_by;
+use self::removed::Removed;
 use self::shard::Shard;
 use self::shards::Shards;
-use self::tune::Sweep;
 pub(crate) use self::tunneled::PEER;
 use self::tunneled::leave_tunnels;
 use crate::arrivals::Arrivals;
@@ -88,8 +91,8 @@ pub(crate) struct Stacks {
     loops: Vec<Frame>,
     /// How many connections to make room for in a new netstack.
     room: usize,
-    /// How far changed tunables have been handed to the connections.
-    sweep: Option<Sweep>,
+    /// Netstacks that were removed and have yet to end, the one that does so next first.
+    removed: VecDeque<Removed>,
     /// Kicks that wait for others, so that what they need is waited for once.
     kicks: Vec<(NetstackId, ConnRef)>,
 }
@@ -109,7 +112,7 @@ impl Stacks {
             steps: StepLists::default(),
             loops: Vec::new(),
             room: config.connections,
-            sweep: None,
+            removed: VecDeque::new(),
             kicks: Vec::with_capacity(ahead::MOST),
         }
     }
@@ -247,8 +250,8 @@ impl Stacks {
 
     /// A connection's timer is due.
     fn on_conn_time<D>(&mut self, common: &mut Common<D>, id: ConnId) {
+        let Some(netstack) = self.home(id) else { return };
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
-        let netstack = conn.netstack;
         if conn.fusion.is_on() {
             return self.on_fused_time(common, id);
         }
@@ -317,7 +320,7 @@ impl Stacks {
 
     /// Frames inside the netstacks.
     pub(crate) fn held(&self) -> u64 {
-        self.shards.iter().map(Shard::held).sum()
+        self.shards.iter().chain(self.removed_shards()).map(Shard::held).sum()
     }
 
     /// What is known of a connection; of one that has ended, what was known then, until its program closes it.
@@ -331,8 +334,8 @@ impl Stacks {
         let Some(id) = self.conns.slab.resolve(conn) else {
             return self.shards.iter().find_map(|shard| shard.ended.info(now, conn));
         };
-        let conn = self.conns.slab.get(id)?;
-        let shard = self.shards.get(conn.netstack.index())?;
+        let (conn, since) = self.conns.slab.get_dated(id)?;
+        let shard = self.shards.get(conn.netstack.index()).filter(|it| !it.is_successor(since))?;
         let tuple = conn.tuple()?;
         let ends = self.ends_as_seen(links, conn);
         let unfused = ends.map_or(Some(Unfused::Away), |ends| self.unfused(common, links, ends, &tuple));
@@ -355,7 +358,8 @@ impl Stacks {
 
     pub(crate) fn memory(&self) -> TableMemory {
         let (connections, timers) = self.conns.allocated_bytes();
-        let of_shards = |bytes: fn(&Shard) -> usize| self.shards.iter().map(bytes).sum();
+        let of_shards =
+            |bytes: fn(&Shard) -> usize| self.shards.iter().chain(self.removed_shards()).map(bytes).sum();
         TableMemory {
             connections,
             index: of_shards(|shard| {
@@ -387,30 +391,15 @@ impl Stacks {
     }
 
     pub(crate) fn add<D>(&mut self, common: &mut Common<D>, config: NetstackConfig) -> Result<(), Refusal> {
-        let shard = Shard::new(common, config, self.room);
+        let mut shard = Shard::new(common, config, self.room);
+        shard.since = self.conns.slab.epoch();
+        // Peers of one that had its number may not have been told yet: it goes on behind the ports of that one.
+        shard.port_counter = self
+            .removed_shards()
+            .filter(|it| it.config.id == shard.config.id)
+            .last()
+            .map_or(0, |it| it.port_counter);
         self.shards.insert(shard)
-    }
-
-    /// Ends a netstack: its connections are aborted, and their peers are told before it goes, as are those who believe to be connected.
-    pub(crate) fn remove<D: Driver>(
-        &mut self,
-        common: &mut Common<D>,
-        links: &mut Links<D>,
-        out: &mut Chain,
-        id: NetstackId,
-    ) -> Result<(), Refusal> {
-        let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
-        inside.abort_all(|_| true);
-        inside.end_half_open();
-        self.transmit(common, links, out);
-        self.conns.purge(id);
-        let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
-        shard.fail_datagrams(common);
-        shard.end_listeners(common);
-        shard.searches.end(common);
-        // What waits for a neighbour or for its other fragments ends with the netstack.
-        common.counters.drops.add(DropReason::NoPort, shard.held());
-        Ok(())
     }
 
     /// A port of a netstack begins.
@@ -468,21 +457,6 @@ impl Stacks {
     ) -> Result<(), Refusal> {
         let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
         ip.core.change_address(link, address, is_deprecated).map_err(address_refusal)
-    }
-
-    /// The connections that have an address end, and what the translator has made of it.
-    pub(crate) fn abort_address<D>(
-        &mut self,
-        common: &mut Common<D>,
-        id: NetstackId,
-        address: IpAddr,
-    ) -> Result<(), Refusal> {
-        let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
-        inside.abort_all(|conn| conn.tuple().is_some_and(|tuple| tuple.local() == address));
-        if let (IpAddr::V4(address), Some(nat)) = (address, inside.shard.gate.nat()) {
-            nat.end_address(address);
-        }
-        Ok(())
     }
 
     /// Whether a link has an address.

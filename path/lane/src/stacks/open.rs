@@ -254,6 +254,7 @@ impl<D> Inside<'_, D> {
     /// Takes a new connection into the tables. Whether it has something to send at once is its caller's to say.
     #[inline]
     pub(super) fn enter(&mut self, conn: Conn, tuple: &Tuple, names: Names) -> ConnId {
+        self.end_predecessor(tuple);
         let reference = self.conns.insert(conn);
         let (conns, id) = (&*self.conns, reference.conn);
         let entered = self.shard.conns.insert(tuple, id, |other| conns.is_named(other, tuple));

@@ -76,7 +76,7 @@ impl Stacks {
         let is_any_busy = links.is_any_busy();
         for _ in 0..self.conns.dirty().min(CONNECTIONS_PER_ROUND) {
             let Some(id) = self.conns.next_dirty() else { return };
-            let Some(netstack) = self.conns.slab.get(id).map(|conn| conn.netstack) else { continue };
+            let Some(netstack) = self.home(id) else { continue };
             let Some(shard) = self.shards.get_mut(netstack.index()) else { continue };
             let mut inside = Inside { common, shard, conns: &mut self.conns };
             let pause = inside.send_share(id, &self.steps, links, is_any_busy);
@@ -439,7 +439,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// A connection has nothing left to send: if its end has come, it goes.
-    fn settle(&mut self, id: ConnId) {
+    pub(super) fn settle(&mut self, id: ConnId) {
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         match conn.leaving {
             Leaving::No => return,

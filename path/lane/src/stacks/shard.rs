@@ -4,10 +4,11 @@
 //! changed by message; connections and datagram sockets exist in one shard only.
 
 use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
 
 use firelane_classify::{ConnTable, Listeners, LocalAddr, Steering, SteeringKey};
 use firelane_ip::LOOPBACK;
-use firelane_socket::{ListenerSlot, Ready, StreamConfig};
+use firelane_socket::{ListenerSlot, StreamConfig};
 use firelane_tcp::{
     ChallengeBudget, FastOpenCache, FastOpenServer, HALF_OPEN_TOTAL, ResetBudget, Secret, SegmentIn,
     SynAnswer, SynTable, TimeWaitTable, Tuple,
@@ -22,6 +23,7 @@ use super::bands::Bands;
 use super::brought::Brought;
 use super::datagrams::DatagramSocket;
 use super::ended::Ended;
+use super::ending::Ending;
 use super::filtered::Gate;
 use super::ip_config;
 use super::ip_side::IpSide;
@@ -34,6 +36,7 @@ use crate::common::Common;
 use crate::message::{NetstackConfig, StreamOptions};
 use crate::netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 use crate::ports::Dense;
+use crate::slab::Epoch;
 
 /// How many records one netstack's shard keeps in TIME-WAIT: 10,000 connections per second for a minute.
 const TIME_WAIT_MAX: usize = 600_000;
@@ -93,6 +96,10 @@ pub(crate) struct Shard {
     pub(crate) is_translated: bool,
     /// Searches for local ports that are not over.
     pub(super) searches: Searches,
+    /// Connections that began before were another netstack's that had its number.
+    pub(super) since: Epoch,
+    /// Addresses that have gone, and whose connections have yet to end.
+    pub(super) ending: BTreeMap<IpAddr, Ending>,
 }
 
 /// A listener as a shard knows it.
@@ -122,13 +129,6 @@ impl Listening {
 }
 
 impl Shard {
-    /// The netstack ends: whoever waits for a connection is told.
-    pub(crate) fn end_listeners<D>(&mut self, common: &mut Common<D>) {
-        for listening in self.listening.iter() {
-            common.outbox.tell(listening.slot.end(), Ready::ALL);
-        }
-    }
-
     pub(crate) fn new<D>(common: &Common<D>, config: NetstackConfig, connections: usize) -> Self {
         let secrets = &common.secrets.of(config.id);
         Self {
@@ -165,6 +165,8 @@ impl Shard {
             port_counter: 0,
             is_translated: false,
             searches: Searches::default(),
+            since: Epoch::default(),
+            ending: BTreeMap::new(),
             others: others(&config, common.id),
             config,
         }

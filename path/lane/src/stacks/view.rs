@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use firelane_classify::LocalAddr;
 use firelane_ip::Membership;
-use firelane_units::{Instant, LaneId, LinkId, MacAddr, NetstackId, SocketId};
+use firelane_units::{ConnId, Instant, LaneId, LinkId, MacAddr, NetstackId, SocketId};
 use firelane_wire::ethernet::group_mac;
 
 use super::Stacks;
@@ -82,7 +82,11 @@ impl Stacks {
             return match self.conns.slab.place(place) {
                 None => Place::Beyond,
                 Some(None) => Place::Empty,
-                Some(Some(conn)) => connection(now, conn).map_or(Place::Empty, Place::Row),
+                // Who has yet to end is nobody's any more.
+                Some(Some(conn)) => self
+                    .home(ConnId(place))
+                    .and_then(|_| connection(now, conn))
+                    .map_or(Place::Empty, Place::Row),
             };
         }
         let Some(shard) = self.shards.get(usize::from(netstack)) else { return Place::Beyond };
