@@ -521,7 +521,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes an address from the netstack of a VNIC.
+    /// Takes an address from the netstack of a VNIC; its connections are aborted. It is nobody's at once, and others are changed
+    /// meanwhile; when this returns, programs and peers have been told, by lanes that run.
     ///
     /// # Errors
     /// The VNIC does not exist or has no netstack.
@@ -530,6 +531,8 @@ impl Engine {
         let id = registry.netstack_of(vnic)?;
         self.0.tell_all(|_| Control::RemoveAddress(id, vnic, address.addr()))?;
         registry.netstack_mut(id)?.addresses.retain(|a| *a != (vnic, address));
+        drop(registry);
+        self.0.await_ends();
         Ok(())
     }
 
@@ -603,6 +606,11 @@ impl Inner {
 
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether lanes have threads of this engine's, which give them their turns.
+    pub(crate) fn have_threads(&self) -> bool {
+        !self.threads().is_empty()
     }
 
     pub(crate) fn mint_socket(&self) -> SocketId {

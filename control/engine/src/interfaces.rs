@@ -85,6 +85,8 @@ impl Engine {
     /// The VNIC does not exist or has no netstack.
     pub fn abort_address(&self, vnic: LinkId, address: IpPrefix) -> Result<(), ChangeError> {
         let id = self.0.registry().netstack_of(vnic)?;
-        self.0.tell_all(|_| Control::AbortAddress(id, address.addr()))
+        self.0.tell_all(|_| Control::AbortAddress(id, address.addr()))?;
+        self.0.await_ends();
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use firelane_classify::Steering;
 use firelane_ip::IidKind;
@@ -18,6 +19,11 @@ use crate::error::ChangeError;
 use crate::fabric::PROGRAM_LANES_MAX;
 use crate::netstack_config::NetstackConfig;
 use crate::registry::{Netstack, Registry};
+
+/// How often a lane is asked whether what was removed has ended there, and how many times: ten seconds, when a million connections take
+/// less than one.
+const ENDS_LOOK: Duration = Duration::from_millis(1);
+const ENDS_AWAITED: usize = 10_000;
 
 impl Engine {
     /// Makes a netstack whose connections spread over the lanes that all share. Its addresses are used at once.
@@ -109,7 +115,8 @@ impl Engine {
         registry.netstacks.get(&id).map_or(Vec::new(), |it| self.0.own_cpus(&it.lanes))
     }
 
-    /// Removes a netstack; its connections are aborted.
+    /// Removes a netstack; its connections are aborted. It is nobody's at once, and others are changed meanwhile; when this returns,
+    /// programs and peers have been told, by lanes that run: who takes the VNICs away next takes no RST from them.
     ///
     /// # Errors
     /// It does not exist.
@@ -117,7 +124,10 @@ impl Engine {
         let mut registry = self.0.registry();
         registry.netstacks.remove(&id).ok_or(ChangeError::NoNetstack(id))?;
         let removed = self.0.tell_all(|_| Control::RemoveNetstack(id));
-        removed.and(self.0.take_back(&mut registry))
+        let removed = removed.and(self.0.take_back(&mut registry));
+        drop(registry);
+        self.0.await_ends();
+        removed
     }
 
     /// Changes a netstack's tunables. Its shards follow at once and running connections within a few turns of their
@@ -136,6 +146,24 @@ impl Engine {
 }
 
 impl Inner {
+    /// Waits until connections that were removed have ended in all lanes, some of them in each turn. A lane that has no time for turns, or
+    /// no thread, is not waited for without end: what was removed is nobody's in any case.
+    pub(crate) fn await_ends(&self) {
+        let have_threads = self.have_threads();
+        for lane in self.fabric.lane_ids() {
+            for _ in 0..ENDS_AWAITED {
+                if self.fabric.visit(lane, |_, lane| lane.is_ending()) != Some(true) {
+                    break;
+                }
+                match self.fabric.is_worker_of(lane) {
+                    true => self.fabric.give_way(lane),
+                    false if have_threads => std::thread::sleep(ENDS_LOOK),
+                    false => return,
+                }
+            }
+        }
+    }
+
     /// Lanes for a netstack or a flow, in which programs can have sockets. A CPU that is named twice has no second one.
     pub(crate) fn netstack_lanes(
         &self,
