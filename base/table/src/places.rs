@@ -92,6 +92,11 @@ impl<T: Kept> Places<T> {
         self.len() >= self.most
     }
 
+    /// None, with as many allowed: the memory of all goes at once, without a look at any.
+    pub const fn emptied(&self) -> Self {
+        Self::new(self.most)
+    }
+
     /// Never more than `most` from here on; those that are there stay.
     pub const fn set_most(&mut self, most: usize) {
         self.most = most;

@@ -168,26 +168,37 @@ impl Nat {
         !self.rules.list.is_empty()
     }
 
-    /// Follows other rules from now on. What a rule has made that stays in the list stays, and it goes on counting; the rest ends.
+    /// Follows other rules from now on. What a rule has made that stays in the list stays, and it goes on counting; the rest ends. Sessions are
+    /// looked at only if some of them stay and others end.
     pub fn set(&mut self, config: NatConfig) {
         let NatConfig { rules, limits } = config;
-        self.rules.set(rules);
+        let ends = self.rules.set(rules);
         self.limits = limits;
         self.sessions.set_most(limits.sessions as usize);
-        self.end_all(|rules, session| rules.nth(session.rule).is_none());
+        match ends as usize {
+            0 => {}
+            all if all == self.sessions.len() => _ = self.flush(),
+            _ => _ = self.end_where(|rules, session| rules.nth(session.rule).is_none()),
+        }
     }
 
-    /// Ends all sessions, and how many there were.
+    /// Ends all sessions, without a look at any, and how many there were.
     pub fn flush(&mut self) -> u64 {
-        self.end_all(|_, _| true)
+        let count = self.sessions.len() as u64;
+        self.sessions.end_all();
+        // Each stood for one of them.
+        self.mappings = Mappings::new(self.hasher);
+        self.rules.list.iter_mut().for_each(|rule| rule.count.active = 0);
+        self.counts.flushed += count;
+        count
     }
 
     /// An address is not the netstack's any more: what has come to it ends (Linux: `masq_inet_event`).
     pub fn end_address(&mut self, address: Ipv4Addr) -> u64 {
-        self.end_all(|_, session| session.keys.iter().any(|key| key.dst == address))
+        self.end_where(|_, session| session.keys.iter().any(|key| key.dst == address))
     }
 
-    fn end_all(&mut self, ends: impl Fn(&Rules, &Session) -> bool) -> u64 {
+    fn end_where(&mut self, ends: impl Fn(&Rules, &Session) -> bool) -> u64 {
         let (mut at, mut count) = (0, 0);
         while let Some((found, _)) = self.sessions.from(at, |session| ends(&self.rules, session)) {
             self.remove(found);

@@ -37,8 +37,8 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Follows another list: a rule that was there before keeps its name and its count.
-    pub(crate) fn set(&mut self, rules: Vec<NatRule<LinkId>>) {
+    /// Follows another list: a rule that was there before keeps its name and its count. How many sessions are of rules that have gone.
+    pub(crate) fn set(&mut self, rules: Vec<NatRule<LinkId>>) -> u64 {
         let mut known: HashMap<NatRule<LinkId>, VecDeque<Rule>> = HashMap::new();
         for rule in core::mem::take(&mut self.list) {
             known.entry(rule.rule).or_default().push_back(rule);
@@ -51,6 +51,7 @@ impl Rules {
             }));
         }
         self.named = self.list.iter().enumerate().map(|(nth, rule)| (rule.id, nth)).collect();
+        known.values().flatten().map(|rule| rule.count.active).sum()
     }
 
     /// The how manieth rule has a name, if the list still has it.

@@ -59,6 +59,17 @@ impl Sessions {
         Self { places: Places::new(most), index: Index::default(), sources, added: 0, hasher }
     }
 
+    /// All end, without a look at any; numbers go on.
+    pub(crate) fn end_all(&mut self) {
+        let emptied = Self {
+            places: self.places.emptied(),
+            index: Index::default(),
+            sources: KeyedMap::with_hasher(Keyed(self.hasher)),
+            ..*self
+        };
+        *self = emptied;
+    }
+
     pub(crate) const fn set_most(&mut self, most: usize) {
         self.places.set_most(most);
     }

@@ -6,7 +6,7 @@ mod common;
 use std::collections::HashMap;
 
 use common::*;
-use firelane_nat::{NatRef, Outcome};
+use firelane_nat::{NatConfig, NatRef, Outcome};
 use firelane_units::{
     Direction, DropReason, FilterPorts, Instant, NatAction, NatFiltering, NatLimits, NatPorts, NatTarget,
     Port,
@@ -446,4 +446,31 @@ fn one_source_has_no_more_than_its_share() {
     let refused = net.out(&udp(("10.0.0.5", 99), ("198.51.100.7", 53), b""));
     assert_eq!(refused, Err(Outcome::Ended(DropReason::NatSourceFull)));
     assert!(net.out(&udp(("10.0.0.6", 99), ("198.51.100.7", 53), b"")).is_ok(), "others have theirs");
+}
+
+/// Whoever has the places since, nothing goes on by what was known of sessions that a flush or other rules have ended, and all sums say so.
+#[test]
+fn what_was_known_of_sessions_that_all_ended_is_nobodys() {
+    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
+    let packet = |nth| tcp((&host(nth), 7), ("198.51.100.7", 80), SYN, b"");
+    let begin = |net: &mut Net, nth| match net.pass(Direction::Out, WAN, &mut packet(nth)) {
+        Outcome::Translated(Some(known)) => known,
+        other => panic!("{other:?}"),
+    };
+    let known: Vec<NatRef> = (0..50).map(|nth| begin(&mut net, nth)).collect();
+    assert_eq!(net.nat.flush(), 50);
+    let counts = net.nat.counts();
+    assert_eq!((counts.sessions, counts.half_open, counts.mappings, counts.flushed), (0, 0, 0, 50));
+    assert_eq!((counts.rules[0].active, counts.rules[0].hits, net.nat.rows(0, 9).0.len()), (0, 50, 0));
+    let since: Vec<NatRef> = (50..100).map(|nth| begin(&mut net, nth)).collect();
+    let follows =
+        |net: &mut Net, nth, known| net.nat.follow(known, Direction::Out, &mut packet(nth), false, net.now);
+    assert!((0..).zip(&known).all(|(nth, &known)| !follows(&mut net, nth, known)));
+    assert!((50..).zip(&since).all(|(nth, &known)| follows(&mut net, nth, known)));
+    let rules = vec![from_inside(to_link(NatPorts::Same))];
+    net.nat.set(NatConfig { rules, limits: NatLimits::default() });
+    let counts = net.nat.counts();
+    assert_eq!((counts.sessions, counts.mappings, counts.flushed, counts.rules[0].hits), (0, 0, 100, 0));
+    (0..50).for_each(|nth| _ = begin(&mut net, nth));
+    assert!((50..).zip(&since).all(|(nth, &known)| !follows(&mut net, nth, known)));
 }
