@@ -105,8 +105,8 @@ mod tests {
                         let is_first = waiting.iter().all(|it| it.0 >= band);
                         prop_assert!(is_first || waited[band] >= PASSED_OVER_MAX, "{waited:?}");
                         let has = |band: usize| waiting.iter().any(|it| it.0 == band);
-                        for other in 0..3 {
-                            waited[other] = if other != band && has(other) { waited[other] + 1 } else { 0 };
+                        for (other, waited) in waited.iter_mut().enumerate() {
+                            *waited = if other != band && has(other) { *waited + 1 } else { 0 };
                         }
                         // Both of the others may have waited for as long.
                         prop_assert!(waited.iter().all(|&it| it <= PASSED_OVER_MAX + 1), "{waited:?}");
