@@ -452,7 +452,7 @@ fn one_source_has_no_more_than_its_share() {
 #[test]
 fn what_was_known_of_sessions_that_all_ended_is_nobodys() {
     let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
-    let packet = |nth| tcp((&host(nth), 7), ("198.51.100.7", 80), SYN, b"");
+    let packet = |nth: u8| tcp((&host(nth), 1000 + u16::from(nth)), ("198.51.100.7", 80), SYN, b"");
     let begin = |net: &mut Net, nth| match net.pass(Direction::Out, WAN, &mut packet(nth)) {
         Outcome::Translated(Some(known)) => known,
         other => panic!("{other:?}"),
