@@ -379,6 +379,12 @@ fn head(from: &mut In<'_>) -> Result<(), Malformed> {
     Ok(())
 }
 
+/// A name of a waiter.
+fn share(from: &mut In<'_>) -> Result<Request, Malformed> {
+    let (place, waiter) = (place(from)?, from.u32("waiter")?);
+    Ok(Request::Share { place, waiter, is_anew: from.u8("is_anew")? != 0 })
+}
+
 fn place(from: &mut In<'_>) -> Result<Place, Malformed> {
     Ok(Place { arena: from.u64("arena")?, block: from.at_most("block", BLOCKS_MAX - 1)? })
 }
@@ -579,11 +585,7 @@ impl Request {
                 Self::Closed { socket, place: (place.arena != NOWHERE.arena).then_some(place) }
             }
             20 => Self::Take { place: place(from)? },
-            21 => Self::Share {
-                place: place(from)?,
-                waiter: from.u32("waiter")?,
-                is_anew: from.u8("is_anew")? != 0,
-            },
+            21 => share(from)?,
             other => return Err(Malformed::new("what", format!("no request is {other}"))),
         };
         In(from.0).end((number, request))
