@@ -19,7 +19,7 @@ use crate::buffers::{Sink, Source};
 use crate::interfaces::{self, LOOPBACK};
 use crate::socket::{self, Beside, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
-use crate::to_itself::Hearer;
+use crate::to_itself::Outcome;
 use crate::{corking, echoes, elsewhere, names, options, session, to_itself};
 
 /// What a call says of one datagram beside where it goes.
@@ -225,18 +225,18 @@ fn write_pieces<'p, P: Iterator<Item = &'p [u8]>>(
 ) -> Result<(), Errno> {
     let mut wait = Waiting::new(stream, Awaited::Room, flags);
     loop {
-        let hearer = Hearer::of(envelope.peer);
+        let outcome = Outcome::of(stream, envelope.peer);
         match stream.end().send_record(envelope, len, pieces()) {
             Ok(()) => {
                 stream.kick();
-                if let Some(hearer) = hearer {
-                    hearer.wait(stream);
+                if let Some(outcome) = outcome {
+                    outcome.wait(stream);
                 }
                 return Ok(());
             }
             Err(error) => match stream.stop_writing(error) {
                 Stop::Closed => return Err(broken_pipe(flags)),
-                stop => wait.after(stop, 0)?,
+                stop => wait.after(known(stream, stop), 0)?,
             },
         }
     }
@@ -312,9 +312,17 @@ pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Resul
                 return Err(Errno::AGAIN);
             }
             Ok(None) => return Ok(Received { bytes: 0, from: None, flags: 0, beside: Beside::Nothing }),
-            Err(error) => wait.after(stream.stop_reading(error), 0)?,
+            Err(error) => wait.after(known(&stream, stream.stop_reading(error)), 0)?,
         }
     }
+}
+
+/// Why a call has moved nothing; a refusal is known from here on.
+fn known(stream: &Stream, stop: Stop) -> Stop {
+    if let Stop::Failed(Errno::CONNREFUSED) = stop {
+        to_itself::refused(stream);
+    }
+    stop
 }
 
 /// Whom a datagram is from, as a socket of this family shows it.

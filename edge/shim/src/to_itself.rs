@@ -1,10 +1,12 @@
 //! What a program sends to itself is there when the call returns, as in Linux: a datagram to a socket of its own, and a connection to a
-//! listener of its own that is begun without waiting, by the loopback addresses.
+//! listener of its own that is begun without waiting, by the loopback addresses. So is what a socket with a peer is told where nobody
+//! hears a datagram on this host: ECONNREFUSED is the next call's.
 //!
 //! A lane takes it there, by itself and a moment later, which another program cannot tell from a call that has taken longer; this one
 //! could look at once. So the call gives the lane a bounded while: it waits for nothing that the lane may have reason to hold back for
 //! longer (a limit, a full queue), and what comes later is found as what others send. Where it has waited in vain it soon waits no
-//! more: what is sent there goes to another program, to another socket with the same port, or to nobody.
+//! more: what is sent there goes to another program, which nobody tells, to another socket with the same port, or to nobody. Whoever
+//! was refused there after all is waited for again.
 //!
 //! `datagram.rs` asks for the one, `connecting.rs` for the other; who hears on which port is said by `datagram.rs` and `socket.rs`.
 
@@ -13,6 +15,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use firelane_shm::StreamEnd;
+use firelane_shm::layout::status;
 
 use crate::ports::Ports;
 use crate::stream::Stream;
@@ -30,7 +33,8 @@ const LOOKS_AFTER: u32 = 1024;
 /// How many ports there are.
 const PORTS: usize = 1 << 16;
 
-/// The datagram socket that was bound to each port last: [`HEARS`], how often it was waited for in vain, its arena, and its block.
+/// The datagram socket that was bound to each port last: [`HEARS`], how often it was waited for in vain, its arena, and its block. Where
+/// none of this process was, how often a refusal was.
 static HEARERS: [AtomicU64; PORTS] = [const { AtomicU64::new(0) }; PORTS];
 const HEARS: u64 = 1 << 63;
 const VAIN_SHIFT: u32 = 48;
@@ -70,6 +74,99 @@ pub(crate) fn listens_no_more(port: u16) {
     LISTENED.take(port);
 }
 
+/// What a datagram that is about to be sent leaves behind on this host.
+pub(crate) enum Outcome {
+    /// It comes to a socket of this process.
+    Arrival(Hearer),
+    /// No socket of this process hears it: its sender is told, if nobody else does.
+    Refusal(Refusal),
+}
+
+impl Outcome {
+    /// That of one that `from` sends to an address, if it is to be waited for.
+    #[inline]
+    pub(crate) fn of(from: &Stream, to: SocketAddr) -> Option<Self> {
+        let word = &HEARERS[usize::from(to.port())];
+        let place = word.load(Ordering::Relaxed);
+        if place & HEARS == 0 {
+            let may_come = is_told(from, to) && is_waited_for(word, place, is_tried_again);
+            may_come.then(|| Self::Refusal(Refusal::new(from, to.port(), place)))
+        } else if is_waited_for(word, place, |_| false) {
+            Self::at(place, from, to)
+        } else {
+            None
+        }
+    }
+
+    fn at(place: u64, from: &Stream, to: SocketAddr) -> Option<Self> {
+        match Hearer::at(place, to, || names::port_of(from.end().block())) {
+            // Who has much to read looks in vain at nothing, and what has no room does not come.
+            Some(hearer) => (!hearer.end.is_half_full()).then_some(Self::Arrival(hearer)),
+            None => is_told(from, to).then(|| Self::Refusal(Refusal::new(from, to.port(), place))),
+        }
+    }
+
+    /// Gives the lane time for what was queued at `from`.
+    #[cold]
+    pub(crate) fn wait(self, from: &Stream) {
+        match self {
+            Self::Arrival(hearer) => hearer.wait(from),
+            Self::Refusal(refusal) => refusal.wait(from),
+        }
+    }
+}
+
+/// Whether `from` is told of a datagram to an address that nobody hears there, by this host itself: the address is its peer's, and a
+/// loopback one or its own.
+#[inline]
+fn is_told(from: &Stream, to: SocketAddr) -> bool {
+    let end = from.end();
+    let (words, ip) = (end.block(), to.ip().to_canonical());
+    let is_here = || ip.is_loopback() || names::local_of(words).is_some_and(|own| own.ip() == ip);
+    let is_peer = || names::remote(words).is_some_and(|it| it.ip() == ip && it.port() == to.port());
+    words.has_peer() && to.port() != 0 && is_here() && is_peer()
+}
+
+/// A refusal that a datagram may bring.
+pub(crate) struct Refusal {
+    port: u16,
+    /// What was known of it.
+    place: u64,
+    /// How much had come to the sender before.
+    arrived: u64,
+}
+
+impl Refusal {
+    fn new(from: &Stream, port: u16, place: u64) -> Self {
+        Self { port, place, arrived: from.end().arrived() }
+    }
+
+    fn wait(self, from: &Stream) {
+        let end = from.end();
+        let is_refused = || end.status() >> status::ERROR_SHIFT != 0;
+        // Who gets something there is heard there.
+        look(|| is_refused() || end.arrived() != self.arrived);
+        self.note(&HEARERS[usize::from(self.port)], is_refused());
+    }
+
+    /// Whether it has come.
+    fn note(&self, word: &AtomicU64, has_come: bool) {
+        if !has_come {
+            in_vain(word, self.place);
+        } else if vain(self.place) > 0 {
+            exchange(word, self.place, self.place & !VAIN);
+        }
+    }
+}
+
+/// A datagram that `from` has sent to its peer was refused: the next refusal is waited for again.
+#[cold]
+pub(crate) fn refused(from: &Stream) {
+    if let Some(peer) = names::remote(from.end().block()) {
+        forget_vain(&HEARERS[usize::from(peer.port())]);
+    }
+}
+
 /// A socket of this process to which a datagram is about to be sent.
 pub(crate) struct Hearer {
     end: StreamEnd<'static>,
@@ -80,42 +177,22 @@ pub(crate) struct Hearer {
 }
 
 impl Hearer {
-    /// The one that hears what is sent to an address, if there is one.
-    #[inline]
-    pub(crate) fn of(to: SocketAddr) -> Option<Self> {
-        let word = &HEARERS[usize::from(to.port())];
-        let place = word.load(Ordering::Relaxed);
-        if place & HEARS == 0 {
-            None
-        } else if vain(place) >= VAIN_MAX {
-            in_vain(word, place);
-            None
-        } else {
-            Self::at(place, to)
-        }
-    }
-
-    fn at(place: u64, to: SocketAddr) -> Option<Self> {
+    /// The one at a place, if it hears what is sent from a port to an address.
+    fn at(place: u64, to: SocketAddr, from_port: impl Fn() -> u16) -> Option<Self> {
         let ip = to.ip().to_canonical();
         let memory = arenas::get((place >> ARENA_SHIFT) as u16)?;
         let end = StreamEnd::new(memory, place as u32, thread::holder())?;
         // The socket may be closed by now, and its words another's.
         let local = names::local_of(end.block()).filter(|local| local.port() == to.port())?;
         // Whether another address is this host's is not known here, but where the socket has it.
-        let hears = local.ip() == ip || local.ip().is_unspecified() && ip.is_loopback();
-        // Who has much to read looks in vain at nothing, and what has no room does not come.
-        (hears && !end.is_half_full()).then(|| Self { end, place, arrived: end.arrived() })
+        let is_there = local.ip() == ip || local.ip().is_unspecified() && ip.is_loopback();
+        let is_anothers = || names::remote(end.block()).is_some_and(|peer| peer.port() != from_port());
+        let hears = is_there && !(end.block().has_peer() && is_anothers());
+        hears.then(|| Self { end, place, arrived: end.arrived() })
     }
 
-    /// Gives the lane time to take what was queued at `from` to the hearer.
-    #[cold]
-    pub(crate) fn wait(self, from: &Stream) {
+    fn wait(self, from: &Stream) {
         let (from, mut looks_after) = (from.end(), 0);
-        if names::remote(self.end.block())
-            .is_some_and(|peer| self.end.block().has_peer() && peer.port() != names::port_of(from.block()))
-        {
-            return;
-        }
         let queued = from.queued();
         let [from_lane, own_lane] = [from.block(), self.end.block()].map(names::lane_of);
         look(|| {
@@ -129,6 +206,29 @@ impl Hearer {
         } else if vain(self.place) > 0 {
             exchange(word, self.place, self.place & !VAIN);
         }
+    }
+}
+
+/// Whether a refusal that was not there in time for so long is waited for once more: lanes may have had no CPU then, and nobody has told who
+/// hears there. It is at each power of four.
+fn is_tried_again(vain: u64) -> bool {
+    vain.is_power_of_two() && vain.trailing_zeros().is_multiple_of(2)
+}
+
+/// Whether what was waited for so often in vain is waited for once more. Where it is not, that is counted.
+#[inline]
+fn is_waited_for(word: &AtomicU64, place: u64, is_tried_again: impl Fn(u64) -> bool) -> bool {
+    let is_waited_for = vain(place) < VAIN_MAX || is_tried_again(vain(place));
+    if !is_waited_for {
+        in_vain(word, place);
+    }
+    is_waited_for
+}
+
+/// Nothing was waited for in vain.
+fn forget_vain(word: &AtomicU64) {
+    if vain(word.load(Ordering::Relaxed)) > 0 {
+        word.fetch_and(!VAIN, Ordering::Relaxed);
     }
 }
 
@@ -176,12 +276,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_waited_for_where_nobody_hears() {
-        for to in ["127.0.0.1:9", "[::1]:9", "10.0.0.1:9"] {
-            assert!(Hearer::of(to.parse().unwrap()).is_none(), "{to}");
+    fn a_socket_whose_arena_is_not_mapped_hears_nothing() {
+        let place = HEARS | 7 << ARENA_SHIFT | 3;
+        assert!(Hearer::at(place, "127.0.0.1:9".parse().unwrap(), || 4000).is_none());
+    }
+
+    /// Two processes that talk by sockets with peers: nobody refuses anything, and nobody tells who hears.
+    #[test]
+    fn who_talks_with_another_process_soon_waits_no_more() {
+        let word = AtomicU64::new(0);
+        let send = |is_refused| {
+            let place = word.load(Ordering::Relaxed);
+            let is_waited_for = is_waited_for(&word, place, is_tried_again);
+            if is_waited_for {
+                Refusal { port: 9, place, arrived: 0 }.note(&word, is_refused);
+            }
+            is_waited_for
+        };
+        for _ in 0..2 {
+            let waits: Vec<u32> = (0..1 << 15).filter(|_| send(false)).collect();
+            assert_eq!(waits, [0, 1, 2, 4, 16, 64, 256, 1024, 4096, 16384]);
         }
-        HEARERS[9].store(HEARS | 7 << ARENA_SHIFT | 3, Ordering::Relaxed);
-        assert!(Hearer::of("127.0.0.1:9".parse().unwrap()).is_none(), "such an arena is not mapped");
+        // Whoever heard has ended, which is found by one of those, or by what a call has told.
+        let waits = || (0..9).filter(|_| send(false)).count();
+        assert_eq!((waits(), (9..99).find(|_| send(true))), (4, Some(16)));
+        assert!((0..100).all(|_| send(true)), "who is refused is waited for each time");
+        assert_eq!((waits(), send(false)), (4, false));
+        forget_vain(&word);
+        assert!(send(true));
     }
 
     #[test]

@@ -438,6 +438,12 @@ fn what_a_program_sends_to_itself_is_there_at_once() {
     as_the_kernels("at_once.py", 5);
 }
 
+/// By sockets with a peer, while other programs compute.
+#[test]
+fn who_sends_to_nobody_on_this_host_is_told_at_once() {
+    as_the_kernels("refused_at_once.py", 18);
+}
+
 #[test]
 fn sockets_are_used_again_as_the_kernels() {
     as_the_kernels("again.py", 18);

@@ -1,0 +1,81 @@
+"""Who sends to a port of this host at which nobody hears is told so by the next call, also where others use the CPUs, and who hears there
+is not waited for. By sockets with a peer."""
+import errno
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+
+HOST = sys.argv[1]
+TRIES = 200
+SPINS = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+
+
+def told(call):
+    """Which error a call tells."""
+    try:
+        call()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "nothing"
+
+
+def closed_port(family, host):
+    with socket.socket(family, socket.SOCK_DGRAM) as one:
+        one.bind((host, 0))
+        return one.getsockname()
+
+
+def nobodys(family, host):
+    """A port that no socket of this process had."""
+    child = f"import socket; one = socket.socket({int(family)}, 2); one.bind(({host!r}, 0)); print(one.getsockname()[1])"
+    return host, int(subprocess.check_output([sys.executable, "-c", child]))
+
+
+def tell(what, answers):
+    # Where others take the lane's CPU for long it may come late now and then.
+    count = answers.count("ECONNREFUSED")
+    print(what, "at once" if count >= 0.9 * TRIES else f"{count} of {TRIES}: {set(answers)}")
+
+
+spinning = [subprocess.Popen([sys.executable, "-c", SPINS]) for _ in range(os.cpu_count())]
+try:
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"), (socket.AF_INET, HOST)):
+        for kind, place in (("nobody's", nobodys(family, host)), ("closed", closed_port(family, host))):
+            received, sent, ready = [], [], 0
+            for _ in range(TRIES):
+                with socket.socket(family, socket.SOCK_DGRAM) as one:
+                    one.setblocking(False)
+                    one.connect(place)
+                    one.send(b"x")
+                    received.append(told(lambda: one.recv(1, socket.MSG_DONTWAIT)))
+                    told(lambda: one.send(b"x"))
+                    ready += bool(select.select([one], [], [], 0)[0])
+                    sent.append(told(lambda: one.send(b"x")))
+            tell(f"{kind}: a read is refused", received)
+            tell(f"{kind}: a write is refused", sent)
+            print("poll says so", "at once" if ready >= 0.9 * TRIES else f"{ready} of {TRIES}")
+finally:
+    for one in spinning:
+        one.kill()
+        one.wait()
+
+HEARER = """import socket
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.bind(("127.0.0.1", 0))
+print(one.getsockname()[1], flush=True)
+while one.recv(9) != b"end": pass"""
+# Another process hears what comes, and says nothing.
+with subprocess.Popen([sys.executable, "-c", HEARER], stdout=subprocess.PIPE) as hearer:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.connect(("127.0.0.1", int(hearer.stdout.readline())))
+        began = time.monotonic()
+        for _ in range(2000):
+            one.send(b"x")
+        took = time.monotonic() - began
+        print("who hears is not waited for" if took < 2 else f"took {took:.2f} s")
+        while hearer.poll() is None:
+            told(lambda: one.send(b"end"))
+            time.sleep(0.01)
