@@ -393,6 +393,9 @@ pub mod request {
     pub const FULL: u64 = 1 << 11;
     /// The program reads no more of what is to come.
     pub const SHUT_READ: u64 = 1 << 12;
+    /// A process that has the socket cannot map the segment of its joint, which another has used ([`super::FOLLOWED`]): nothing more is to
+    /// go there. The daemon answers by taking `segment` back, or, if text that this process has not got lies there, by [`super::LOST`].
+    pub const PART: u64 = 1 << 13;
     /// Either end.
     pub const SHUTS: u64 = SHUT_READ | SHUT_WRITE;
 }
@@ -424,6 +427,14 @@ pub const RESETS: u64 = 1 << 8;
 
 /// In the word `file`: with each message it is told how much is left to read (TCP_INQ). Set by the daemon when the program asks.
 pub const TELLS_UNREAD: u64 = 1 << 9;
+
+/// In the word `file`: a process that has the socket has mapped the segment of its joint, so that text may be there. For the program's
+/// side alone; set before the joint is opened.
+pub const FOLLOWED: u64 = 1 << 10;
+
+/// In the word `file`: text lies in the joint that somebody who has the socket cannot reach, and the connection was reset
+/// ([`request::PART`]). Set by the daemon.
+pub const LOST: u64 = 1 << 11;
 
 /// In the word `file`: what the daemon tells of options that it keeps.
 pub const SHOWN: u64 = LINGERS | RESETS | OOB_INLINE | TELLS_UNREAD;

@@ -50,8 +50,9 @@ impl<M: Storage> StreamEnd<'_, M> {
         let has_failed = status >> status::ERROR_SHIFT != 0 || status & status::FAULTS != 0;
         add(has_failed, Readiness::ERROR);
         add(has_failed && self.shows_errors_urgently(status), Readiness::URGENT);
-        add(status & status::CLOSED != 0, Readiness::HANGUP | Readiness::READABLE | Readiness::WRITABLE);
-        let ended = status & (status::CLOSED | status::READ_CLOSED) != 0 || self.peer_has_ended(status);
+        let closed = self.is_closed(status);
+        add(closed, Readiness::HANGUP | Readiness::READABLE | Readiness::WRITABLE);
+        let ended = closed || status & status::READ_CLOSED != 0 || self.peer_has_ended(status);
         add(ended, Readiness::PEER_CLOSED | Readiness::READABLE);
         add(status & status::WRITE_CLOSED != 0, Readiness::WRITABLE);
         add(status & status::WRITE_CLOSED != 0 && ended, Readiness::HANGUP);
@@ -86,7 +87,9 @@ impl<M: Storage> StreamEnd<'_, M> {
         let rings = self.rings();
         let status = self.status();
         let end = if self.peer_has_ended(status) { status::PEER_CLOSED } else { 0 };
-        let unasked = [status & !status::ACCEPTED | end, rings.margin[margin::MARK].load(Ordering::Acquire)];
+        let waits = u64::from(self.awaits_parting());
+        let mark = rings.margin[margin::MARK].load(Ordering::Acquire);
+        let unasked = [status & !status::ACCEPTED | end, mark, waits];
         let mixed = unasked.into_iter().fold(0, mix);
         let mixed = if events & Readiness::READABLE == 0 {
             mixed

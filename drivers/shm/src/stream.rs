@@ -13,7 +13,7 @@ use firelane_frame::{RingSide, RingWords};
 use rustix::io::Errno;
 
 use crate::joint::{Beside, Lie, Readable};
-use crate::layout::{Block, Inbox, margin, request, status};
+use crate::layout::{Block, FOLLOWED, Inbox, LOST, margin, request, status};
 use crate::owner::{Busy, Holder, Inside, bury, is_inside};
 use crate::readiness::Readiness;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -76,8 +76,10 @@ pub struct StreamEnd<'a, M = Mapping> {
     number: u32,
     pub(crate) me: Holder,
     pub(crate) beside: Option<Beside<'a, M>>,
-    /// A joint that it may have cannot be used here.
+    /// A joint that it may have is not used here.
     is_alone: bool,
+    /// Nor can it be: its segment is not mapped.
+    is_unmapped: bool,
 }
 
 impl<M> Clone for StreamEnd<'_, M> {
@@ -99,6 +101,7 @@ impl<'a> StreamEnd<'a> {
             me,
             beside: None,
             is_alone: false,
+            is_unmapped: false,
         })
     }
 
@@ -113,7 +116,7 @@ impl<'a> StreamEnd<'a> {
     #[inline]
     #[must_use]
     pub fn alone(self) -> Self {
-        Self { is_alone: true, ..self }
+        Self { is_alone: true, is_unmapped: true, ..self }
     }
 
     /// The same as if there were no joint: what is urgent goes TCP's way (`urgent.rs`).
@@ -125,7 +128,7 @@ impl<'a> StreamEnd<'a> {
     /// The same as one that has not looked for its joint.
     #[must_use]
     pub fn anew(self) -> Self {
-        Self { beside: None, is_alone: false, ..self }
+        Self { beside: None, is_alone: false, is_unmapped: false, ..self }
     }
 
     /// The end of its joint, if it has one here.
@@ -164,7 +167,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// The same over other memory.
     #[cfg(all(test, loom))]
     pub(crate) fn over(memory: &'a M, block: &'a Block, me: Holder) -> Self {
-        Self { memory, block, number: 0, me, beside: None, is_alone: false }
+        Self { memory, block, number: 0, me, beside: None, is_alone: false, is_unmapped: false }
     }
 
     pub(crate) fn rings(&self) -> &'a RingWords {
@@ -185,6 +188,31 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         let segment = self.block.segment.load(Ordering::SeqCst);
         let joint = || self.block.joint.load(Ordering::Relaxed);
         (segment != 0).then(|| (segment, (joint() >> 1) as u32, (joint() & 1) as usize))
+    }
+
+    /// Whether its joint is of no use here, and text may be there: another process has it that has mapped the segment. What the lane's ring
+    /// has may lie behind that text. Asked behind a look at the ring: what came there before anybody had mapped the segment is in its place.
+    #[inline]
+    pub fn is_cut_off(&self) -> bool {
+        self.is_unmapped && self.was_followed()
+    }
+
+    #[cold]
+    fn was_followed(&self) -> bool {
+        self.block.file.load(Ordering::SeqCst) & FOLLOWED != 0
+            && self.block.segment.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether it is, and the daemon has not said what became of that text: it is to be asked ([`StreamEnd::asks_to_part`]).
+    #[inline]
+    pub fn awaits_parting(&self) -> bool {
+        self.is_cut_off() && self.block.file.load(Ordering::SeqCst) & LOST == 0
+    }
+
+    /// Asks that nothing more go to the joint, if it is of no use here. Whether nobody has before: the caller kicks the lane.
+    #[inline]
+    pub fn asks_to_part(&self) -> bool {
+        self.awaits_parting() && self.asks(request::PART)
     }
 
     /// What has happened to it for good, with its error: [`status`].
@@ -258,6 +286,10 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         if pieces.iter().all(|piece| piece.is_empty()) {
             return Ok(None);
         }
+        // Others may go on where this one cannot, and the peer reads that first.
+        if self.is_cut_off() {
+            return Err(if self.awaits_parting() { WriteError::WouldBlock } else { WriteError::Closed });
+        }
         Inside::enter(&self.block.send_owner, self.me).map(Some).map_err(WriteError::Busy)
     }
 
@@ -299,7 +331,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             return Ok(());
         }
         match self.take_error() {
-            0 if status & (status::CLOSED | status::READ_CLOSED) != 0 => Ok(()),
+            0 if status & status::READ_CLOSED != 0 || self.is_closed(status) => Ok(()),
             0 => Err(ReadError::WouldBlock),
             error => Err(ReadError::Failed(error)),
         }
@@ -310,7 +342,13 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     pub(crate) fn peer_has_ended(&self, status: u64) -> bool {
         let tail = || self.rings().two.tail.load(Ordering::Acquire);
         let there = || self.beside.as_ref().is_some_and(|beside| beside.peer_has_ended(tail));
-        status & status::PEER_CLOSED != 0 || there()
+        status & status::PEER_CLOSED != 0 && !self.is_cut_off() || there()
+    }
+
+    /// Whether nothing more comes or goes. As long as text may be elsewhere that is not known; where it is lost, it is at once.
+    #[inline]
+    pub(crate) fn is_closed(&self, status: u64) -> bool {
+        if self.is_cut_off() { !self.awaits_parting() } else { status & status::CLOSED != 0 }
     }
 
     /// What can be read of the lane's ring, and then of the joint.
@@ -319,7 +357,10 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         let head = self.rings().one.head.load(Ordering::Relaxed);
         let tail = || self.rings().two.tail.load(Ordering::Acquire);
         match &self.beside {
-            None => Ok(Readable { own: tail().wrapping_sub(head) as usize, ..Readable::default() }),
+            None => {
+                let own = tail().wrapping_sub(head) as usize;
+                Ok(Readable { own: if self.is_cut_off() { 0 } else { own }, ..Readable::default() })
+            }
             Some(beside) => beside.look(head, tail),
         }
     }
@@ -428,6 +469,9 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     pub(crate) fn room_and_unread(&self) -> (usize, usize) {
         if let Some(there) = self.beside.as_ref().and_then(Beside::room) {
             return there;
+        }
+        if self.is_cut_off() {
+            return (0, 0);
         }
         let unread = self.undelivered();
         (self.own_room().saturating_sub(unread), unread)

@@ -3,11 +3,16 @@
 //! A stream's words say that it has a joint, and where; who looks at the stream maps the segment then, shows the joint
 //! where to wake whoever waits here, and only then opens it, so that the peer writes there (`joint.rs` of `drivers/shm`).
 //! The peer's waiters are woken by their doorbells, for which the daemon is asked once each.
+//!
+//! A process that cannot map the segment (no address space is left, or it may not ask) goes by the lane: nobody writes where no reader
+//! has mapped it. But another that has the socket may have mapped it, and be gone: then text may lie where this one does not reach it, in
+//! front of what the lane brings. Such a stream ([`StreamEnd::is_cut_off`]) reads and writes nothing until the daemon, which is asked by the lane,
+//! has parted the two ends for good and said that nothing is there, or that text is lost, which is ECONNABORTED.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use firelane_shm::layout::{SLOT_SHARED, SLOTS};
+use firelane_shm::layout::{FOLLOWED, SLOT_SHARED, SLOTS};
 use firelane_shm::{Beside, StreamEnd, doorbell};
 use rustix::io::Errno;
 
@@ -71,6 +76,8 @@ fn place_of(fd: c_int, number: u64) -> Option<u16> {
 #[cold]
 fn open(fd: c_int, arena: u16, end: &StreamEnd<'static>, number: u64, beside: Beside<'static>) {
     let Some(segment) = arenas::find(number) else { return };
+    // Whoever has the socket and cannot map the segment knows from here on that text may be there.
+    end.block().file.fetch_or(FOLLOWED, Ordering::SeqCst);
     let marked = end.block().waiters.load(Ordering::SeqCst);
     let moved = waiter::mark_in(fd, arena, marked, segment, beside);
     beside.open(moved == marked);

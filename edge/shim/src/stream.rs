@@ -92,10 +92,19 @@ impl Stream {
         if ready.has(Readiness::WRITABLE) {
             return ready;
         }
+        self.ask_to_part();
         self.ask_for_room();
         self.ask_for_a_signal();
         // There may have been some before it was asked for, of which nobody tells.
         self.end().readiness()
+    }
+
+    /// Whether text may be where it cannot be reached is the daemon's to say.
+    #[inline]
+    fn ask_to_part(&self) {
+        if self.end().asks_to_part() {
+            self.kick();
+        }
     }
 
     /// There is no room, and whoever is signalled about the stream wants to know when there is. Look once more.
@@ -458,6 +467,13 @@ impl Stream {
         }
     }
 
+    /// There may be something later.
+    #[inline]
+    fn stop_waiting(&self) -> Stop {
+        self.ask_to_part();
+        Stop::Wait
+    }
+
     /// The peer has spoilt what is shared with it.
     #[cold]
     fn give_up(&self) -> Stop {
@@ -476,7 +492,7 @@ impl Stream {
 
     pub(crate) fn stop_reading(&self, error: ReadError) -> Stop {
         match error {
-            ReadError::WouldBlock => Stop::Wait,
+            ReadError::WouldBlock => self.stop_waiting(),
             ReadError::Failed(error) => Stop::Failed(Errno::from_raw_os_error(error)),
             ReadError::Busy(busy) => busy.into(),
             ReadError::Lie => self.give_up(),
@@ -485,7 +501,7 @@ impl Stream {
 
     pub(crate) fn stop_writing(&self, error: WriteError) -> Stop {
         match error {
-            WriteError::WouldBlock => Stop::Wait,
+            WriteError::WouldBlock => self.stop_waiting(),
             WriteError::Closed => Stop::Closed,
             WriteError::Failed(libc::EPIPE) => Stop::Closed,
             WriteError::Failed(error) => Stop::Failed(Errno::from_raw_os_error(error)),

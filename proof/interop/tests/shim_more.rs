@@ -572,6 +572,28 @@ fn programs_that_limit_their_address_space_have_sockets() {
     stage.wait_until_nothing_is_left();
 }
 
+/// What lies where such a program cannot reach it is told to be missing; what comes later is whole.
+#[test]
+fn a_program_without_room_for_what_a_connection_shares_loses_no_text_in_silence() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("unreachable.py"), host, "giver"]);
+    let told = |later: [&str; 4]| {
+        let [events, reads, writes, client] = later;
+        let first = "it can write OUT\nit reads IN b'text'\nit writes 6\nit reads b''\nclient b'answer'\n";
+        format!(
+            "-- first\n{first}-- later\nevents {events}\nit reads {reads}\nit writes {writes}\nclient {client}\n"
+        )
+    };
+    let kernels = ["IN", "[b'text', 'EAGAIN']", "6", "b'answer'"];
+    assert_eq!(ask(On::Kernel, Stage::KERNEL), told(kernels));
+    let ours = ["IN ERR HUP", "['ECONNABORTED', b'']", "EPIPE", "ECONNRESET"];
+    for _ in 0..5 {
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), told(ours));
+    }
+    stage.wait_until_nothing_is_left();
+}
+
 /// Fused and by segments: which error it is, whose call tells it, and how often.
 #[test]
 fn ends_and_resets_are_told_as_the_kernels() {

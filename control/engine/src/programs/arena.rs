@@ -235,9 +235,9 @@ impl ProgramArena {
                 if let Some(stream) = stream
                     && let Some(block) = self.mapping().block(number)
                 {
-                    let mut shuts = false;
+                    let mut has_news = Stream::is_asked_to_part(block);
                     let note = |message: Message| {
-                        shuts |= is_shutdown(&message);
+                        has_news |= is_shutdown(&message);
                         give(message);
                     };
                     if stream.can_close_later(block) {
@@ -246,7 +246,7 @@ impl ProgramArena {
                         self.left().push(number);
                         *closed += 1;
                     }
-                    if shuts {
+                    if has_news {
                         // Whoever waits for it hears of that, as in Linux (`inet_shutdown`); the lane has no news of its own.
                         stream.call(self);
                     }

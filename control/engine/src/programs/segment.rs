@@ -247,6 +247,8 @@ pub(super) struct Bond {
     closed: [AtomicBool; 2],
     /// Whose program wants all to go by the lane.
     apart: [AtomicBool; 2],
+    /// Somebody who has an end cannot reach it.
+    is_given_up: AtomicBool,
     counted: Mutex<Counted>,
     /// What limits allow each end to write.
     credit: [Mutex<Credit>; 2],
@@ -318,8 +320,8 @@ impl Bond {
             conn: conns.next().unwrap_or(first),
         });
         let counted = Mutex::new(Counted { at: now, written: [0; 2] });
-        let (closed, apart, credit) = Default::default();
-        Some(Arc::new(Self { segment, pair, ends, closed, apart, counted, credit }))
+        let (closed, apart, is_given_up, credit) = Default::default();
+        Some(Arc::new(Self { segment, pair, ends, closed, apart, is_given_up, counted, credit }))
     }
 
     fn joint(&self) -> &Joint {
@@ -367,7 +369,8 @@ impl Joined {
 
     /// Both ends may use it.
     pub(super) fn offer(&self) {
-        let is_apart = || self.bond.apart.iter().any(|apart| apart.load(Ordering::SeqCst));
+        let wanted = self.bond.apart.iter().chain([&self.bond.is_given_up]);
+        let is_apart = || wanted.clone().any(|apart| apart.load(Ordering::SeqCst));
         if self.bond.closed.iter().all(|closed| !closed.load(Ordering::Acquire)) && !is_apart() {
             self.joint().offer();
             // Who has wanted it otherwise meanwhile may have parted them before.
@@ -383,6 +386,13 @@ impl Joined {
         if is_apart && !was {
             self.part();
         }
+    }
+
+    /// Somebody who has this end cannot reach it: neither goes there again. Whether text lies there that this end has yet to read.
+    pub(super) fn give_up(&self) -> bool {
+        self.bond.is_given_up.store(true, Ordering::SeqCst);
+        self.part();
+        self.unread() > 0
     }
 
     /// This end has another SO_SNDBUF, or with `receives` another SO_RCVBUF.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamOption, StreamOptions};
 use firelane_shm::control::SocketId;
 use firelane_shm::joint::Lie;
-use firelane_shm::layout::{DEFERRED, SHOWN, margin, request, status};
+use firelane_shm::layout::{DEFERRED, LOST, SHOWN, margin, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{
     ArenaEnd, ConnRef, Flags, LeftStream, Names, Ready, SocketError, StreamConfig, stream_in,
@@ -41,7 +41,8 @@ const ONCE: u64 = request::WANTS_STORAGE
     | request::SHUT_WRITE
     | request::SHUT_READ
     | request::TELL_PEER
-    | request::RESET;
+    | request::RESET
+    | request::PART;
 /// Where the flags of a stream's words lie in [`status`].
 const FLAGS_SHIFT: u32 = 16;
 const _: () = assert!((Flags::CONNECTED.bits() as u64) << FLAGS_SHIFT == status::CONNECTED);
@@ -558,6 +559,10 @@ impl Stream {
         if !self.has(CLOSED) && !words.flags().contains(Flags::CLOSED) {
             words.set_flags(Flags::CLOSED);
             self.tell_or(fabric, arena, Ready::ALL, number_of(&lane_failed()));
+            // Nobody takes what its program asks of the lane.
+            if let Some(block) = arena.mapping().block(self.number()) {
+                let _ = self.give_joint_up(block);
+            }
         }
     }
 
@@ -677,7 +682,7 @@ impl Stream {
                 give(self.message(SocketCommand::SetOption(conn, option)));
             }
         }
-        self.obey_beside(conn, asked, &mut give);
+        self.obey_beside((conn, block), asked, &mut give);
         if asked & request::RESET != 0 {
             // The lane resets a connection of whose memory was lied, and counts it.
             self.hold.note_lie();
@@ -698,8 +703,34 @@ impl Stream {
         (asked & request::CLOSE != 0 && self.leave(fabric, conn, give)) || begun.is_some()
     }
 
+    /// Whether a process of the program's asks that nothing more go where it cannot reach it. The answer is one to all.
+    pub(super) fn is_asked_to_part(block: &Block) -> bool {
+        block.requests.load(Ordering::Acquire) & request::PART != 0
+    }
+
+    /// A process of the program's cannot reach what it shares with its peer: from here on all goes by the lane. Text that lies there would
+    /// be missing in front of what comes, so then the connection fails. Whether it does.
+    fn give_joint_up(&self, block: &Block) -> bool {
+        let Some(joined) = self.joined() else { return false };
+        if !joined.give_up() {
+            // Behind the look: whoever finds none reads what the lane brings.
+            block.segment.store(0, Ordering::SeqCst);
+            return false;
+        }
+        let is_first = block.file.load(Ordering::SeqCst) & LOST == 0;
+        if is_first {
+            // In this order: whoever finds that text is lost has the error first.
+            block.note((Errno::CONNABORTED.raw_os_error() as u64) << status::ERROR_SHIFT);
+            block.file.fetch_or(LOST, Ordering::SeqCst);
+        }
+        is_first
+    }
+
     /// What the program asks for about what it shares with its peer.
-    fn obey_beside(&self, conn: ConnRef, asked: u64, give: &mut impl FnMut(Message)) {
+    fn obey_beside(&self, (conn, block): (ConnRef, &Block), asked: u64, give: &mut impl FnMut(Message)) {
+        if asked & request::PART != 0 && self.give_joint_up(block) {
+            give(self.message(SocketCommand::Abort(conn)));
+        }
         if asked & request::TELL_PEER != 0
             && let Some(joined) = self.joined()
         {

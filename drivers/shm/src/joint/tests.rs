@@ -6,8 +6,7 @@ use std::sync::atomic::AtomicBool;
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::{Layout, PAGE};
-use crate::layout::{margin, status};
+use crate::layout::{FOLLOWED, LOST, Layout, PAGE, margin, status};
 use crate::{Arena, Holder, ReadError, StreamEnd, WriteError};
 use firelane_frame::ring_state::{ATTACHED, SIZE_SHIFT};
 
@@ -482,6 +481,51 @@ proptest! {
 }
 
 /// Four threads: one writes, one reads, one is TCP, one changes its mind.
+/// A process whose parent has used the joint, and that cannot map the segment.
+#[test]
+fn who_cannot_reach_what_lies_in_a_joint_reads_nothing_until_it_is_said_what_that_is() {
+    const ABORTED: i32 = rustix::io::Errno::CONNABORTED.raw_os_error();
+    for is_lost in [false, true] {
+        let world = World::new(64, 64);
+        let block = world.arenas[1].mapping().block(0).unwrap();
+        block.segment.store(3, Ordering::SeqCst);
+        let bare = || StreamEnd::new(world.arenas[1].mapping(), 0, Holder::new(1, 9)).unwrap().alone();
+        let read = || {
+            let mut bytes = [0; 99];
+            bare().read(&mut [IoSliceMut::new(&mut bytes)], false).map(|(count, _)| bytes[..count].to_vec())
+        };
+        let write = || bare().write(&[IoSlice::new(b"answer")]);
+        let ready = || bare().readiness().0;
+        world.write(0, b"by TCP");
+        world.carry(0, 99);
+        assert_eq!(read(), Ok(b"by TCP".to_vec()), "nobody has used the joint");
+        assert!(!bare().asks_to_part() && write() == Ok(6));
+
+        block.file.fetch_or(FOLLOWED, Ordering::SeqCst);
+        world.fuse();
+        world.write(0, b"beside");
+        world.joint().part();
+        world.write(0, b"behind");
+        world.carry(0, 99);
+        block.tell(status::PEER_CLOSED);
+        let before = bare().progress(BOTH);
+        assert_eq!((read(), write(), ready()), (Err(ReadError::WouldBlock), Err(WriteError::WouldBlock), 0));
+        assert_eq!([bare().asks_to_part(), bare().asks_to_part()], [true, false], "the lane is told once");
+        if is_lost {
+            block.tell((ABORTED as u64) << status::ERROR_SHIFT);
+            block.file.fetch_or(LOST, Ordering::SeqCst);
+            assert!(bare().readiness().has(crate::Readiness::ERROR));
+            assert_eq!([read(), read()], [Err(ReadError::Failed(ABORTED)), Ok(vec![])]);
+            assert!(write() == Err(WriteError::Closed) && bare().readiness().has(crate::Readiness::HANGUP));
+        } else {
+            assert_eq!(world.read(1, 6), b"beside", "others read on");
+            block.segment.store(0, Ordering::SeqCst);
+            assert_eq!([read(), read()], [Ok(b"behind".to_vec()), Ok(vec![])]);
+        }
+        assert!(bare().progress(BOTH) != before && !bare().awaits_parting() && !bare().asks_to_part());
+    }
+}
+
 #[test]
 fn the_stream_is_whole_between_threads() {
     const BYTES: u64 = 400_000;
