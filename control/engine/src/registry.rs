@@ -196,6 +196,12 @@ impl Netstack {
         addr.is_unspecified() || addr.is_loopback() || self.has_address(addr)
     }
 
+    /// Whether its interface over `link` has `addr`.
+    pub(crate) fn has_address_on(&self, link: LinkId, addr: IpAddr) -> bool {
+        let mut all = self.addresses.iter().chain(&self.configured);
+        all.any(|(on, prefix)| *on == link && prefix.addr() == addr)
+    }
+
     /// Whether one of its interfaces has `addr`.
     pub(crate) fn has_address(&self, addr: IpAddr) -> bool {
         self.addresses.iter().chain(&self.configured).any(|(_, prefix)| prefix.addr() == addr)

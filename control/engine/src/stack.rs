@@ -78,6 +78,11 @@ impl Stack {
         Ok(self.inner.registry_of_now().netstack_mut(self.id)?.owns(ip))
     }
 
+    /// Whether the interface over a link has the address.
+    pub(crate) fn owns_on(&self, link: LinkId, ip: IpAddr) -> io::Result<bool> {
+        Ok(self.inner.registry_of_now().netstack_mut(self.id)?.has_address_on(link, ip))
+    }
+
     /// Whether one of its datagram sockets may be bound to an address.
     pub(crate) fn may_bind(&self, ip: IpAddr) -> io::Result<bool> {
         Ok(self.inner.registry_of_now().netstack_mut(self.id)?.may_bind(ip))

@@ -44,6 +44,8 @@ pub struct UdpSocket {
     send: Mutex<SendDatagramEnd>,
     recv: Mutex<RecvDatagramEnd>,
     names: Mutex<Ends>,
+    /// The only link that it speaks over.
+    link: Option<LinkId>,
     token: SocketToken,
     seat: Arc<Seat>,
     nonblocking: AtomicBool,
@@ -133,6 +135,7 @@ impl UdpSocket {
             send: Mutex::new(send),
             recv: Mutex::new(recv),
             names: Mutex::new(Ends { local: None, remote }),
+            link,
             token,
             seat,
             nonblocking: AtomicBool::new(false),
@@ -172,7 +175,8 @@ impl UdpSocket {
 
     fn reconnect(&self, remote: Option<SocketAddr>) -> io::Result<()> {
         let outcome = Arc::new(OnceLock::new());
-        let connect = ConnectDatagrams { socket: self.socket, remote, outcome: Arc::clone(&outcome) };
+        let (socket, link) = (self.socket, self.link);
+        let connect = ConnectDatagrams { socket, remote, link, outcome: Arc::clone(&outcome) };
         let mut names = self.names();
         self.command(SocketCommand::ConnectDatagrams(Box::new(connect)))?;
         let local = loop {

@@ -150,7 +150,8 @@ fn end_as(socket: &Held, becomes: impl FnOnce(&Held) -> Option<Held>) -> Result<
 fn by_an_offer(socket: &Held, to: SocketAddr) -> Option<(u16, u32)> {
     let is_plain = match to {
         SocketAddr::V4(_) => !socket.is_v6(),
-        SocketAddr::V6(to) => socket.is_v6() && to.scope_id() == 0,
+        // To whom an address of one link leads is the daemon's to judge, which knows the links.
+        SocketAddr::V6(to) => socket.is_v6() && to.scope_id() == 0 && !to.ip().is_unicast_link_local(),
     };
     if asks(to.port()) {
         return None;

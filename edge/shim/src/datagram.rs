@@ -184,6 +184,9 @@ pub(crate) fn send(
     } else if said.is_some_and(|to| to.port() == 0) {
         return Err(Errno::INVAL);
     }
+    if said.is_some_and(is_nowhere) {
+        return Err(Errno::NETUNREACH);
+    }
     let peer = said.or_else(|| names::peer_of(&socket)).ok_or(Errno::DESTADDRREQ)?;
     let mut envelope = envelope(&stream, peer, extra(is_v4(peer))?);
     if socket.is_echo() {
@@ -274,6 +277,15 @@ const fn scope_of(peer: SocketAddr) -> u32 {
     let is_everywhere =
         ip.is_unicast_link_local() || ip.is_multicast() && matches!(ip.octets()[1] & 0xf, 1 | 2);
     if is_everywhere { v6.scope_id() } else { 0 }
+}
+
+/// Whether an address says an interface over which nobody has it: one that is not there, or for one station the loopback device.
+fn is_nowhere(peer: SocketAddr) -> bool {
+    match scope_of(peer) {
+        0 => false,
+        LOOPBACK => !peer.ip().is_multicast(),
+        scope => !interfaces::is_there(scope),
+    }
 }
 
 /// Receives a datagram; with UDP_GRO perhaps several of one length.

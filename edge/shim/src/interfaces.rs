@@ -4,6 +4,7 @@
 
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use firelane_shm::control::Interface;
 use libc::c_ulong;
@@ -63,6 +64,21 @@ pub(crate) fn families() -> Result<(bool, bool), Errno> {
     let known = session::interfaces()?;
     let has = |is: fn(&IpAddr) -> bool| known.iter().filter_map(|it| it.address).any(|(ip, _)| is(&ip));
     Ok((has(IpAddr::is_ipv4), has(IpAddr::is_ipv6)))
+}
+
+/// Whether the netstack has the interface with this number. Who was found is not asked for again: no other gets its number.
+pub(crate) fn is_there(index: u32) -> bool {
+    static FOUND: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
+    let found = &FOUND[index as usize % FOUND.len()];
+    if found.load(Ordering::Relaxed) == index {
+        return true;
+    }
+    // Without an answer the lane says what it finds.
+    let is_there = session::interfaces().map_or(true, |known| known.iter().any(|it| it.index == index));
+    if is_there {
+        found.store(index, Ordering::Relaxed);
+    }
+    is_there
 }
 
 /// Whether an address is of one link, which has to stand beside it.

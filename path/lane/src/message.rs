@@ -653,6 +653,8 @@ pub struct ConnectDatagrams {
     pub socket: SocketId,
     /// With whom only; `None` is with everybody, from what it was bound to.
     pub remote: Option<SocketAddr>,
+    /// The only link that it speaks over from then on.
+    pub link: Option<LinkId>,
     /// The local address from then on, or why the socket stays as it was. Set when the command is carried out.
     pub outcome: Arc<OnceLock<Result<SocketAddr, SocketError>>>,
 }

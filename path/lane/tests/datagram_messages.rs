@@ -5,10 +5,10 @@ use std::num::NonZeroU8;
 
 use firelane_driver_memory::WireConfig;
 use firelane_frame::{Capabilities, Envelope};
-use firelane_ip::{ErrorKind, QuotedText, Said, TransportError};
+use firelane_ip::{ErrorKind, LOOPBACK, QuotedText, Said, TransportError};
 use firelane_lane::{DatagramOption, LaneMessage, Learned, PacketOption};
 use firelane_socket::{Datagram, DatagramEnd, Ready, SendDatagramError, SocketError, SocketToken};
-use firelane_units::{Family, Mtu, NetstackId, Port};
+use firelane_units::{Family, LinkId, Mtu, NetstackId, Port};
 use firelane_wire::IpProtocol;
 use firelane_world::*;
 
@@ -300,6 +300,32 @@ fn a_socket_gets_another_peer_and_none() {
     assert_eq!(world.connect_datagrams(2, 1, None), Ok("0.0.0.0:9".parse().unwrap()));
     assert_eq!(heard(&mut world), [4001, 4002]);
     assert_eq!(world.connect_datagrams(2, 99, None), Err(SocketError::Aborted), "nobody's");
+}
+
+#[test]
+fn a_socket_keeps_to_the_link_over_which_it_is_connected() {
+    const LINK: Option<LinkId> = Some(LinkId(2));
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut socket = world.bind_large(2, 1, "0.0.0.0:9");
+    let mut peer = world.bind_large(1, 2, "0.0.0.0:4001");
+    // What it hears of a peer, and the peer of it.
+    let mut talks = |world: &mut World| {
+        world.send_msg(&mut peer, 2, to("10.0.0.2:9"), b"x");
+        world.send_msg(&mut socket, 1, to("10.0.0.1:4001"), b"x");
+        world.run();
+        let error = socket.send.shared().words().take_error();
+        (take(&mut socket).is_some(), take(&mut peer).is_some(), error)
+    };
+    let peers = Some("10.0.0.1:4001");
+    let unreachable = SocketError::NetworkUnreachable;
+    assert_eq!(world.connect_datagrams_over(2, 1, peers, Some(LOOPBACK)), Err(unreachable));
+    assert_eq!(talks(&mut world), (true, true, None), "it stays as it was");
+    assert!(world.connect_datagrams_over(2, 1, peers, LINK).is_ok());
+    assert_eq!(talks(&mut world), (true, true, None));
+    assert!(world.connect_datagrams_over(2, 1, None, Some(LOOPBACK)).is_ok());
+    assert_eq!(talks(&mut world), (false, false, Some(unreachable)));
+    assert!(world.connect_datagrams_over(2, 1, None, None).is_ok());
+    assert_eq!(talks(&mut world), (true, true, None));
 }
 
 /// What netstack 1 hears: a router says that a datagram from its port 4000 to `dst` was too large.

@@ -32,6 +32,24 @@ netstack = "next"
 "next0/v4" = "10.0.0.20/24"
 "#;
 
+/// A second link for both. At each a third station has the same address of that link alone.
+const SECOND_LINK: &str = r#""web0/ll" = "fe80::10/64"
+"web1/ll" = "fe80::11/64"
+[etherstub.s2]
+[vnic.web1]
+over = "s2"
+netstack = "web"
+[vnic.kernel1]
+over = "s2"
+tap = { namespace = "kernel", addresses = ["fe80::21/64"] }
+[vnic.alice0]
+over = "s1"
+tap = { namespace = "alice", addresses = ["fe80::a/64"] }
+[vnic.bob0]
+over = "s2"
+tap = { namespace = "bob", addresses = ["fe80::a/64"] }
+"#;
+
 /// How long a program may take, and a server may live.
 const SECONDS: &str = "90";
 /// How long a server may take to answer, and the daemon to forget a program.
@@ -122,6 +140,15 @@ impl<'a> Stage<'a> {
     /// If it does not start.
     pub fn with_neighbour(sandbox: &'a Sandbox, lanes: usize) -> Self {
         Self::start(sandbox, lanes, &format!("{HOST}{NEIGHBOUR}"), &["web0/v4", "next0/v4"])
+    }
+
+    /// The same with two links, to both places, and a station at each: `alice` and `bob`, which are called `fe80::a` there.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn with_two_links(sandbox: &'a Sandbox, lanes: usize) -> Self {
+        let host = HOST.replace("\"10.0.0.1/24\"", "\"10.0.0.1/24\", \"fe80::20/64\"");
+        Self::start(sandbox, lanes, &format!("{host}{SECOND_LINK}"), &["web0/v4", "web0/ll", "web1/ll"])
     }
 
     /// The same with a netstack that has lanes of its own on these CPUs, beside those that all share.
@@ -218,11 +245,24 @@ impl<'a> Stage<'a> {
     /// # Panics
     /// If it cannot be started.
     pub fn serve_with(&self, on: On, options: &[&str], words: &[&str]) -> Server {
+        self.spawn(&mut self.command_with(on, options, words))
+    }
+
+    fn spawn(&self, command: &mut Command) -> Server {
         let log = self.folder().join(format!("log-{}", self.folder().read_dir().map_or(0, Iterator::count)));
         let out = File::create(&log).expect("the folder is writable");
         let errors = out.try_clone().expect("a descriptor");
-        let child = self.command_with(on, options, words).stdout(out).stderr(errors).spawn();
+        let child = command.stdout(out).stderr(errors).spawn();
         Server { child: child.expect("nsenter is installed"), log }
+    }
+
+    /// Starts a server in another namespace.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn serve_in(&self, netns: &str, words: &[&str]) -> Server {
+        let words = [&["timeout", "-k", "2", SECONDS], words].concat();
+        self.spawn(self.sandbox.command_in(netns, &words).stdin(Stdio::null()))
     }
 
     /// Runs a program to its end.

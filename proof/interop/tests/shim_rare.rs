@@ -160,6 +160,22 @@ fn memory_that_is_not_there_is_told_as_by_the_kernel() {
 }
 
 #[test]
+fn an_address_of_one_link_is_that_of_the_interface_beside_it() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::with_two_links(&sandbox, lanes);
+        let links = script("links.py");
+        let _servers =
+            ["alice", "bob"].map(|name| stage.serve_in(name, &["/usr/bin/python3", &links, "serve", name]));
+        let ask = |on, words: [&str; 3]| stage.ask(on, &[&["/usr/bin/python3", &links], &words[..]].concat());
+        let kernels = ask(On::Kernel, ["kernel0", "kernel1", "fe80::20"]);
+        assert!(kernels.lines().count() > 150, "{kernels}");
+        assert_eq!(ask(On::Firelane, ["web0", "web1", "fe80::10"]), kernels, "{lanes} lanes");
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+#[test]
 fn names_of_one_link_tell_its_interface() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);

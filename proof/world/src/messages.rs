@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use firelane_frame::Envelope;
 use firelane_lane::{ConnectDatagrams, DatagramOption, LaneMessage, Sharing, SocketCommand, UdpCounters};
 use firelane_socket::{DatagramEnd, SocketError, datagram};
-use firelane_units::{LaneId, NetstackId, SocketId};
+use firelane_units::{LaneId, LinkId, NetstackId, SocketId};
 
 use crate::World;
 
@@ -47,9 +47,21 @@ impl World {
         socket: u32,
         remote: Option<&str>,
     ) -> Result<SocketAddr, SocketError> {
+        self.connect_datagrams_over(netstack, socket, remote, None)
+    }
+
+    /// The same over this link alone from then on.
+    pub fn connect_datagrams_over(
+        &mut self,
+        netstack: u16,
+        socket: u32,
+        remote: Option<&str>,
+        link: Option<LinkId>,
+    ) -> Result<SocketAddr, SocketError> {
         let outcome = Arc::new(OnceLock::new());
         let remote = remote.map(|remote| remote.parse().expect("an address and a port"));
-        let connect = ConnectDatagrams { socket: SocketId(socket), remote, outcome: Arc::clone(&outcome) };
+        let socket = SocketId(socket);
+        let connect = ConnectDatagrams { socket, remote, link, outcome: Arc::clone(&outcome) };
         self.socket(netstack, SocketCommand::ConnectDatagrams(Box::new(connect)));
         *outcome.get().expect("it is carried out at once")
     }

@@ -10,7 +10,7 @@ use firelane_filter::FilterConfig;
 use firelane_ip::HopLimits;
 use firelane_lane::{DatagramKind, DatagramOption, PacketOption, Sharing};
 use firelane_shm::layout::file;
-use firelane_units::{BitRate, Family};
+use firelane_units::{BitRate, Family, LinkId};
 use rustix::io::Errno;
 
 use super::alike::Alike;
@@ -183,6 +183,11 @@ impl DatagramOptions {
             self.way_to_groups(family),
         ]
         .map(|option| packets(family, option))
+    }
+
+    /// By which link what it sends to groups of IPv6 leaves (IPV6_MULTICAST_IF).
+    pub(super) fn link_of_groups(&self) -> Option<LinkId> {
+        self.multicast_link[Family::V6.index()].map(joining::link_named)
     }
 
     /// As in Linux what was named by its address has that as its source, too.

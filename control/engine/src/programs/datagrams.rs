@@ -184,15 +184,16 @@ impl Datagrams {
         }
     }
 
-    /// Another peer, or none.
+    /// Another peer, or none, and the only link that it speaks over from then on.
     pub(super) fn connect(
         &self,
         fabric: &Fabric,
         arena: &ProgramArena,
         remote: Option<SocketAddr>,
+        link: Option<LinkId>,
     ) -> io::Result<()> {
         let outcome = Arc::new(OnceLock::new());
-        let connect = ConnectDatagrams { socket: self.socket, remote, outcome: Arc::clone(&outcome) };
+        let connect = ConnectDatagrams { socket: self.socket, remote, link, outcome: Arc::clone(&outcome) };
         self.command(fabric, SocketCommand::ConnectDatagrams(Box::new(connect)))?;
         let local = loop {
             if let Some(outcome) = outcome.get() {

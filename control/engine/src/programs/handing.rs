@@ -22,9 +22,10 @@ use firelane_shm::control::{Arrived, Family, Place, SocketId};
 use firelane_shm::{AcceptQueue, Feeder, carry};
 use firelane_socket::{AnyEnd, Names, Ready};
 
+use super::addresses::shown;
 use super::arrivals::{Arrival, Home};
 use super::options::Options;
-use super::socket::{Listening, shown};
+use super::socket::Listening;
 use super::stream::Stream;
 use super::waiting::Waiting;
 use crate::poller::{Event, Poller};

@@ -20,11 +20,12 @@
 //! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `later.rs`: options that wait for a connection. `fixed.rs`, `inert.rs`, `absent.rs`: those that change nothing, or are not done.
-//! - `numbers.rs`: what both kinds of options have in common.
+//! - `numbers.rs`: what both kinds of options have in common. `addresses.rs`: addresses, and the link that belongs to one.
 //! - `shares.rs`: how much one program or user may have of what is for all. `lingering.rs`: who waits for the end of what he has closed.
 //! - `shown.rs`: sockets as they are shown. `signals.rs`: SIGIO and SIGURG.
 
 mod absent;
+mod addresses;
 mod alike;
 mod arena;
 mod arrivals;

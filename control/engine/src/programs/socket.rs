@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,11 @@ use firelane_shm::control::{
 use firelane_shm::layout::TAKEN;
 use firelane_socket::StreamConfig;
 use firelane_tcp::{FastOpenPolicy, Unconnected};
-use firelane_units::LaneId;
+use firelane_units::{LaneId, LinkId};
 use rustix::io::Errno;
 
 use super::Owner;
+use super::addresses::{any, canonical, fits, is_one_of_v6, link_at, link_towards, reachable, shown};
 use super::alike::{Alike, link_of};
 use super::arena::ProgramArena;
 use super::arrivals::{Arrival, Home};
@@ -157,7 +158,7 @@ impl Socket {
         }
         let sharing = options.sharing(self.owner.user);
         let (kind, queues, filter) = (options.kind, options.queues(usual), options.filter.as_ref());
-        let (is_free, link) = (options.alike.binds_freely, options.alike.link);
+        let (is_free, link) = (options.alike.binds_freely, link_at(&self.stack, address, &options.alike)?);
         let wanted = Wanted { local, v6_only, is_free, link, kind, sharing, queues, filter };
         let made = Datagrams::bind(&self.stack, &self.arena, wanted).map_err(errno)?;
         let done = options.all().iter().try_for_each(|it| made.set(&self.stack, &self.arena, it));
@@ -169,7 +170,7 @@ impl Socket {
         let place = self.datagram_place(&made);
         if let Role::Datagrams(socket, options) = &mut self.role {
             // It has joined its groups itself by now.
-            (*socket, options.unbound) = (Some(made), None);
+            (*socket, options.unbound, options.alike.link) = (Some(made), None, link);
             // As Linux has it: who is bound to an address of IPv6 has nothing to do with IPv4.
             options.v6_only |= is_one_of_v6(local);
         }
@@ -179,14 +180,22 @@ impl Socket {
 
     /// connect(2); the unspecified address with port zero dissolves the association, as `AF_UNSPEC` does.
     fn connect_datagrams(&mut self, address: SocketAddr) -> Result<Answer, Errno> {
-        if matches!(self.role, Role::Datagrams(None, _)) {
-            self.bind_datagrams(SocketAddr::new(any(self.family), 0))?;
-        }
-        let Role::Datagrams(Some(made), _) = &self.role else { return Err(Errno::INVAL) };
+        let Role::Datagrams(made, options) = &self.role else { return Err(Errno::INVAL) };
         let mut remote = Some(canonical(address)).filter(|it| !it.ip().is_unspecified() || it.port() != 0);
         remote = remote.map(reachable);
-        made.connect(&self.stack.inner.fabric, &self.arena, remote).map_err(errno)?;
-        Ok(Answer::Stream { place: self.datagram_place(made) })
+        // As in Linux the link goes with the association, whoever has named it.
+        let link = match remote {
+            Some(_) => link_towards(&self.stack, address, options.alike.link, options.link_of_groups())?,
+            None => None,
+        };
+        if made.is_none() {
+            self.bind_datagrams(SocketAddr::new(any(self.family), 0))?;
+        }
+        let Role::Datagrams(Some(made), options) = &mut self.role else { return Err(Errno::INVAL) };
+        made.connect(&self.stack.inner.fabric, &self.arena, remote, link).map_err(errno)?;
+        options.alike.link = link;
+        let place = Place { arena: self.arena.arena().number(), block: made.number() };
+        Ok(Answer::Stream { place })
     }
 
     fn set_datagram_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
@@ -230,6 +239,9 @@ impl Socket {
         if !self.may_bind() {
             return Err(self.refuses_again(canonical(address).ip())?);
         }
+        // As in Linux a stream is bound to no group, whatever stands beside that.
+        let is_group = address.ip().is_multicast();
+        let link = if is_group { self.alike().link } else { link_at(&self.stack, address, self.alike())? };
         let sharer = self.options.reuse_port.then_some(self.owner.user);
         let is_free = self.options.alike.binds_freely;
         let (reuses, v6_only) = (self.options.reuse_address, self.options.v6_only);
@@ -237,10 +249,18 @@ impl Socket {
         let leaves_port = self.options.port_later && address.port() == 0;
         let take = if leaves_port { Reserved::address } else { Reserved::take };
         self.role = Role::Fresh(Some(Box::new(take(&self.stack, claim).map_err(errno)?)));
+        self.keeps_to(link);
         if is_one_of_v6(canonical(address)) && !self.options.v6_only {
             Arc::make_mut(&mut self.options).v6_only = true;
         }
         Ok(Answer::Done)
+    }
+
+    /// A stream speaks over this link alone, or over any.
+    fn keeps_to(&mut self, link: Option<LinkId>) {
+        if self.options.alike.link != link {
+            Arc::make_mut(&mut self.options).alike.link = link;
+        }
     }
 
     fn is_v6_only(&self) -> bool {
@@ -377,6 +397,11 @@ impl Socket {
         }
         let remote = reachable(canonical(address));
         let mut local = bound.as_ref().map(|bound| bound.local());
+        if !address.ip().is_multicast() {
+            let link = link_towards(&self.stack, address, self.options.alike.link, None)?;
+            // As in Linux also where no connection comes of it.
+            self.keeps_to(link);
+        }
         let own = self.stack.config().map_err(errno)?;
         Options::follow(&mut self.options, &own);
         let usual = &own.sockets;
@@ -795,45 +820,6 @@ impl Socket {
         };
         Answer::Attached { socket, family: self.family, kind: Kind::Stream, state, place }
     }
-}
-
-/// An address as a socket of this family has it.
-pub(super) fn shown(family: Family, address: SocketAddr) -> SocketAddr {
-    match (family, address.ip()) {
-        (Family::V6, IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
-        _ => address,
-    }
-}
-
-/// Every address of a family.
-fn any(family: Family) -> IpAddr {
-    match family {
-        Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
-        Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
-    }
-}
-
-fn fits(family: Family, address: SocketAddr) -> bool {
-    address.is_ipv4() == (family == Family::V4)
-}
-
-/// As Linux has it: nobody's address is this host's.
-pub(super) fn reachable(mut remote: SocketAddr) -> SocketAddr {
-    if remote.ip().is_unspecified() {
-        let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
-        remote.set_ip(if remote.is_ipv4() { v4 } else { v6 });
-    }
-    remote
-}
-
-/// Whether it is one address of IPv6, in canonical form.
-fn is_one_of_v6(local: SocketAddr) -> bool {
-    local.is_ipv6() && !local.ip().is_unspecified()
-}
-
-/// An IPv4 address in IPv6's clothes is IPv4's.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// The number of errno(3) for a failure.

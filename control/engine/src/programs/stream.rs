@@ -24,11 +24,11 @@ use firelane_units::{ConnId, NetstackId};
 use rustix::io::Errno;
 
 use super::Place;
+use super::addresses::reachable;
 use super::arena::ProgramArena;
 use super::later::Later;
 use super::segment::Joined;
 use super::signals::{self, Seen};
-use super::socket::reachable;
 use crate::error::{io_error, lane_failed, number_of};
 use crate::fabric::{EnterError, Fabric, Message};
 use crate::queue::Queue;

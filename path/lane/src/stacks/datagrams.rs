@@ -265,7 +265,15 @@ impl<D> Inside<'_, D> {
 
     /// The program names a socket's only peer, another one, or nobody.
     pub(crate) fn connect_datagrams(&mut self, connect: &ConnectDatagrams) {
-        let outcome = self.rebind(connect.socket, connect.remote);
+        let &ConnectDatagrams { socket, remote, link, .. } = connect;
+        let over = |inside: &mut Self, link| {
+            inside.shard.datagrams.get_mut(socket.index()).map(|it| core::mem::replace(&mut it.link, link))
+        };
+        let before = over(self, link);
+        let outcome = self.rebind(socket, remote);
+        if let (Err(_), Some(before)) = (outcome, before) {
+            over(self, before);
+        }
         let told = connect.outcome.set(outcome);
         debug_assert!(told.is_ok(), "a command is carried out once");
     }
@@ -274,7 +282,8 @@ impl<D> Inside<'_, D> {
         let shard = &mut *self.shard;
         let place = shard.datagrams.get_mut(socket.index()).ok_or(SocketError::Aborted)?;
         let mut local = place.bound;
-        let mut binding = place.unconnected.at_port(Port(local.port()));
+        let unconnected = place.unconnected.on_link(place.link);
+        let mut binding = unconnected.at_port(Port(local.port()));
         if let Some(remote) = remote {
             // What the first peer has made of it stays until there is none, as in Linux.
             if place.local != place.bound {
@@ -307,8 +316,7 @@ impl<D> Inside<'_, D> {
         }
         let table = if place.kind == DatagramKind::Echo { &mut shard.echoes } else { &mut shard.udp };
         table.rebind(socket, binding).map_err(|_| SocketError::AddressInUse)?;
-        place.local = local;
-        place.route = None;
+        (place.local, place.unconnected, place.route) = (local, unconnected, None);
         Ok(local)
     }
 
