@@ -264,7 +264,10 @@ impl Host {
     pub(crate) fn interfaces(&self, netstack: &NetstackName) -> Vec<Interface> {
         let known = self.addrs(Which::Active).unwrap_or_default();
         let inner = self.lock();
-        let mut interfaces = Vec::new();
+        let mut interfaces: Vec<Interface> = Vec::new();
+        // Among them is what each makes itself (RFC 4862 §5.3), whoever has said nothing of IPv6.
+        let id = inner.works.netstacks.get(netstack);
+        let made = id.map_or_else(Vec::new, |&id| inner.works.engine.configured_addresses(id));
         let own = inner.store.active.vnics.iter().filter(|(_, vnic)| vnic.netstack() == Some(netstack));
         for (name, _) in own {
             let Some(upper) = inner.works.vnics.get(name) else { continue };
@@ -275,7 +278,13 @@ impl Host {
             let used = its.filter(|it| it.state != AddressState::Down);
             let prefixes = used.filter_map(|it| it.addr.parse::<IpPrefix>().ok());
             let before = interfaces.len();
-            interfaces.extend(prefixes.map(|it| with(Some((it.addr(), it.prefix_len())))));
+            let mut addresses: Vec<_> = prefixes.map(|it| (it.addr(), it.prefix_len())).collect();
+            for (_, prefix) in made.iter().filter(|(link, _)| *link == upper.id) {
+                if addresses.iter().all(|(known, _)| *known != prefix.addr()) {
+                    addresses.push((prefix.addr(), prefix.prefix_len()));
+                }
+            }
+            interfaces.extend(addresses.into_iter().map(|it| with(Some(it))));
             if interfaces.len() == before {
                 interfaces.push(with(None));
             }

@@ -59,11 +59,13 @@ fn known() -> Result<Vec<Interface>, Errno> {
     Ok(loopback.into_iter().chain(session::interfaces()?).collect())
 }
 
-/// Whether the netstack has addresses of IPv4, and of IPv6, but for loopback ones.
+/// Whether the netstack has addresses of IPv4, and of IPv6, with which names lead anywhere: no loopback ones, nor those of one link that
+/// every interface makes itself.
 pub(crate) fn families() -> Result<(bool, bool), Errno> {
     let known = session::interfaces()?;
-    let has = |is: fn(&IpAddr) -> bool| known.iter().filter_map(|it| it.address).any(|(ip, _)| is(&ip));
-    Ok((has(IpAddr::is_ipv4), has(IpAddr::is_ipv6)))
+    let has = |is: fn(IpAddr) -> bool| known.iter().filter_map(|it| it.address).any(|(ip, _)| is(ip));
+    let leads = |ip| matches!(ip, IpAddr::V6(ip) if !ip.is_unicast_link_local());
+    Ok((has(|ip| ip.is_ipv4()), has(leads)))
 }
 
 /// Whether the netstack has the interface with this number. Who was found is not asked for again: no other gets its number.
