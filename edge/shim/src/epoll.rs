@@ -98,11 +98,21 @@ pub(crate) fn created(fd: c_int) -> c_int {
                     *set = Some(new);
                     table::put(fd, socket::epoll(number as u32));
                 }
+                make_ready();
                 break;
             }
         }
     }
     fd
+}
+
+/// Makes what the sets need, while there are descriptors: as in Linux they take sockets where those have run out. Before it has a session
+/// nobody sees a process fork, and its child would ring and silence the same bells.
+pub(crate) fn make_ready() {
+    if process::has_session() {
+        let sets = USED.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum();
+        Waiter::make_ready(sets);
+    }
 }
 
 /// A descriptor was closed. A set goes with its last one, as far as this process knows; until then it is found by another.

@@ -28,7 +28,7 @@ use crate::pool::{Mode, Spare};
 use crate::socket::Held;
 use crate::table::Word;
 use crate::wanted::{Wanted, wanted};
-use crate::{arenas, confining, holds, kept, pool, process, room, socket, sys, table, thread};
+use crate::{arenas, confining, epoll, holds, kept, pool, process, room, socket, sys, table, thread};
 
 mod arrivals;
 mod forks;
@@ -212,6 +212,7 @@ fn begun() -> Result<Guard<'static, Option<Session>>, Errno> {
                 CONTROL.store(new.control, Ordering::Relaxed);
                 *session = Some(new);
                 process::set_session();
+                epoll::make_ready();
             }
             Err(errno) => {
                 NUMBER.store(0, Ordering::Relaxed);

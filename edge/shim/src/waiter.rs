@@ -43,6 +43,9 @@ pub(crate) const BELLS_MAX: usize = 1 + arenas::SEGMENTS_MAX;
 /// As many calls on single sockets have one at a time. Each takes one of an arena's slots, of which epoll sets and others want some.
 const SLEEPERS_MAX: usize = 16;
 
+/// For as many sets a waiter is made ready; who has more of them makes it with a set's first socket.
+const READY_MAX: usize = 16;
+
 static SLEEPERS: AtomicUsize = AtomicUsize::new(0);
 
 /// As far below a call's frame one is looked for that was left: stacks of one thread may be further apart.
@@ -150,6 +153,27 @@ impl Waiter {
             }
         }
         Ok(waiter)
+    }
+
+    /// Makes descriptors of as many waiters as `sets` may need. Where there are none, who needs one later tries again.
+    pub(crate) fn make_ready(sets: usize) {
+        let has_bell = |place: &&Place| place.bell.load(Ordering::Relaxed) >= 0;
+        let there = places().iter().filter(has_bell).count();
+        let takes = |place: &Place| {
+            place.state.compare_exchange(UNMADE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        for _ in there..sets.min(READY_MAX) {
+            let Some((at, place)) = PLACES.iter().enumerate().find(|(_, place)| takes(place)) else { return };
+            let made = doorbell::make().and_then(session::hide);
+            if let Ok(bell) = made {
+                place.bell.store(bell, Ordering::Relaxed);
+                BOUND.fetch_max(at + 1, Ordering::AcqRel);
+            }
+            place.state.store(if made.is_ok() { IDLE } else { UNMADE }, Ordering::Release);
+            if made.is_err() {
+                return;
+            }
+        }
     }
 
     /// Whether it has the shared slot of an arena, so that its owner has to look at all that he waits for.

@@ -211,3 +211,8 @@ fn who_connects_to_two_peers_by_turns_has_all_ports_to_each() {
     assert_eq!(told, wanted);
     stage.wait_until_nothing_is_left();
 }
+
+#[test]
+fn a_set_takes_sockets_where_descriptors_have_run_out() {
+    as_the_kernels("full_set.py", 14);
+}
