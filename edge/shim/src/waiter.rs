@@ -157,19 +157,14 @@ impl Waiter {
 
     /// Makes descriptors of as many waiters as `sets` may need. Where there are none, who needs one later tries again.
     pub(crate) fn make_ready(sets: usize) {
-        let has_bell = |place: &&Place| place.bell.load(Ordering::Relaxed) >= 0;
-        let there = places().iter().filter(has_bell).count();
-        let takes = |place: &Place| {
-            place.state.compare_exchange(UNMADE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        };
+        let there = places::all().filter(|place| place.bell.get() >= 0).count();
         for _ in there..sets.min(READY_MAX) {
-            let Some((at, place)) = PLACES.iter().enumerate().find(|(_, place)| takes(place)) else { return };
+            let Some(place) = places::take_unmade() else { return };
             let made = doorbell::make().and_then(session::hide);
             if let Ok(bell) = made {
-                place.bell.store(bell, Ordering::Relaxed);
-                BOUND.fetch_max(at + 1, Ordering::AcqRel);
+                place.bell.put(bell);
             }
-            place.state.store(if made.is_ok() { IDLE } else { UNMADE }, Ordering::Release);
+            place.leave();
             if made.is_err() {
                 return;
             }

@@ -144,6 +144,12 @@ pub(super) fn take_made() -> Option<(usize, &'static Place)> {
     numbered().find(|(_, place)| place.bell.get() >= 0 && place.enter())
 }
 
+/// Takes one without a bell.
+pub(super) fn take_unmade() -> Option<&'static Place> {
+    let unmade = numbered().find(|(_, place)| place.bell.get() < 0 && place.enter());
+    unmade.or_else(new).map(|(_, place)| place)
+}
+
 /// The place that a thread finds again.
 fn own(thread: u32) -> Option<(usize, &'static Place)> {
     let number = thread::waiters().home.checked_sub(1).filter(|_| thread != 0)? as usize;

@@ -93,6 +93,8 @@ pub(crate) struct Stacks {
     room: usize,
     /// Netstacks that were removed and have yet to end, the one that does so next first.
     removed: VecDeque<Removed>,
+    /// Where netstacks begin to search for a local port.
+    ports_from: u32,
     /// Kicks that wait for others, so that what they need is waited for once.
     kicks: Vec<(NetstackId, ConnRef)>,
 }
@@ -113,6 +115,7 @@ impl Stacks {
             loops: Vec::new(),
             room: config.connections,
             removed: VecDeque::new(),
+            ports_from: 0,
             kicks: Vec::with_capacity(ahead::MOST),
         }
     }
@@ -393,12 +396,8 @@ impl Stacks {
     pub(crate) fn add<D>(&mut self, common: &mut Common<D>, config: NetstackConfig) -> Result<(), Refusal> {
         let mut shard = Shard::new(common, config, self.room);
         shard.since = self.conns.slab.epoch();
-        // Peers of one that had its number may not have been told yet: it goes on behind the ports of that one.
-        shard.port_counter = self
-            .removed_shards()
-            .filter(|it| it.config.id == shard.config.id)
-            .last()
-            .map_or(0, |it| it.port_counter);
+        // Peers of one that had its number may not have heard of its end: it goes on behind the ports of that one.
+        shard.port_counter = self.ports_from;
         self.shards.insert(shard)
     }
 

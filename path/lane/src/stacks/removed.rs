@@ -78,6 +78,7 @@ impl Stacks {
         self.conns.leave_turns(id);
         let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
         shard.searches.end(common);
+        self.ports_from = self.ports_from.max(shard.port_counter);
         self.removed.push_back(Removed { shard: Box::new(shard), stage: Stage::Listeners, at: 0 });
         // Whoever gets its number from here on has no connections of before.
         self.conns.slab.begin_epoch();
