@@ -13,6 +13,8 @@
 use core::hint::spin_loop;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::time::Instant;
 
 use firelane_shm::StreamEnd;
 use firelane_shm::layout::status;
@@ -30,6 +32,10 @@ const LOOKS_PER_YIELD: u32 = 64;
 /// So often after the lane has taken a datagram, if the hearer is in it: it passes it on in the same turn, unless it is for nobody.
 /// Another lane has its own turn.
 const LOOKS_AFTER: u32 = 1024;
+/// How long a refusal is waited for: a lane gets a CPU that others use within some milliseconds.
+const REFUSED_WITHIN: Duration = Duration::from_millis(10);
+/// How long after the lane has taken the datagram, which another may have to deliver: who talks with another process loses no more.
+const REFUSED_AFTER: Duration = Duration::from_millis(1);
 /// How many ports there are.
 const PORTS: usize = 1 << 16;
 
@@ -143,9 +149,30 @@ impl Refusal {
 
     fn wait(self, from: &Stream) {
         let end = from.end();
+        let (begin, queued, mut taken_at) = (Instant::now(), end.queued(), None);
         let is_refused = || end.status() >> status::ERROR_SHIFT != 0;
         // Who gets something there is heard there.
-        look(|| is_refused() || end.arrived() != self.arrived);
+        for nth in 1.. {
+            if is_refused() || end.arrived() != self.arrived {
+                break;
+            }
+            if nth % LOOKS_PER_YIELD != 0 {
+                spin_loop();
+                continue;
+            }
+            if nth < LOOKS_MAX {
+                std::thread::yield_now()
+            } else {
+                sys::nap()
+            }
+            let now = begin.elapsed();
+            if taken_at.is_none() && end.taken().wrapping_sub(queued).cast_signed() >= 0 {
+                taken_at = Some(now);
+            }
+            if now > REFUSED_WITHIN || taken_at.is_some_and(|at| now - at > REFUSED_AFTER) {
+                break;
+            }
+        }
         self.note(&HEARERS[usize::from(self.port)], is_refused());
     }
 
