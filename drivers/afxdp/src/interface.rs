@@ -59,6 +59,13 @@ fn ask(name: &str, question: u32) -> Result<[u32; sys::ETHTOOL_WORDS], Errno> {
     Ok(words)
 }
 
+/// Whether a driver has named the bus behind an interface: a bridge says `N/A`, TAPs say what they are, others nothing.
+fn names_a_bus(words: &[u32]) -> bool {
+    let name: Vec<u8> =
+        words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0).collect();
+    !matches!(name.as_slice(), b"" | b"N/A" | b"tap" | b"tun")
+}
+
 /// Takes flags from an interface, if it has them.
 fn take_flags(name: &str, flags: u32) -> Result<(), Errno> {
     let mut words = ask(name, ETHTOOL_GET_FLAGS)?;
@@ -96,7 +103,7 @@ impl Interface {
         let has_bus = if is_shown(name, index) {
             folder(name).join("device").exists()
         } else {
-            ask(name, ETHTOOL_GET_DRIVER).is_ok_and(|words| words[BUS].iter().any(|&word| word != 0))
+            ask(name, ETHTOOL_GET_DRIVER).is_ok_and(|words| names_a_bus(&words[BUS]))
         };
         Ok(Self { name: name.to_owned(), index, queues, is_virtual: !has_bus })
     }
@@ -154,4 +161,24 @@ pub fn probe(name: &str) -> Result<Probe, AfXdpError> {
         .and_then(|map| bpf::load(&map, None, true))
         .map(drop);
     Ok(Probe { queues: interface.queues, afxdp })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_bus_is_a_device() {
+        let is_device = |name: &str| {
+            let mut words = [0; 8];
+            for (word, bytes) in words.iter_mut().zip(name.as_bytes().chunks(4)) {
+                let mut four = [0; 4];
+                four[..bytes.len()].copy_from_slice(bytes);
+                *word = u32::from_ne_bytes(four);
+            }
+            names_a_bus(&words)
+        };
+        assert!(["0000:00:03.0", "virtio0", "usb-0000:00:14.0-1"].into_iter().all(is_device));
+        assert!(!["", "N/A", "tap", "tun"].into_iter().any(is_device));
+    }
 }
