@@ -20,7 +20,7 @@ use crate::refusal::refused;
 use crate::works::{Below, Done, Lower, Properties, Works};
 
 /// Between two trials to give a link what it was refused: each may wait for a second, and everybody waits with it.
-const AGAIN: Duration = Duration::from_secs(30);
+pub(crate) const AGAIN: Duration = Duration::from_secs(30);
 
 /// What was told of interfaces, so that each thing is logged once.
 #[derive(Debug, Default)]

@@ -22,14 +22,18 @@ impl Copies {
     pub(crate) fn budget(&mut self) -> usize {
         let left = FETCH_FRAMES.saturating_sub(self.owed);
         self.owed = self.owed.saturating_sub(FETCH_FRAMES);
-        if left == 0 { 0 } else { (left / (1 + self.each)).max(1) }
+        // Mostly no frame was for many, and nothing is to be divided.
+        if left == 0 || self.each == 0 { left } else { (left / (1 + self.each)).max(1) }
     }
 
     /// So many frames were fetched, and so many copies made of them.
     #[inline]
     pub(crate) fn charge(&mut self, frames: usize, copies: usize) {
-        self.owed += copies;
-        self.each = (self.each / 2).max(copies.div_ceil(frames.max(1)));
+        self.each /= 2;
+        if copies > 0 {
+            self.owed += copies;
+            self.each = self.each.max(copies.div_ceil(frames));
+        }
     }
 }
 

@@ -4,16 +4,14 @@
 //! daemon has started already; a link that has had its interface gets the next one of that name, too (`interfaces.rs`).
 
 use std::mem;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use firelane_model::{LinkKind, Model};
 use firelane_plan::{Action, Step};
 
 use super::Inner;
+use crate::interfaces::AGAIN;
 use crate::netlink;
-
-/// Between two trials to attach an interface that was refused: each may wait for a second, and everybody waits with it.
-const AGAIN: Duration = Duration::from_secs(30);
 
 /// Whether the step makes a link on an interface that is there.
 fn has_come(step: &Step) -> bool {
