@@ -83,7 +83,10 @@ fn is_shown(name: &str, index: u32) -> bool {
 
 /// How many queues an interface of this name receives by, if that is to be known.
 pub fn receive_queues(name: &str) -> Option<u32> {
-    let index = rustix::net::netdevice::name_to_index(asker().ok()?, name).ok()?;
+    queues_of(name, rustix::net::netdevice::name_to_index(asker().ok()?, name).ok()?)
+}
+
+fn queues_of(name: &str, index: u32) -> Option<u32> {
     if is_shown(name, index) {
         let entries = fs::read_dir(folder(name).join("queues")).ok()?.flatten();
         let queues = entries.filter(|it| it.file_name().to_string_lossy().starts_with("rx-")).count();
@@ -99,7 +102,7 @@ impl Interface {
         let probe = asker().map_err(|_| absent())?;
         let index = rustix::net::netdevice::name_to_index(&probe, name).map_err(|_| absent())?;
         // Of whom nothing is known, there is one queue.
-        let queues = receive_queues(name).unwrap_or(1);
+        let queues = queues_of(name, index).unwrap_or(1);
         let has_bus = if is_shown(name, index) {
             folder(name).join("device").exists()
         } else {
