@@ -5,6 +5,8 @@
 //! asks for reaches the lane by its worker ([`Stream::obey`]). Nothing that the program can write is acted on but as a
 //! request about its own stream.
 
+mod beside;
+
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -323,29 +325,6 @@ impl Stream {
         [sent + more_sent, received + more_received]
     }
 
-    /// Bytes that have come past the lane, and that have gone there, if it was ever fused.
-    pub(super) fn fused(&self) -> Option<[u64; 2]> {
-        let [sent, received] = self.joined()?.carried();
-        Some([received, sent])
-    }
-
-    /// Lets the lane count what was carried past it since that was last done. Who has written what cannot be true loses the
-    /// connection.
-    pub(super) fn count_fused(&self, fabric: &Fabric) {
-        let (Some(joined), Some(conn)) = (self.joined(), self.conn()) else { return };
-        match joined.take_carried(|| fabric.now()) {
-            Ok([0, 0]) => {}
-            Ok(carried) => {
-                // A lane that has failed counts nothing any more.
-                let _ = fabric.visit(self.lane(), |_, lane| lane.count_beside(conn, carried));
-            }
-            Err(Lie) => {
-                self.hold.note_lie();
-                self.kick(fabric);
-            }
-        }
-    }
-
     /// The connection, once the lane has made it.
     pub(super) fn conn(&self) -> Option<ConnRef> {
         self.hold.shared().conn()
@@ -371,70 +350,6 @@ impl Stream {
             if receives { StreamOption::ReceiveBuffer(bytes) } else { StreamOption::SendBuffer(bytes) },
         );
         self.call(arena);
-    }
-
-    /// What it shares with its peer, if they could be fused.
-    pub(super) fn joined(&self) -> Option<&Joined> {
-        self.joined.get()
-    }
-
-    /// From now on it shares this with its peer; its program is shown where.
-    pub(super) fn join(&self, arena: &ProgramArena, joined: Joined) {
-        let Some(block) = arena.mapping().block(self.number()) else { return };
-        let [segment, joint] = joined.names();
-        if self.joined.set(joined).is_ok() {
-            block.joint.store(joint, Ordering::Relaxed);
-            // Who marks that he waits looks at this afterwards, and whoever opens the joint looks for marks.
-            block.segment.store(segment, Ordering::SeqCst);
-            // Who waits to be connected hears of that after this, and looks for the joint then.
-            if self.has_outcome() {
-                self.call(arena);
-            }
-        }
-        if let Some(joined) = self.joined() {
-            // The lane may have said so when there was no joint to say it to, and the program, too.
-            fence(Ordering::SeqCst);
-            if self.has(APART) {
-                joined.keep_apart(true);
-            }
-            if self.has(LIMITED) {
-                joined.limit(true);
-            }
-            joined.offer();
-        }
-    }
-
-    /// The lane lets nothing more go past it, until it joins it again. It may have no joint yet, and who makes one asks.
-    pub(super) fn part(&self) {
-        self.state.fetch_or(PARTED, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if let Some(joined) = self.joined() {
-            joined.part();
-        }
-    }
-
-    /// The lane joins it with its peer.
-    pub(super) fn end_parting(&self) {
-        if self.is_parted() {
-            self.state.fetch_and(!PARTED, Ordering::SeqCst);
-        }
-    }
-
-    /// Whether the lane lets nothing go past it.
-    pub(super) fn is_parted(&self) -> bool {
-        self.has(PARTED)
-    }
-
-    /// From now on nothing is carried past the lane, or may be again.
-    pub(super) fn keep_apart(&self, is_apart: bool) {
-        match is_apart {
-            true => self.state.fetch_or(APART, Ordering::SeqCst),
-            false => self.state.fetch_and(!APART, Ordering::SeqCst),
-        };
-        fence(Ordering::SeqCst);
-        if let Some(joined) = self.joined() {
-            joined.keep_apart(is_apart);
-        }
     }
 
     /// How far it has come, of what its program may be signalled for.
@@ -536,7 +451,12 @@ impl Stream {
         if !self.has(SETTLED) {
             self.settle(fabric, arena, block);
         }
-        let error = words.take_error().map_or(failure, |error| self.number_of(error));
+        let error = match words.take_error() {
+            // Of the reset that lost text brings the program was told when that text was ([`Self::give_joint_up`]).
+            Some(_) if block.file.load(Ordering::SeqCst) & LOST != 0 => 0,
+            Some(error) => self.number_of(error),
+            None => failure,
+        };
         let new = flags & !self.told.load(Ordering::Relaxed);
         let is_relieved = self.is_relieved(block);
         let is_new = new != 0 || error != 0;
@@ -701,50 +621,6 @@ impl Stream {
             give(self.message(SocketCommand::Shutdown(conn)));
         }
         (asked & request::CLOSE != 0 && self.leave(fabric, conn, give)) || begun.is_some()
-    }
-
-    /// Whether a process of the program's asks that nothing more go where it cannot reach it. The answer is one to all.
-    pub(super) fn is_asked_to_part(block: &Block) -> bool {
-        block.requests.load(Ordering::Acquire) & request::PART != 0
-    }
-
-    /// A process of the program's cannot reach what it shares with its peer: from here on all goes by the lane. Text that lies there would
-    /// be missing in front of what comes, so then the connection fails. Whether it does.
-    fn give_joint_up(&self, block: &Block) -> bool {
-        let Some(joined) = self.joined() else { return false };
-        if !joined.give_up() {
-            // Behind the look: whoever finds none reads what the lane brings.
-            block.segment.store(0, Ordering::SeqCst);
-            return false;
-        }
-        let is_first = block.file.load(Ordering::SeqCst) & LOST == 0;
-        if is_first {
-            // In this order: whoever finds that text is lost has the error first.
-            block.note((Errno::CONNABORTED.raw_os_error() as u64) << status::ERROR_SHIFT);
-            block.file.fetch_or(LOST, Ordering::SeqCst);
-        }
-        is_first
-    }
-
-    /// What the program asks for about what it shares with its peer.
-    fn obey_beside(&self, (conn, block): (ConnRef, &Block), asked: u64, give: &mut impl FnMut(Message)) {
-        if asked & request::PART != 0 && self.give_joint_up(block) {
-            give(self.message(SocketCommand::Abort(conn)));
-        }
-        if asked & request::TELL_PEER != 0
-            && let Some(joined) = self.joined()
-        {
-            // Text that nobody will read makes a reset of it, as TCP has it.
-            match joined.deserted() {
-                Some(peer) => give(self.message(SocketCommand::Abort(peer))),
-                None => joined.tell_peer(),
-            }
-        }
-        if asked & request::WANTS_CREDIT != 0
-            && let Some([lacks, carried]) = self.joined().and_then(Joined::wants)
-        {
-            give(self.message(SocketCommand::Borrow { conn, lacks, carried }));
-        }
     }
 
     /// The same as [`Stream::close`] for the lane's worker, inside its lane. Whether nobody had done it.
