@@ -115,7 +115,8 @@ static void begin(int which) {
     set = epoll_create1(0);
     epoll_ctl(set, EPOLL_CTL_ADD, client, &event);
     pipe(pipes);
-    if (which == ALL) send(server, "abc", 3, 0);
+    // It has come before the call begins, so that whatever ends the call finds it.
+    if (which == ALL) send(server, "abc", 3, 0), recv(client, text, 3, MSG_PEEK | MSG_WAITALL);
     for (int turn = 0; turn < 3 && (which == FULL || which == FULL_LIMITED); turn++, nap(30000))
         while (send(client, text, sizeof text, MSG_DONTWAIT) > 0) {}
     if (which == READ_LIMITED || which == FULL_LIMITED) limit(client);
