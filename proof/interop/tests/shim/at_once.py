@@ -72,7 +72,7 @@ def send_to_nobody():
 def begin_at_full():
     """Begins more connections than the accept queue of a listener takes."""
     with socket.create_server(("127.0.0.1", 0), backlog=1) as full:
-        for _ in range(200):
+        for _ in range(600):
             client = socket.socket()
             client.setblocking(False)
             client.connect_ex(full.getsockname())
@@ -80,11 +80,12 @@ def begin_at_full():
 
 
 begun = []
+# With a wait for each, however short, they would take longer than this on any machine.
 for what, act in (("datagrams", send_to_nobody), ("connections", begin_at_full)):
     began = time.monotonic()
     act()
     took = time.monotonic() - began
-    print(what, "that do not come are not waited for" if took < 1 else f"took {took:.2f} s")
+    print(what, "that do not come are not waited for" if took < 3 else f"took {took:.2f} s")
 
 
 def takes(listener):
