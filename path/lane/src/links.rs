@@ -618,6 +618,12 @@ impl<D> Links<D> {
         Some(PortConfig { id, over: port.over, kind: port.kind, user: port.user })
     }
 
+    /// How many ports a frame for all may come to from this one.
+    pub(crate) fn neighbours(&self, id: LinkId) -> usize {
+        let port = self.ports.get(id.index());
+        port.and_then(|port| self.switches.get(port.over.index())).map_or(0, |link| link.ports.len())
+    }
+
     /// A flow's counters, inward and outward.
     pub(crate) fn flow_counters(&self, flow: FlowId) -> [Counters; 2] {
         Direction::ALL.map(|direction| self.flows.counters(flow, direction).unwrap_or_default())

@@ -180,11 +180,14 @@ impl<D: Driver> Lane<D> {
         // Who could not send is dirty again, so rounds without a result are counted, not asked for.
         let mut barren = self.stacks.rounds();
         for _ in 0..ROUNDS_MAX {
-            self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
+            let more = self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
             // What a netstack sends to itself has arrived already.
             if self.departures.is_empty() && !self.links.has_arrivals() {
                 if self.stacks.take_handed_across() {
                     barren = self.stacks.rounds() + 1;
+                }
+                if more {
+                    continue;
                 }
                 if barren <= 1 {
                     return false;

@@ -7,6 +7,7 @@ mod broadcasts;
 mod changing_limits;
 mod counters;
 mod datagram_messages;
+mod datagram_turns;
 mod datagrams;
 mod direct;
 mod ending;

@@ -26,6 +26,13 @@ use crate::steps::Step;
 /// How many records one socket may send before the next one has its turn.
 const RECORDS_PER_TURN: usize = 32;
 
+/// How much text the sockets of a netstack may send in a round: with many of them, or large records, it keeps other netstacks waiting as
+/// long as one connection does ([`super::turns`]).
+const TURN: usize = 128 << 10;
+
+/// What a record costs beside its text: as much text is copied in about that time.
+const RECORD_COST: usize = 2 << 10;
+
 /// A socket that waits for longer than this looks meanwhile whether it still has to.
 const LOOKS_AGAIN: Duration = Duration::from_secs(5);
 
@@ -35,7 +42,10 @@ const LINK_HEADER: u64 = 18;
 /// How a socket's turn to send ended.
 enum Pause {
     Empty,
+    /// There is more, for the next turn.
     Again,
+    /// There is more, which may go when what was sent has left.
+    Behind,
     Until(Instant),
 }
 
@@ -79,15 +89,24 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// Lets every socket that has something to send at this moment send its share.
-    pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>) {
+    /// Lets the sockets that have something to send at this moment send their shares, as far as the netstack's turn goes. Whether there
+    /// is more, for its next one.
+    pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>) -> bool {
         while let Some(socket) = self.shard.limited_datagrams.take_due(self.common.now) {
             self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket);
         }
+        let (mut left, mut more) = (TURN, false);
         for _ in 0..self.shard.dirty_datagrams.len() {
-            let Some(socket) = self.shard.dirty_datagrams.pop() else { return };
-            match self.send_datagrams(socket, links) {
-                Pause::Again => self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket),
+            if left == 0 {
+                return true;
+            }
+            let Some(socket) = self.shard.dirty_datagrams.pop() else { break };
+            let pause = self.send_datagrams(socket, links, &mut left);
+            more |= matches!(pause, Pause::Again);
+            match pause {
+                Pause::Again | Pause::Behind => {
+                    self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket);
+                }
                 // A limit at which it would wait for ever does not keep the memory of a program that is gone.
                 Pause::Until(_) if self.is_given_up(socket) => {
                     self.shard.drops.count(DropReason::FlowLimit);
@@ -99,6 +118,15 @@ impl<D> Inside<'_, D> {
                 }
                 Pause::Empty => self.rest_datagrams(socket),
             }
+        }
+        more
+    }
+
+    /// Something about a socket is to change: what was sent before that goes first, as it is.
+    pub(crate) fn transmit_before(&mut self, socket: SocketId, links: &Links<D>) {
+        if self.shard.datagrams.get(socket.index()).is_some_and(|place| place.is_dirty) {
+            // It stays where it waits for its turn, and will find nothing left, or more.
+            let _ = self.send_datagrams(socket, links, &mut { TURN });
         }
     }
 
@@ -118,9 +146,13 @@ impl<D> Inside<'_, D> {
         self.tell_datagrams(socket, Ready::WRITABLE);
     }
 
-    fn send_datagrams(&mut self, socket: SocketId, links: &Links<D>) -> Pause {
+    /// One socket's share, of what is `left` of its netstack's turn.
+    fn send_datagrams(&mut self, socket: SocketId, links: &Links<D>, left: &mut usize) -> Pause {
         let mut uncharged = Bytes::ZERO;
         for _ in 0..RECORDS_PER_TURN {
+            if *left == 0 {
+                return Pause::Again;
+            }
             let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return Pause::Empty };
             let (envelope, len) = match place.slot.send.first() {
                 Ok(Some(first)) => first,
@@ -129,12 +161,14 @@ impl<D> Inside<'_, D> {
                 Err(Torn) => return self.disown_datagrams(socket),
             };
             let send = |it: &mut Self| it.send_record(socket, (envelope, len), links, &mut uncharged);
+            let mut copies = 0;
             match self.step(Step::Udp, Direction::Out, 0, send) {
-                Ok(()) => {}
-                Err(Unsent::Later) => return Pause::Again,
+                Ok(made) => copies = made,
+                Err(Unsent::Later) => return Pause::Behind,
                 Err(Unsent::Until(at)) => return Pause::Until(at),
                 Err(Unsent::Never(error)) => self.cannot_send(socket, error, &envelope, len),
             }
+            *left = left.saturating_sub(len + RECORD_COST * (1 + copies));
             if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
                 place.slot.send.skip(len);
             }
@@ -159,14 +193,14 @@ impl<D> Inside<'_, D> {
     }
 
     /// Sends a socket's first record, to all that it is for. `uncharged` is what the socket has sent in this share where a limit
-    /// has a say.
+    /// has a say. How many copies a switch may make of it.
     fn send_record(
         &mut self,
         socket: SocketId,
         (mut envelope, len): (Envelope, usize),
         links: &Links<D>,
         uncharged: &mut Bytes,
-    ) -> Result<(), Unsent> {
+    ) -> Result<usize, Unsent> {
         envelope.peer.set_ip(envelope.peer.ip().to_canonical());
         let Way { mut egress, local, flow_label } = self.way_of(socket, &envelope)?;
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
@@ -207,13 +241,13 @@ impl<D> Inside<'_, D> {
         }
         // RFC 1122 §3.2.1.7: without hops it goes to nobody else.
         if goes_out && letter.upper.hops == Some(0) {
-            return Ok(());
+            return Ok(0);
         }
         self.send_copy(socket, &letter, &mut egress)?;
         if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
             place.pace.passed(self.common.now, octets_of(&letter.envelope, letter.len, &egress));
         }
-        Ok(())
+        Ok(if goes_out && (is_multicast || is_everybodys) { links.neighbours(egress.link) } else { 0 })
     }
 
     /// Sends a socket's first record over one way.

@@ -148,20 +148,20 @@ impl Stacks {
         }
     }
 
-    /// Lets sockets send, and collects what the netstacks have made.
+    /// Lets sockets send, and collects what the netstacks have made. Whether datagrams wait for the next round alone.
     pub(crate) fn transmit<D: Driver>(
         &mut self,
         common: &mut Common<D>,
         links: &mut Links<D>,
         out: &mut Chain,
-    ) {
+    ) -> bool {
         self.transmit_streams(common, links);
-        let mut nth = 0;
+        let (mut nth, mut more) = (0, false);
         while let Some(shard) = self.shards.nth_sender(nth) {
             nth += 1;
             let mut inside = Inside { common, shard, conns: &mut self.conns };
             inside.show_joined();
-            inside.transmit_datagrams(links);
+            more |= inside.transmit_datagrams(links);
             inside.pass_events();
             inside.all_go_out();
             shard.ip.collect(common, out, &mut self.loops);
@@ -176,6 +176,7 @@ impl Stacks {
             }
         }
         self.shards.end_round();
+        more
     }
 
     fn inside<'a, D>(&'a mut self, common: &'a mut Common<D>, netstack: NetstackId) -> Option<Inside<'a, D>> {
@@ -204,9 +205,10 @@ impl Stacks {
         command: SocketCommand,
     ) {
         if let Some(mut inside) = self.inside(common, netstack) {
-            if matches!(command, SocketCommand::SetDatagramOption(..) | SocketCommand::ConnectDatagrams(_)) {
-                // What was sent before it is not changed by it.
-                inside.transmit_datagrams(links);
+            match &command {
+                SocketCommand::SetDatagramOption(socket, _) => inside.transmit_before(*socket, links),
+                SocketCommand::ConnectDatagrams(connect) => inside.transmit_before(connect.socket, links),
+                _ => {}
             }
             inside.on_command(command);
         } else {
