@@ -94,6 +94,7 @@ impl<D: Driver> Lane<D> {
         self.stacks.end_patience(now);
         self.stacks.sweep(&mut self.common, &self.links);
         self.stacks.end_removed(&mut self.common, &mut self.departures);
+        self.stacks.end_deserted(&mut self.common);
         self.stacks.on_time(&mut self.common);
         self.stacks.search_on(&mut self.common);
         if self.links.lender.goes_first(now) {

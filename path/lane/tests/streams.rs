@@ -189,6 +189,40 @@ fn what_nobody_accepts_goes_with_its_listener() {
     assert_eq!(sum(&world, |s| s.connections), 0);
 }
 
+/// However many wait, others are served between.
+#[test]
+fn of_many_that_nobody_accepts_some_go_in_each_turn() {
+    const WAIT: usize = 1_000;
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let listener = world.listen(2, 5, "10.0.0.2:80", WAIT);
+    let mut clients: Vec<StreamEnd> = Vec::new();
+    while clients.len() < WAIT {
+        clients.push(world.connect(1, 0, "10.0.0.2:80"));
+        world.run();
+    }
+    let closed = |clients: &[StreamEnd]| {
+        clients.iter().filter(|client| client.shared().words().flags().contains(Flags::CLOSED)).count()
+    };
+    drop(listener);
+    let command = SocketCommand::Unlisten(firelane_units::SocketId(5));
+    let message = firelane_lane::LaneMessage::Socket(firelane_units::NetstackId(2), command);
+    world.lanes[0].on_message(world.now, message);
+    // What a peer says meanwhile is for nobody, and its connection ends all the same.
+    assert_eq!(world.write(&mut clients[WAIT - 1], b"text"), Ok(4));
+    let (mut before, mut turns) = (0, 0);
+    while before < WAIT {
+        let now = world.now;
+        world.lanes[0].turn(now, firelane_lane::Idle::Sleeps);
+        let after = closed(&clients);
+        assert!(after > before && after - before <= 130, "{before}, then {after}");
+        (before, turns) = (after, turns + 1);
+    }
+    assert!(turns > 5, "{turns}");
+    world.run();
+    assert_eq!(sum(&world, |s| s.connections), 0);
+    world.check_conservation();
+}
+
 #[test]
 fn who_comes_before_lanes_hear_of_a_close_is_refused() {
     for lanes in [1, 2] {

@@ -1,12 +1,70 @@
 //! The connections that a listener has brought and that its program may not have accepted as yet: when it closes, they end.
 //!
 //! Nobody says here which are accepted, so those are left out from time to time. What is kept is never more than twice as many as wait,
-//! and a listener that closes looks through that, not through all connections of its lane. Kept by `shard.rs`, filled by `open.rs`.
+//! and a listener that closes looks through that, not through all connections of its lane: some at once, the others in the turns that
+//! follow, so that thousands that wait are no pause for others. Kept by `shard.rs`, filled by `open.rs`, ended by `commands.rs` and
+//! `turn.rs`.
+
+use std::collections::VecDeque;
 
 use firelane_socket::ConnRef;
+use firelane_units::{NetstackId, SocketId};
+
+use super::Stacks;
+use super::inbound::Inside;
+use crate::common::Common;
 
 /// So many are kept before the first look.
 const LEAST: usize = 64;
+
+/// How many end at a time: five microseconds each.
+const ENDS_PER_TURN: usize = 64;
+
+/// Those whose listener has closed, in the order in which they end.
+#[derive(Debug, Default)]
+pub(crate) struct Deserted(VecDeque<Orphan>);
+
+#[derive(Clone, Copy, Debug)]
+struct Orphan {
+    netstack: NetstackId,
+    listener: SocketId,
+    conn: ConnRef,
+}
+
+impl Deserted {
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// A listener has closed: what it has brought and nobody has accepted ends.
+    pub(super) fn desert(&mut self, listener: SocketId, brought: Brought) {
+        let netstack = self.shard.config.id;
+        let mut orphans = brought.into_all().into_iter().map(|conn| Orphan { netstack, listener, conn });
+        orphans.by_ref().take(ENDS_PER_TURN).for_each(|orphan| self.end_orphan(orphan));
+        self.conns.deserted.0.extend(orphans);
+    }
+
+    fn end_orphan(&mut self, Orphan { listener, conn, .. }: Orphan) {
+        if self.conns.is_orphan(conn, listener) {
+            self.command(conn, Self::abort);
+        }
+    }
+}
+
+impl Stacks {
+    /// The next ones end whose listeners have closed.
+    pub(crate) fn end_deserted<D>(&mut self, common: &mut Common<D>) {
+        for _ in 0..ENDS_PER_TURN {
+            let Some(orphan) = self.conns.deserted.0.pop_front() else { return };
+            if let Some(mut inside) = self.inside(common, orphan.netstack) {
+                inside.end_orphan(orphan);
+            }
+        }
+    }
+}
 
 /// A listener's.
 #[derive(Clone, Debug, Default)]

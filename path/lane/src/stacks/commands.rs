@@ -205,7 +205,11 @@ impl<D> Inside<'_, D> {
     }
 
     /// Calls into a connection, if it is still there, and acts on what it says.
-    fn command(&mut self, conn: ConnRef, call: impl FnOnce(&mut Self, ConnId) -> Option<Disposition>) {
+    pub(super) fn command(
+        &mut self,
+        conn: ConnRef,
+        call: impl FnOnce(&mut Self, ConnId) -> Option<Disposition>,
+    ) {
         if let Some(id) = self.conns.slab.resolve(conn)
             && self.meets_living(id, false)
             && let Some(told) = call(self, id)
@@ -246,11 +250,7 @@ impl<D> Inside<'_, D> {
             self.send_loose_over(listening.options.link, names.local(), names.remote(), &reset);
         }
         self.shard.fast_open_server.forget_listener(socket);
-        for conn in listening.brought.into_all() {
-            if self.conns.is_orphan(conn, socket) {
-                self.command(conn, Self::abort);
-            }
-        }
+        self.desert(socket, listening.brought);
     }
 
     fn join(&mut self, join: Join) {

@@ -21,6 +21,7 @@ use firelane_units::{Bytes, ConnId, Family, Instant, LinkId, NetstackId, Port, S
 use firelane_wire::{Ecn, IpProtocol};
 
 use super::bands::Band;
+use super::brought::Deserted;
 use super::credit::Allowance;
 use super::local::Passed;
 use super::sweep::Hand;
@@ -556,6 +557,8 @@ pub(crate) struct Conns {
     pub(crate) wishes: Vec<ConnId>,
     /// Those whose fused peers have reset the connection.
     pub(crate) bereaved: Vec<ConnRef>,
+    /// Those that nobody will accept any more.
+    pub(super) deserted: Deserted,
     /// Those that ask for credit, and for how much.
     pub(super) asking: Vec<(ConnId, Bytes)>,
     /// How many have lent their rings to each other.
@@ -585,6 +588,7 @@ impl Conns {
             searching: VecDeque::new(),
             wishes: Vec::new(),
             bereaved: Vec::new(),
+            deserted: Deserted::default(),
             asking: Vec::new(),
             lent: 0,
             crosses: false,

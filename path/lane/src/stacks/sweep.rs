@@ -121,7 +121,8 @@ impl Stacks {
 
     /// When the lane goes on with what takes several turns: at once, if there is anything.
     pub(crate) fn sweep_at(&self, now: Instant) -> Option<Instant> {
-        (!self.conns.hand.is_at_rest() || self.is_removing()).then_some(now)
+        let is_over = self.conns.hand.is_at_rest() && self.conns.deserted.is_empty() && !self.is_removing();
+        (!is_over).then_some(now)
     }
 
     /// Whether connections of addresses or netstacks that were removed have yet to end.
