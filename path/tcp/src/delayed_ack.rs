@@ -1,8 +1,12 @@
 //! RFC 1122 §4.2.3.2 and RFC 5681 §4.2: when received data are acknowledged.
 //!
 //! Owns the count of unacknowledged bytes and the delay's deadline. Called by `receive` per segment with text
-//! ([`DelayedAck::on_data`]), by `send` for each segment that carries an ACK ([`DelayedAck::on_ack_sent`]);
+//! ([`DelayedAck::on_data`], [`DelayedAck::on_push`]), by `send` for each segment that carries an ACK ([`DelayedAck::on_ack_sent`]);
 //! the connection folds [`DelayedAck::deadline`] into its own.
+//!
+//! Waiting pays where the program answers, for the answer carries the ACK; that it does is seen by its answers, and that it does so no
+//! more by an ACK that has waited in vain. A peer whose text nobody answers waits for ACKs with each small segment (RFC 896), so
+//! then they leave as soon as the program has had its chance (Linux's `pingpong` and `ICSK_ACK_PUSHED`).
 
 use core::time::Duration;
 
@@ -38,14 +42,24 @@ enum Due {
     Now,
 }
 
+/// What is known of the program, by which delaying pays or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Habit {
+    /// So many more ACKs leave without delay, if it does not answer.
+    quick: u8,
+    /// It answers: its answers carry the ACKs.
+    answers: bool,
+}
+
 /// What has been received and not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct DelayedAck {
-    /// [`Instant::FAR_FUTURE`] if no ACK is owed.
+    /// When the ACK that is owed must leave; once it has, until when text of the program is an answer.
     deadline: Instant,
     unacknowledged: u32,
-    quick: u8,
+    habit: Habit,
     due: Due,
+    is_owed: bool,
 }
 
 impl Default for DelayedAck {
@@ -57,36 +71,54 @@ impl Default for DelayedAck {
 impl DelayedAck {
     /// Nothing owed.
     pub const fn new() -> Self {
-        Self { deadline: Instant::FAR_FUTURE, unacknowledged: 0, quick: QUICK_ACKS, due: Due::Late }
+        Self::wake_from(Habit { quick: QUICK_ACKS, answers: false })
     }
 
-    /// What a connection at rest remembers: how many ACKs are still quick; `None` while one is owed.
-    pub(crate) fn rest(&self) -> Option<u8> {
-        let Self { deadline: Instant::FAR_FUTURE, unacknowledged: 0, quick, due: Due::Late } = *self else {
-            return None;
-        };
-        Some(quick)
+    /// What a connection at rest remembers; `None` while an ACK is owed.
+    pub(crate) fn rest(&self) -> Option<Habit> {
+        (!self.is_owed()).then_some(self.habit)
     }
 
-    /// The acknowledger that rested.
-    pub(crate) fn wake_from(quick: u8) -> Self {
-        Self { quick, ..Self::new() }
+    /// The acknowledger that rested: of what is silent since long nothing is answered.
+    pub(crate) const fn wake_from(habit: Habit) -> Self {
+        Self { deadline: Instant::ZERO, unacknowledged: 0, habit, due: Due::Late, is_owed: false }
+    }
+
+    /// What is silent since long has no answer any more.
+    pub(crate) fn rests(&mut self) {
+        if !self.is_owed {
+            self.deadline = Instant::ZERO;
+        }
+    }
+
+    /// Whether text of the program would be an answer.
+    pub(crate) fn awaits_answer(&self, now: Instant) -> bool {
+        now < self.deadline
     }
 
     /// Data arrived. `mss` is the size of the peer's full segments: two of them are acknowledged at once
     /// (RFC 9293 SHLD-19).
     pub fn on_data(&mut self, now: Instant, len: Bytes, mss: Mss, arrival: Arrival, delay: Duration) {
-        let len = u32::try_from(len.0).unwrap_or(u32::MAX);
+        let (len, full) = (u32::try_from(len.0).unwrap_or(u32::MAX), u32::from(mss.bytes()));
         self.unacknowledged = self.unacknowledged.saturating_add(len);
-        let two_segments = self.unacknowledged >= 2 * u32::from(mss.bytes());
-        let quick = self.quick > 0;
-        self.quick = self.quick.saturating_sub(1);
+        let two_segments = self.unacknowledged >= 2 * full;
         if arrival == Arrival::Urgent || two_segments {
             self.due = Due::Now;
-        } else if quick {
-            self.due = self.due.max(Due::Soon);
         }
-        self.deadline = self.deadline.min(now + delay.min(DELAY_MAX));
+        if !self.habit.answers && (self.habit.quick > 0 || len < full) {
+            self.demand_soon();
+        }
+        let deadline = now + delay.min(DELAY_MAX);
+        self.deadline = if self.is_owed { self.deadline.min(deadline) } else { deadline };
+        self.is_owed = true;
+    }
+
+    /// The data that have just arrived end what the peer had to say (PSH): it may wait to hear of it.
+    #[inline]
+    pub fn on_push(&mut self) {
+        if self.is_owed && !self.habit.answers {
+            self.demand_soon();
+        }
     }
 
     /// Something else needs an ACK at once: a keep-alive, an unacceptable segment, a FIN ahead of its turn.
@@ -103,43 +135,56 @@ impl DelayedAck {
     /// The program asks for ACKs at once (for the next segments, and for what is owed), or wants them to wait for its
     /// answers.
     pub fn set_quick(&mut self, on: bool) {
-        self.quick = if on { QUICK_ACKS } else { 0 };
+        self.habit = Habit { quick: if on { QUICK_ACKS } else { self.habit.quick }, answers: !on };
         if on && self.is_owed() {
             self.due = Due::Now;
         }
     }
 
-    /// A segment with an ACK left. Data in it mean that the program answers, so delaying pays: ACKs ride on
-    /// the answers.
-    pub fn on_ack_sent(&mut self, with_data: bool) {
-        if with_data && self.unacknowledged > 0 {
-            self.quick = 0;
+    /// A segment with an ACK left. Data in it that leave soon enough after the peer's are an answer; an ACK that leaves alone when its time
+    /// is over has waited for one in vain.
+    pub fn on_ack_sent(&mut self, now: Instant, with_data: bool) {
+        if with_data {
+            self.habit.answers |= self.awaits_answer(now);
+        } else if self.is_late(now) {
+            self.habit.answers = false;
         }
-        self.deadline = Instant::FAR_FUTURE;
-        self.unacknowledged = 0;
-        self.due = Due::Late;
+        if self.deadline != Instant::ZERO {
+            self.habit.quick = self.habit.quick.saturating_sub(1);
+        }
+        self.settle();
+    }
+
+    /// What was owed is not, because the peer knows.
+    pub(crate) fn settle(&mut self) {
+        (self.unacknowledged, self.due, self.is_owed) = (0, Due::Late, false);
+    }
+
+    /// Whether the time of the ACK that is owed is over.
+    fn is_late(&self, now: Instant) -> bool {
+        self.is_owed && self.deadline <= now
     }
 
     /// Whether an ACK must go now, with data or without.
     pub fn is_due(&self, now: Instant) -> bool {
-        self.due > Due::Late || self.deadline <= now
+        self.due > Due::Late || self.is_late(now)
     }
 
     /// Whether the ACK that is due is one that an answer may carry.
     #[inline]
     pub fn may_wait(&self, now: Instant) -> bool {
-        self.due == Due::Soon && self.deadline > now
+        self.due == Due::Soon && !self.is_late(now)
     }
 
     /// Whether any ACK is owed, now or later.
     pub fn is_owed(&self) -> bool {
-        self.due > Due::Late || self.deadline != Instant::FAR_FUTURE
+        self.due > Due::Late || self.is_owed
     }
 
     /// When the owed ACK must go.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
-        (self.deadline != Instant::FAR_FUTURE).then_some(self.deadline)
+        self.is_owed.then_some(self.deadline)
     }
 }
 
@@ -154,7 +199,7 @@ mod tests {
     fn calm() -> DelayedAck {
         let mut ack = DelayedAck::new();
         ack.on_data(NOW, Bytes(1), MSS, Arrival::InOrder, DEFAULT_DELAY);
-        ack.on_ack_sent(true);
+        ack.on_ack_sent(NOW, true);
         ack
     }
 
@@ -172,7 +217,7 @@ mod tests {
         data(&mut ack, NOW + Duration::from_millis(5), 1_000, Arrival::InOrder);
         assert!(ack.is_due(NOW), "RFC 9293 SHLD-19");
         assert_eq!(ack.deadline(), Some(NOW + DEFAULT_DELAY), "later data do not put the deadline off");
-        ack.on_ack_sent(false);
+        ack.on_ack_sent(NOW, false);
         assert!(!ack.is_owed() && ack.deadline().is_none());
     }
 
@@ -181,7 +226,7 @@ mod tests {
         let mut ack = calm();
         data(&mut ack, NOW, 1, Arrival::Urgent);
         assert!(ack.is_due(NOW));
-        ack.on_ack_sent(false);
+        ack.on_ack_sent(NOW, false);
         ack.demand();
         assert!(ack.is_due(NOW) && ack.is_owed() && ack.deadline().is_none());
     }
@@ -192,15 +237,48 @@ mod tests {
         for n in 0..QUICK_ACKS {
             data(&mut ack, NOW, 100, Arrival::InOrder);
             assert!(ack.is_due(NOW), "segment {n}");
-            ack.on_ack_sent(false);
+            ack.on_ack_sent(NOW, false);
         }
-        data(&mut ack, NOW, 100, Arrival::InOrder);
+        data(&mut ack, NOW, 1_000, Arrival::InOrder);
         assert!(!ack.is_due(NOW));
         let mut answering = DelayedAck::new();
         data(&mut answering, NOW, 100, Arrival::InOrder);
-        answering.on_ack_sent(true);
+        answering.on_ack_sent(NOW, true);
         data(&mut answering, NOW, 100, Arrival::InOrder);
         assert!(!answering.is_due(NOW), "the answer carries the ACK");
+    }
+
+    /// RFC 896: the peer sends no other small segment before it has heard of the last one.
+    #[test]
+    fn what_nobody_answers_is_acknowledged_when_the_program_has_had_its_chance() {
+        let mut ack = calm();
+        let soon = |ack: &DelayedAck| ack.is_due(NOW) && ack.may_wait(NOW);
+        data(&mut ack, NOW, 100, Arrival::InOrder);
+        assert!(!ack.is_due(NOW), "it may be answered, as what came before");
+        let late = NOW + DEFAULT_DELAY;
+        ack.on_ack_sent(late, false);
+        for _ in 0..100 {
+            data(&mut ack, late, 100, Arrival::InOrder);
+            assert!(ack.is_due(late) && ack.may_wait(late));
+            ack.on_ack_sent(late, false);
+        }
+        data(&mut ack, late, 1_000, Arrival::InOrder);
+        assert!(!ack.is_due(late), "a full segment is one of many");
+        ack.on_push();
+        assert!(ack.is_due(late) && ack.may_wait(late), "but for the last");
+        // The answer comes behind the ACK: others will, too.
+        ack.on_ack_sent(late, false);
+        ack.on_ack_sent(late + Duration::from_millis(39), true);
+        data(&mut ack, NOW, 100, Arrival::InOrder);
+        ack.on_push();
+        assert!(!soon(&ack));
+        // What comes later than an ACK may wait is none.
+        let mut ack = DelayedAck::wake_from(Habit { quick: 0, answers: false });
+        data(&mut ack, NOW, 100, Arrival::InOrder);
+        ack.on_ack_sent(NOW, false);
+        ack.on_ack_sent(late, true);
+        data(&mut ack, NOW, 100, Arrival::InOrder);
+        assert!(soon(&ack));
     }
 
     #[test]
@@ -210,10 +288,10 @@ mod tests {
         assert!(!ack.is_due(NOW));
         ack.set_quick(true);
         assert!(ack.is_due(NOW), "what is owed goes");
-        ack.on_ack_sent(false);
+        ack.on_ack_sent(NOW, false);
         data(&mut ack, NOW, 10, Arrival::InOrder);
         assert!(ack.is_due(NOW), "and the next");
-        ack.on_ack_sent(false);
+        ack.on_ack_sent(NOW, false);
         ack.set_quick(true);
         assert!(!ack.is_due(NOW), "nothing is owed");
         ack.set_quick(false);
@@ -232,10 +310,10 @@ mod tests {
         data(&mut ack, NOW, 100, Arrival::Urgent);
         ack.demand_soon();
         assert!(ack.is_due(NOW) && !ack.may_wait(NOW), "a hole");
-        ack.on_ack_sent(false);
+        ack.on_ack_sent(NOW, false);
         data(&mut ack, NOW, 2_000, Arrival::InOrder);
         assert!(ack.is_due(NOW) && !ack.may_wait(NOW), "RFC 9293 SHLD-19");
-        ack.on_ack_sent(false);
+        ack.on_ack_sent(NOW, false);
         assert!(!ack.may_wait(NOW), "nothing is owed");
     }
 

@@ -70,6 +70,9 @@ impl Connection {
                 Ok(events) => out.events |= events,
                 Err(reason) => out.dropped = Some(reason),
             }
+            if seg.flags().contains(TcpFlags::PSH) {
+                self.receive.ack.on_push();
+            }
         }
         Some(out)
     }

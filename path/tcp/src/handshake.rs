@@ -270,7 +270,9 @@ impl Connection {
             layout: self.config.profile.layout(),
         };
         self.put_fast_open(&mut out, rings);
-        self.receive.ack.on_ack_sent(false);
+        // As in Linux, what the program says to text that came with a SYN is no sign that it answers.
+        self.receive.ack.settle();
+        self.receive.ack.rests();
         Some(out)
     }
 
@@ -291,7 +293,7 @@ impl Connection {
         let mut out = SegmentOut::control(seq, Some(ack), TcpFlags::EMPTY);
         out.options.timestamps = self.stamps.option(now);
         out.window = self.receive.announce(rings.recv, self.options.window_clamp());
-        self.receive.ack.on_ack_sent(false);
+        self.receive.ack.on_ack_sent(now, false);
         Some(out)
     }
 

@@ -13,7 +13,7 @@ use firelane_units::{Bytes, DropReason, Instant, Mss, SeqNum};
 use firelane_wire::TcpFlags;
 
 use crate::connection::{Connection, Rings};
-use crate::delayed_ack::{Arrival, DelayedAck};
+use crate::delayed_ack::{Arrival, DelayedAck, Habit};
 use crate::nagle::{right_edge, window_update_due};
 use crate::reassembly::{Accepted, Blocks, Reassembly};
 use crate::receive_tuning::{ReceiveTuning, TextIn};
@@ -65,7 +65,7 @@ pub(crate) struct ReceiveRest {
     mss: Mss,
     segment: u16,
     scale: u8,
-    quick: u8,
+    habit: Habit,
 }
 
 impl ReceiveSide {
@@ -90,12 +90,12 @@ impl ReceiveSide {
             return None;
         }
         let room = u32::try_from(promised.checked_sub(nxt)?).ok()?;
-        Some(ReceiveRest { nxt, space, room, mss, segment, scale, quick: ack.rest()? })
+        Some(ReceiveRest { nxt, space, room, mss, segment, scale, habit: ack.rest()? })
     }
 
     /// The receiver that rested.
     pub(crate) fn wake_from(rest: ReceiveRest) -> Self {
-        let ReceiveRest { nxt, space, room, mss, segment, scale, quick } = rest;
+        let ReceiveRest { nxt, space, room, mss, segment, scale, habit } = rest;
         Self {
             space,
             nxt,
@@ -105,7 +105,7 @@ impl ReceiveSide {
             scale,
             mss,
             segment,
-            ack: DelayedAck::wake_from(quick),
+            ack: DelayedAck::wake_from(habit),
             repeats: 0,
             reassembly: None,
             tuning: None,
@@ -288,7 +288,7 @@ impl ReceiveSide {
         self.nxt = cursor;
         self.promised = self.promised.max(cursor);
         (self.acknowledged, self.repeats) = (cursor, 0);
-        self.ack.on_ack_sent(false);
+        self.ack.settle();
         self.reassembly = None;
         self.tuning = None;
     }
@@ -524,6 +524,9 @@ impl Connection {
         match self.place_text(now, start, seg.payload, seg.options.timestamps, rings.recv) {
             Ok(events) => out.events |= events,
             Err(reason) => out.dropped = Some(reason),
+        }
+        if seg.has(TcpFlags::PSH) {
+            self.receive.ack.on_push();
         }
         Ok(())
     }

@@ -64,6 +64,7 @@ impl Connection {
             && self.flight.is_empty()
             && self.flight.pace_holds_until(now).is_none()
             && self.pending == Pending::default()
+            && !self.receive.ack.awaits_answer(now)
             && self.keepalive_probes == 0
             && !self.options.orphan
             && self.challenged_at + self.config.challenge_interval <= now
@@ -75,6 +76,7 @@ impl Connection {
         (self.challenges, self.syn_retries, self.is_unreachable) = (0, 0, false);
         self.flight.settle(&self.config.flight);
         self.send.settle(self.flight.nxt());
+        self.receive.ack.rests();
         self.now_does(self.heard_at, Doing::Idle);
     }
 

@@ -443,6 +443,7 @@ impl Connection {
             flags |= TcpFlags::URG;
         }
         let mut out = self.header(now, range.start, flags, rings);
+        self.receive.ack.on_ack_sent(now, true);
         out.urgent = urgent;
         out.segment_bytes = self.segment_bytes(&out.options);
         if let Some(search) = self.options.mtu_search_mut() {
@@ -483,9 +484,8 @@ impl Connection {
         out
     }
 
-    /// Header fields of a segment at `cursor`; sending it settles the ACK that was owed.
+    /// Header fields of a segment at `cursor`. Sending it settles the ACK that was owed, as whoever sends it says.
     fn header(&mut self, now: Instant, cursor: u64, flags: TcpFlags, rings: &Rings<'_>) -> SegmentOut {
-        let with_text = flags != TcpFlags::ACK;
         let seq = self.send.space.seq(cursor);
         let flags = flags | self.ecn.echo();
         let mut out = SegmentOut::control(seq, Some(self.receive.space.seq(self.receive.nxt)), flags);
@@ -494,7 +494,6 @@ impl Connection {
             self.report_ranges(&mut out.options);
         }
         out.window = self.receive.announce(rings.recv, self.options.window_clamp());
-        self.receive.ack.on_ack_sent(with_text);
         out
     }
 
@@ -525,7 +524,7 @@ impl Connection {
             // number without text, so the stream never runs ahead of a closed window; the peer must answer
             // either kind with an ACK (MUST-26 is for keepalive, step 1 for all others).
             let before = self.flight.una().wrapping_sub(1);
-            return Some(self.header(now, before, TcpFlags::ACK, rings));
+            return Some(self.bare(now, before, rings));
         }
         if !self.receive.take_bare_ack(now) {
             return None;
@@ -533,11 +532,18 @@ impl Connection {
         Some(self.bare_ack(now, rings))
     }
 
+    /// A segment without text at `cursor`.
+    fn bare(&mut self, now: Instant, cursor: u64, rings: &Rings<'_>) -> SegmentOut {
+        let out = self.header(now, cursor, TcpFlags::ACK, rings);
+        self.receive.ack.on_ack_sent(now, false);
+        out
+    }
+
     /// A segment that carries nothing but an ACK.
     pub(crate) fn bare_ack(&mut self, now: Instant, rings: &Rings<'_>) -> SegmentOut {
         let (una, nxt) = (self.flight.una(), self.flight.nxt());
         let seq = self.send.seq_without_text(una, nxt);
-        let mut out = self.header(now, nxt, TcpFlags::ACK, rings);
+        let mut out = self.bare(now, nxt, rings);
         out.seq = seq;
         out
     }

@@ -39,7 +39,7 @@ impl Connection {
         self.flight.on_last_sent(now, range.clone());
         self.counts.on_small_sent();
         let window = self.receive.announce(rings.recv, self.options.window_clamp());
-        self.receive.ack.on_ack_sent(true);
+        self.receive.ack.on_ack_sent(now, true);
         Some(SegmentOut {
             seq: self.send.space.seq(range.start),
             ack: Some(self.receive.space.seq(self.receive.nxt)),

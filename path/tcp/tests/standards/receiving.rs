@@ -40,11 +40,11 @@ fn an_ack_waits_for_a_second_segment_or_40_ms() {
     let mut lab = Lab::established().past_quick_acks();
     lab.get(Peer::new(ACK, 2).acks(2).text(1000));
     assert_eq!(lab.sent(), NOTHING);
-    assert_eq!(lab.wait(ms(50)).0, ["40 . 2:2(0) ack 1002 win 8999"]);
     lab.get(Peer::new(ACK, 1002).acks(2).text(1000));
-    assert_eq!(lab.sent(), NOTHING);
+    assert_eq!(lab.sent(), [". 2:2(0) ack 2002 win 7999"]);
     lab.get(Peer::new(ACK, 2002).acks(2).text(1000));
-    assert_eq!(lab.sent(), [". 2:2(0) ack 3002 win 6999"]);
+    assert_eq!(lab.sent(), NOTHING);
+    assert_eq!(lab.wait(ms(50)).0, ["40 . 2:2(0) ack 3002 win 6999"]);
 }
 
 #[test]
