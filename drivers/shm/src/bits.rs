@@ -38,13 +38,14 @@ impl Default for Bits {
 }
 
 impl Bits {
-    /// Adds a block. One that no arena has is left out.
-    pub fn set(&self, block: u32) {
-        let (leaf, branch) = (block as usize / 64, block as usize / 64 / 64);
-        let Some(word) = self.leaves.get(leaf) else { return };
-        word.fetch_or(1 << (block % 64), Ordering::SeqCst);
+    /// Adds a block; whether it was not there. One that no arena has is left out.
+    pub fn set(&self, block: u32) -> bool {
+        let (leaf, branch, bit) = (block as usize / 64, block as usize / 64 / 64, 1 << (block % 64));
+        let Some(word) = self.leaves.get(leaf) else { return false };
+        let is_new = word.fetch_or(bit, Ordering::SeqCst) & bit == 0;
         add(&self.middle[branch], 1 << (leaf % 64));
         add(&self.top, 1 << branch);
+        is_new
     }
 
     /// Whether there may be any.
@@ -167,7 +168,7 @@ mod tests {
         let taken = std::thread::scope(|scope| {
             for part in 0..2u32 {
                 let bits = &bits;
-                scope.spawn(move || (0..ROUNDS).for_each(|n| bits.set((n * 2 + part) * 6)));
+                scope.spawn(move || (0..ROUNDS).for_each(|n| _ = bits.set((n * 2 + part) * 6)));
             }
             let mut taken = 0;
             while taken < 2 * ROUNDS {

@@ -7,13 +7,14 @@ use core::net::Ipv6Addr;
 use firelane_frame::RingWords;
 
 use crate::bits::Bits;
+use crate::order::Order;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wait::Sleep;
 
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 25;
+pub const VERSION: u32 = 26;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -170,7 +171,8 @@ pub struct Inbox {
     /// zero is not known. Hints: who is on the CPU of whom he waits for does not look, for that one needs it.
     cpu: AtomicU32,
     told_on: AtomicU32,
-    _rest: [u32; 11],
+    /// A waiter's: which blocks were told first.
+    order: Order,
     /// Which blocks.
     pub news: Bits,
 }
@@ -187,15 +189,28 @@ impl Inbox {
     /// The same for who rings for certain if the answer is yes: he is answered once, and the others who have news rely on
     /// him. A program is not such a one, for it may die before it rings.
     pub fn call(&self, block: u32) -> bool {
-        self.tell(block) && self.sleeping.swap(0, Ordering::SeqCst) != 0
+        self.add(block);
+        self.sleeping.load(Ordering::SeqCst) != 0 && self.sleeping.swap(0, Ordering::SeqCst) != 0
     }
 
     /// The same for who rings first and then says so, by the number of the nap ([`Inbox::was_rung`]): he may die at any
     /// moment.
     pub fn tell_napper(&self, block: u32) -> Option<u32> {
-        self.news.set(block);
-        order_for_models();
+        self.add(block);
         Some(self.sleeping.load(Ordering::SeqCst)).filter(|&nap| nap != 0)
+    }
+
+    /// A waiter is told of a block.
+    fn add(&self, block: u32) {
+        if self.news.set(block) {
+            self.order.note(block);
+        }
+        order_for_models();
+    }
+
+    /// A waiter, before it takes its news: in which order they came, as far as that is known. A block may be among them that has none.
+    pub fn take_order(&self) -> impl Iterator<Item = u32> {
+        self.order.take()
     }
 
     /// The owner was rung for in this nap, so that others need not. A later nap is another.

@@ -29,6 +29,7 @@ mod early;
 mod fault;
 pub mod joint;
 pub mod layout;
+mod order;
 mod owner;
 mod readiness;
 mod stream;

@@ -628,17 +628,18 @@ impl Set {
         }
         let Some(waiter) = &self.waiter else { return };
         for (arena, inbox) in waiter.inboxes() {
-            while let Some((first, bits)) = inbox.news.take_word() {
-                let blocks = (0..64).filter(|bit| bits >> bit & 1 != 0).map(|bit| first + bit);
-                // A segment's news name blocks of its sides' arenas; who is meant in vain is looked at.
-                let is_segment = arenas::is_segment(arena);
-                for block in blocks {
-                    if is_segment {
-                        arenas::programs().for_each(|place| self.interests.line_up_block(place, block));
-                    } else {
-                        self.interests.line_up_block(arena, block);
-                    }
+            // A segment's news name blocks of its sides' arenas; who is meant in vain is looked at.
+            let is_segment = arenas::is_segment(arena);
+            let mut line_up = |block| {
+                if is_segment {
+                    arenas::programs().for_each(|place| self.interests.line_up_block(place, block));
+                } else {
+                    self.interests.line_up_block(arena, block);
                 }
+            };
+            inbox.take_order().for_each(&mut line_up);
+            while let Some((first, bits)) = inbox.news.take_word() {
+                set_bits(bits).for_each(|bit| line_up(first + bit));
             }
         }
     }

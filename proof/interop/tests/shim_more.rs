@@ -438,6 +438,20 @@ fn what_a_program_sends_to_itself_is_there_at_once() {
     as_the_kernels("at_once.py", 5);
 }
 
+/// Redis serves those who wait for a stream in that order.
+#[test]
+fn sockets_of_an_epoll_set_are_told_as_they_became_ready() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("in_order.py"), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    for fusion in ["on", "off"] {
+        set_fusion(&stage, fusion);
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "fusion {fusion}");
+    }
+    stage.wait_until_nothing_is_left();
+}
+
 /// By sockets with a peer, while other programs compute.
 #[test]
 fn who_sends_to_nobody_on_this_host_is_told_at_once() {

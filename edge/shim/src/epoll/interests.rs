@@ -127,7 +127,7 @@ impl Interests {
             ..*pages
         };
         self.bound = self.bound.max(fd + 1);
-        self.line_up(fd);
+        self.line_up_if_ready(fd);
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Interests {
         if let Some(it) = self.at_mut(fd as usize) {
             it.data = event.u64;
             (it.events, it.told) = (event.events | ERRORS, 0);
-            self.line_up(fd as usize);
+            self.line_up_if_ready(fd as usize);
         }
     }
 
@@ -234,6 +234,13 @@ impl Interests {
         }
     }
 
+    /// Puts a descriptor in line of which something else is wanted now. One that is not ready has no place before those that become so.
+    fn line_up_if_ready(&mut self, fd: usize) {
+        if self.ready(fd).0 != 0 {
+            self.line_up(fd);
+        }
+    }
+
     /// Puts a descriptor at the end of the line, unless it stands there.
     fn line_up(&mut self, fd: usize) {
         let Some(pages) = &mut self.by_fd else { return };
@@ -260,6 +267,17 @@ impl Interests {
         }
         self.in_line -= 1;
         Some(fd)
+    }
+
+    /// Who was taken out of the line is its first again.
+    fn step_back(&mut self, fd: usize) {
+        let Some(pages) = &mut self.by_fd else { return };
+        (pages[fd].is_in_line, pages[fd].next) = (1, self.first);
+        self.first = fd as u32 + 1;
+        if self.last == NOBODY {
+            self.last = self.first;
+        }
+        self.in_line += 1;
     }
 
     /// What is ready of a descriptor and wanted, and for an edge how far its stream was before that look; drops one that is another by
@@ -316,7 +334,7 @@ impl Interests {
         for _ in 0..self.in_line {
             let Some(fd) = self.step_up() else { return false };
             if self.ready(fd).0 != 0 {
-                self.line_up(fd);
+                self.step_back(fd);
                 return true;
             }
         }
