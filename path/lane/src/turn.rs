@@ -91,7 +91,7 @@ impl<D: Driver> Lane<D> {
         self.common.counters.turns += 1;
         self.stacks.take_kicks(&mut self.common);
         self.links.advance(now);
-        self.stacks.end_patience(now);
+        self.stacks.begin_turn(now);
         self.stacks.sweep(&mut self.common, &self.links);
         self.stacks.end_removed(&mut self.common, &mut self.departures);
         self.stacks.end_deserted(&mut self.common);
@@ -181,6 +181,9 @@ impl<D: Driver> Lane<D> {
         // Who could not send is dirty again, so rounds without a result are counted, not asked for.
         let mut barren = self.stacks.rounds();
         for _ in 0..ROUNDS_MAX {
+            if self.stacks.is_turn_over() {
+                break;
+            }
             let more = self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
             // What a netstack sends to itself has arrived already.
             if self.departures.is_empty() && !self.links.has_arrivals() {

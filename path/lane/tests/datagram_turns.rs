@@ -1,9 +1,12 @@
 //! Whose datagrams go next where several netstacks of a lane have some.
 
+use std::num::NonZeroU8;
+use std::time::Duration;
+
 use firelane_ip::DadConfig;
-use firelane_lane::DatagramOption;
-use firelane_socket::DatagramEnd;
-use firelane_units::Mtu;
+use firelane_lane::{Control, DatagramOption, Idle, PacketOption};
+use firelane_socket::{DatagramEnd, StreamEnd};
+use firelane_units::{BitRate, Family, FlowId, LaneId, Mtu};
 use firelane_world::*;
 
 const SERVER: &str = "10.0.0.2:9";
@@ -86,5 +89,84 @@ fn what_cannot_be_sent_keeps_nothing_behind_it_waiting() {
     world.send_to(&mut one, 2, SERVER.parse().unwrap(), b"x");
     world.run();
     assert_eq!(senders(&mut server), [3]);
+    world.check_conservation();
+}
+
+/// What a limit would charge them does not count.
+#[test]
+fn what_cannot_be_sent_keeps_nothing_behind_it_waiting_at_a_limit() {
+    let (mut world, mut server, _, mut one) = world_with(0);
+    world.all(|| Control::SetHome(FlowId(3), Some(LaneId(0))));
+    world.all(|| Control::SetMaxbw(FlowId(3), Some(BitRate::from_mbps(2))));
+    world.run_for(Duration::from_secs(1));
+    for _ in 0..RECORDS - 1 {
+        // Its program may not.
+        world.send_to(&mut one, 2, "10.0.0.255:9".parse().unwrap(), &[0; 1_400]);
+    }
+    world.send_to(&mut one, 2, SERVER.parse().unwrap(), &[0; 1_400]);
+    world.run_for(Duration::from_millis(5));
+    assert_eq!(senders(&mut server), [3]);
+    world.check_conservation();
+}
+
+/// As a program that looks for a way changes the hops before each (traceroute).
+#[test]
+fn what_was_sent_before_an_option_is_as_it_was() {
+    let (mut world, mut server, _, mut one) = world_with(0);
+    for hops in 1..=3 {
+        let option = PacketOption::Hops(NonZeroU8::new(hops));
+        world.set(3, 2, DatagramOption::Packets(Family::V4, option));
+        for _ in 0..3 * RECORDS {
+            // Its lane has yet to hear of them.
+            assert!(one.send.send(SERVER.parse().unwrap(), b"probe").is_ok());
+        }
+    }
+    world.set(3, 2, DatagramOption::Packets(Family::V4, PacketOption::Hops(None)));
+    world.run();
+    let mut buffer = [0; 99];
+    let come = std::iter::from_fn(|| server.recv.recv(&mut buffer).unwrap());
+    let hops: Vec<u8> = come.filter_map(|it| it.envelope.hops).collect();
+    assert_eq!(
+        hops.chunk_by(|a, b| a == b).map(|all| (all[0], all.len())).collect::<Vec<_>>(),
+        [(1, 96), (2, 96), (3, 96)]
+    );
+}
+
+fn turn(world: &mut World) {
+    let now = world.now;
+    world.lanes[0].turn(now, Idle::Sleeps);
+}
+
+/// Programs write on meanwhile, and devices and messages wait.
+#[test]
+fn a_turn_of_the_lane_ends_whatever_there_is_to_send() {
+    const MOST: usize = 1 << 20;
+    let (mut world, mut server, _, _) = world_with(0);
+    let mut many: Vec<DatagramEnd> = (0..64).map(|n| world.bind_large(1, 500 + n, "10.0.0.1:0")).collect();
+    for (nth, socket) in many.iter_mut().enumerate() {
+        for _ in 0..100 {
+            world.send_to(socket, 500 + nth as u32, SERVER.parse().unwrap(), &[0; 1_400]);
+        }
+    }
+    let before = world.udp(1).sent;
+    turn(&mut world);
+    let sent = 1_400 * (world.udp(1).sent - before) as usize;
+    assert!(sent > MOST / 8 && sent < MOST, "{sent} bytes in a turn");
+    world.run();
+    assert!(!senders(&mut server).is_empty());
+
+    let listener = world.listen(2, 7, "10.0.0.2:81", 64);
+    let mut pairs: Vec<(StreamEnd, StreamEnd)> = Vec::new();
+    for _ in 0..64 {
+        let client = world.connect(1, 0, "10.0.0.2:81");
+        world.run();
+        pairs.push((client, listener.accept().expect("the handshake is over").stream));
+    }
+    let text = vec![7; 1 << 20];
+    let written: usize = pairs.iter_mut().map(|(client, _)| world.write(client, &text).unwrap()).sum();
+    assert!(written > 2 * MOST, "{written}");
+    turn(&mut world);
+    let come: usize = pairs.iter().map(|(_, server)| server.recv.available()).sum();
+    assert!(come > MOST / 8 && come < MOST, "{come} bytes in a turn");
     world.check_conservation();
 }

@@ -707,6 +707,21 @@ impl Conns {
         self.dirty.charge(netstack, text);
     }
 
+    /// Datagrams with so much text, and what they cost beside it, were sent.
+    pub(super) fn add_sent(&mut self, sent: usize) {
+        self.dirty.add(sent);
+    }
+
+    /// A turn of the lane begins.
+    pub(super) fn begin_turn(&mut self) {
+        self.dirty.begin();
+    }
+
+    /// Whether so much was sent in this turn that others are to have theirs.
+    pub(super) fn is_turn_over(&self) -> bool {
+        self.dirty.is_over()
+    }
+
     /// How many entries the dirty list has.
     pub(crate) fn dirty(&self) -> usize {
         self.dirty.len()

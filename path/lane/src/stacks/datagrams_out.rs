@@ -26,12 +26,15 @@ use crate::steps::Step;
 /// How many records one socket may send before the next one has its turn.
 const RECORDS_PER_TURN: usize = 32;
 
-/// How much text the sockets of a netstack may send in a round: with many of them, or large records, it keeps other netstacks waiting as
-/// long as one connection does ([`super::turns`]).
-const TURN: usize = 128 << 10;
+/// How much text the sockets of all netstacks may send in a round, as much each: with many of them, or large records, one keeps others
+/// waiting as long as a connection does ([`super::turns`]).
+pub(super) const TURN: usize = 128 << 10;
 
 /// What a record costs beside its text: as much text is copied in about that time.
 const RECORD_COST: usize = 2 << 10;
+
+/// How many shares leave at once before something about their socket is changed: as much as it can queue, unless datagrams are tiny.
+const SHARES_BEFORE: usize = 16;
 
 /// A socket that waits for longer than this looks meanwhile whether it still has to.
 const LOOKS_AGAIN: Duration = Duration::from_secs(5);
@@ -89,13 +92,13 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// Lets the sockets that have something to send at this moment send their shares, as far as the netstack's turn goes. Whether there
-    /// is more, for its next one.
-    pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>) -> bool {
+    /// Lets the sockets that have something to send at this moment send their shares, of what is `left` of the round for this netstack.
+    /// Whether there is more, for its next one.
+    pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>, mut left: usize) -> bool {
         while let Some(socket) = self.shard.limited_datagrams.take_due(self.common.now) {
             self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket);
         }
-        let (mut left, mut more) = (TURN, false);
+        let mut more = false;
         for _ in 0..self.shard.dirty_datagrams.len() {
             if left == 0 {
                 return true;
@@ -122,11 +125,15 @@ impl<D> Inside<'_, D> {
         more
     }
 
-    /// Something about a socket is to change: what was sent before that goes first, as it is.
+    /// Something about a socket is to change: what was sent before that goes first, as it is, but for what a limit holds back.
     pub(crate) fn transmit_before(&mut self, socket: SocketId, links: &Links<D>) {
-        if self.shard.datagrams.get(socket.index()).is_some_and(|place| place.is_dirty) {
+        // The lane may not have heard of it as yet.
+        self.kick_datagrams(socket);
+        for _ in 0..SHARES_BEFORE {
             // It stays where it waits for its turn, and will find nothing left, or more.
-            let _ = self.send_datagrams(socket, links, &mut { TURN });
+            if !matches!(self.send_datagrams(socket, links, &mut { TURN }), Pause::Again) {
+                break;
+            }
         }
     }
 
@@ -168,7 +175,9 @@ impl<D> Inside<'_, D> {
                 Err(Unsent::Until(at)) => return Pause::Until(at),
                 Err(Unsent::Never(error)) => self.cannot_send(socket, error, &envelope, len),
             }
-            *left = left.saturating_sub(len + RECORD_COST * (1 + copies));
+            let sent = len + RECORD_COST * (1 + copies);
+            self.conns.add_sent(sent);
+            *left = left.saturating_sub(sent);
             if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
                 place.slot.send.skip(len);
             }
@@ -208,6 +217,7 @@ impl<D> Inside<'_, D> {
             return Err(Unsent::Until(until));
         }
         // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
+        let mut charged = Bytes::ZERO;
         if place.kind == DatagramKind::Udp {
             let packets = envelope.segments(len) as u64;
             let bytes = octets_of(&envelope, len, &egress) + Bytes(packets * LINK_HEADER);
@@ -216,7 +226,7 @@ impl<D> Inside<'_, D> {
                 Credit::Bytes(most) if *uncharged > Bytes::ZERO && *uncharged + bytes > most => {
                     return Err(Unsent::Later);
                 }
-                Credit::Bytes(_) => *uncharged += bytes,
+                Credit::Bytes(_) => charged = bytes,
                 Credit::Unlimited => {}
             }
         }
@@ -244,6 +254,8 @@ impl<D> Inside<'_, D> {
             return Ok(0);
         }
         self.send_copy(socket, &letter, &mut egress)?;
+        // What could not be sent is never charged, and nothing waits for it.
+        *uncharged += charged;
         if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
             place.pace.passed(self.common.now, octets_of(&letter.envelope, letter.len, &egress));
         }

@@ -177,6 +177,10 @@ impl<D> Inside<'_, D> {
     /// Goes on with this netstack's searches.
     fn search_on(&mut self, room: &mut usize) {
         for _ in 0..self.shard.searches.under_way.len() {
+            // Whoever has used the room is the last the next time.
+            if *room == 0 {
+                return self.searches_on();
+            }
             let Some(mut search) = self.shard.searches.under_way.pop_front() else { break };
             while *room > 0
                 && let Some(beginning) = search.waiting.pop_front()
@@ -231,6 +235,11 @@ impl<D> Inside<'_, D> {
     /// A search goes on in the next turn.
     fn keep_search(&mut self, search: Search) {
         self.shard.searches.under_way.push_back(search);
+        self.searches_on();
+    }
+
+    /// The netstack has searches for the next turn.
+    fn searches_on(&mut self) {
         let netstack = self.shard.config.id;
         if !self.conns.searching.contains(&netstack) {
             self.conns.searching.push_back(netstack);

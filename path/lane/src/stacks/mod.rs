@@ -156,12 +156,13 @@ impl Stacks {
         out: &mut Chain,
     ) -> bool {
         self.transmit_streams(common, links);
+        let share = datagrams_out::TURN / self.shards.senders().max(1);
         let (mut nth, mut more) = (0, false);
         while let Some(shard) = self.shards.nth_sender(nth) {
             nth += 1;
             let mut inside = Inside { common, shard, conns: &mut self.conns };
             inside.show_joined();
-            more |= inside.transmit_datagrams(links);
+            more |= inside.transmit_datagrams(links, share);
             inside.pass_events();
             inside.all_go_out();
             shard.ip.collect(common, out, &mut self.loops);
@@ -292,8 +293,14 @@ impl Stacks {
         self.conns.dirty() > 0
     }
 
+    /// Whether so much was sent in this turn that devices and messages are to have theirs.
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.conns.is_turn_over()
+    }
+
     /// A turn begins: the ACKs that waited for it leave, unless an answer has carried them.
-    pub(crate) fn end_patience(&mut self, now: Instant) {
+    pub(crate) fn begin_turn(&mut self, now: Instant) {
+        self.conns.begin_turn();
         self.conns.end_patience(now);
     }
 

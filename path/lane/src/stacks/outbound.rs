@@ -75,6 +75,9 @@ impl Stacks {
         // What this round makes reaches the devices behind it.
         let is_any_busy = links.is_any_busy();
         for _ in 0..self.conns.dirty().min(CONNECTIONS_PER_ROUND) {
+            if self.conns.is_turn_over() {
+                return;
+            }
             let Some(id) = self.conns.next_dirty() else { return };
             let Some(netstack) = self.home(id) else { continue };
             let Some(shard) = self.shards.get_mut(netstack.index()) else { continue };

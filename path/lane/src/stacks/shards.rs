@@ -67,6 +67,11 @@ impl Shards {
         self.all.iter()
     }
 
+    /// How many may have something to send.
+    pub(super) fn senders(&self) -> usize {
+        self.agenda.senders.places().len()
+    }
+
     /// The `nth` of those that may have something to send, if there are so many.
     #[inline]
     pub(super) fn nth_sender(&mut self, nth: usize) -> Option<&mut Shard> {

@@ -15,6 +15,10 @@ use super::bands::{Band, Bands};
 /// has more has as much as a netstack with many.
 const TURN: i64 = 128 << 10;
 
+/// What all netstacks send before the lane looks at its devices and messages again. Programs on other CPUs write on meanwhile, so there
+/// would be no end to it.
+const MOST: i64 = 4 * TURN;
+
 /// What asking a connection costs, and each of its frames, beside the text: as much text is copied in about that time. Who sends ACKs
 /// without end has his turns as well.
 const COST: i64 = 2 << 10;
@@ -27,6 +31,8 @@ pub(super) struct Turns {
     /// Those with connections that wait, in the order of their turns; whose turn it is stands first.
     waiting: VecDeque<NetstackId>,
     len: usize,
+    /// What all have sent in this turn of the lane.
+    sent: i64,
 }
 
 #[derive(Debug, Default)]
@@ -82,9 +88,29 @@ impl Turns {
     /// A connection of this netstack has made a frame with so much text.
     #[inline]
     pub(super) fn charge(&mut self, netstack: NetstackId, text: usize) {
+        let cost = text as i64 + COST;
+        self.sent += cost;
         if let Some(it) = self.netstacks.get_mut(netstack.index()) {
-            it.credit -= text as i64 + COST;
+            it.credit -= cost;
         }
+    }
+
+    /// So much was sent that is no connection's, with what it costs beside the text.
+    #[inline]
+    pub(super) fn add(&mut self, sent: usize) {
+        self.sent += sent as i64;
+    }
+
+    /// A turn of the lane begins.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.sent = 0;
+    }
+
+    /// Whether enough was sent in this turn of the lane.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.sent >= MOST
     }
 
     /// The netstack is gone.
