@@ -6,9 +6,23 @@
 
 use core::net::IpAddr;
 
+use firelane_units::Port;
 use firelane_wire::{EtherType, EthernetView, IpProtocol, Ipv4View, Ipv6View, VlanView};
 
 /// A number that is the same for all frames of a conversation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Conversation(pub(crate) u32);
+
+impl Conversation {
+    /// That of the packets that this host sends from one address and port to another, as long as they are in one piece.
+    #[inline]
+    pub fn between(protocol: IpProtocol, src: (IpAddr, Port), dst: (IpAddr, Port)) -> Self {
+        let ports = u32::from(src.1.0) << 16 | u32::from(dst.1.0);
+        Self(mixed([src.0, dst.0], protocol, ports))
+    }
+}
+
+/// That of a frame.
 pub(crate) fn conversation(frame: &[u8]) -> u32 {
     let Ok(ethernet) = EthernetView::parse(frame) else { return 0 };
     match ethernet.ethertype() {
@@ -38,6 +52,10 @@ fn packet(ethertype: EtherType, bytes: &[u8]) -> u32 {
 
 fn hash(addresses: [IpAddr; 2], protocol: IpProtocol, payload: &[u8], has_ports: bool) -> u32 {
     let ports = payload.first_chunk().filter(|_| has_ports && protocol.has_ports());
+    mixed(addresses, protocol, ports.map_or(0, |&ports| u32::from_be_bytes(ports)))
+}
+
+fn mixed(addresses: [IpAddr; 2], protocol: IpProtocol, ports: u32) -> u32 {
     let mut hash = u64::from(protocol.0);
     for address in addresses {
         match address {
@@ -49,7 +67,7 @@ fn hash(addresses: [IpAddr; 2], protocol: IpProtocol, payload: &[u8], has_ports:
             }
         }
     }
-    mix(&mut hash, ports.map_or(0, |&ports| u32::from_be_bytes(ports)).into());
+    mix(&mut hash, ports.into());
     (hash >> 32) as u32
 }
 

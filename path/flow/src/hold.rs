@@ -14,7 +14,7 @@ use core::time::Duration;
 use firelane_frame::{Chain, Frame};
 use firelane_units::{BitRate, Bytes};
 
-use crate::conversation::conversation;
+use crate::conversation::{Conversation, conversation};
 
 /// Two of the original's clock ticks.
 const HOLD_TIME: Duration = Duration::from_millis(20);
@@ -59,6 +59,28 @@ impl Hold {
 
     pub(crate) fn limit(&self, rate: BitRate) -> u64 {
         rate.bytes_in(HOLD_TIME).0.max(FRAMES_LEAST * self.largest)
+    }
+
+    /// The largest frame that has come, or an Ethernet frame.
+    pub(crate) fn largest(&self) -> Bytes {
+        Bytes(self.largest.max(QUANTUM))
+    }
+
+    /// What a conversation that has nothing here may bring, a `piece` or a frame at most: what there is room for, or so little beside
+    /// what somebody else has here that it is him who loses a frame for it.
+    pub(crate) fn admits(
+        &self,
+        rate: BitRate,
+        Conversation(number): Conversation,
+        piece: Bytes,
+    ) -> Option<Bytes> {
+        let is_there = ones(self.waiting).any(|n| self.queues[n].conversation == number)
+            || self.shared >> (number as usize % QUEUES) & 1 == 1;
+        let (frame, longest) = (self.largest().0, ones(self.waiting).map(|n| self.queues[n].bytes).max()?);
+        let room = self.limit(rate).saturating_sub(self.bytes);
+        let beside = if longest > frame { frame.max(longest / 2) } else { 0 };
+        let most = piece.0.max(frame).min(room.max(beside));
+        (!is_there && most >= frame).then_some(Bytes(most))
     }
 
     /// Makes room for a frame of `bytes`: the first frame of the longest queue, if that is enough.

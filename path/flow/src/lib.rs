@@ -37,6 +37,7 @@ mod nest;
 mod schedule;
 mod table;
 
+pub use conversation::Conversation;
 pub use counters::Counters;
 pub use lender::{Lender, Limits, Loan};
 pub use limiter::Limiter;

@@ -174,6 +174,14 @@ impl Limiter {
         now.saturating_since(self.paid_until.max(self.counts_from(now)))
     }
 
+    /// Bytes that each of those who wait may send per round: as many Ethernet frames as a piece has room for, up to four, so that flows of
+    /// small frames are served in chains, and large frames take few rounds. At a slow limit it is one: whoever asks before he sends
+    /// cannot have more ready without waiting longer.
+    pub(crate) fn quantum(&self) -> Bytes {
+        const FRAME: u64 = 1514;
+        Bytes(self.piece().0.clamp(FRAME, 4 * FRAME))
+    }
+
     /// The most bytes that one frame should take, if it can be cut.
     pub fn piece(&self) -> Bytes {
         self.rate.bytes_in(PIECE)

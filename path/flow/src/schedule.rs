@@ -14,9 +14,8 @@ use firelane_units::{Bytes, Direction, DropCounters, DropReason, FlowId, Instant
 use crate::gate::Gate;
 use crate::table::FlowTable;
 
-/// Bytes that each waiting flow may send per round: four Ethernet frames, so that flows of small frames are
-/// served in chains, and large frames take few rounds.
-const QUANTUM: i64 = 4 * 1514;
+/// What is forgiven to who had more than his turn: all but so much.
+const DEBT_MOST: i64 = 4 * 1514;
 
 /// A gate to look at, earliest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -116,6 +115,7 @@ impl FlowTable {
         loop {
             let Some(state) = &mut self.nodes.at_mut(gate).side_mut(direction).gate else { return };
             let Some((first, _)) = state.first() else { return state.limiter.forget_waiting() };
+            let quantum = state.limiter.quantum().0 as i64;
             if !state.limiter.is_ready(now) && !state.limiter.is_closed() {
                 return self.arm(gate, direction);
             }
@@ -126,7 +126,7 @@ impl FlowTable {
             let side = self.nodes.at_mut(first).side_mut(direction);
             if !side.in_turn {
                 side.in_turn = true;
-                side.deficit += QUANTUM;
+                side.deficit += quantum;
             }
             if side.hold.next_bytes().is_some_and(|bytes| bytes.0 as i64 > side.deficit) {
                 side.in_turn = false;
@@ -162,7 +162,7 @@ impl FlowTable {
             let bytes = Bytes::from(frame.wire_bytes());
             // What was owed is part of the fair share, so that a guarantee below it changes nothing; what is above it is
             // forgiven but for a turn.
-            side.deficit = (side.deficit - bytes.0 as i64).max(-QUANTUM);
+            side.deficit = (side.deficit - bytes.0 as i64).max(-DEBT_MOST);
             if is_shut {
                 side.drop(&frame);
                 drops.count(DropReason::FlowLimit);

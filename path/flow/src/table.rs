@@ -8,6 +8,7 @@ use std::collections::BinaryHeap;
 use firelane_frame::{Chain, Frame, Pools, Weight, offload};
 use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId, Instant, Priority};
 
+use crate::conversation::Conversation;
 use crate::counters::Counters;
 use crate::gate::Gate;
 use crate::guarantee::Guarantee;
@@ -22,8 +23,6 @@ use crate::schedule::Alarm;
 pub const HELD_FRAMES_MAX: usize = 4096;
 /// What is lent at once at least, if that much is wanted: the text of an Ethernet frame.
 const LOAN_LEAST: Bytes = Bytes(1460);
-/// What a device may bring at once, and what its flow must have room for.
-const FRAME_LARGEST: u64 = 64 << 10;
 /// How many frames a flow may hold whatever the others hold.
 const HELD_FRAMES_LEAST: usize = 4;
 
@@ -292,24 +291,37 @@ impl FlowTable {
         gates.map(|gate| gate.limiter.piece()).min()
     }
 
-    /// What a socket whose traffic belongs to `flow` may send now. A sender that stays within it and asks again
-    /// when told to is never dropped at the limit.
-    pub fn credit(&self, now: Instant, flow: FlowId, direction: Direction) -> Credit {
+    /// What a socket whose traffic belongs to `flow` may send now, and is of this conversation if it is known. A sender that stays within
+    /// it and asks again when told to is never dropped at the limit.
+    pub fn credit(
+        &self,
+        now: Instant,
+        flow: FlowId,
+        direction: Direction,
+        speaker: Option<Conversation>,
+    ) -> Credit {
         let Some(node) = self.nodes.get(flow) else { return Credit::Unlimited };
         let side = node.side(direction);
         // Where others wait for the same limit, order and share are decided among what waits there.
         let is_shared = |at: FlowId| at != flow && self.nodes.at(at).children > 1;
+        // With less than its turn there, and a frame for when its lane comes late with the next ones, it would have less than others.
+        let frame = side.hold.largest();
+        let share = |gate: &Gate| gate.limiter.piece().max(gate.limiter.quantum() + frame);
         if let Some(at) = side.waits_at {
-            let gate = self.nodes.at(at).side(direction).gate.as_ref();
-            let share = gate.filter(|_| is_shared(at)).map_or(Bytes::ZERO, |gate| gate.limiter.piece());
-            let wanted = share.max(self.nodes.reserve(flow, direction));
+            let gate = self.nodes.at(at).side(direction).gate.as_deref();
+            let shared = gate.filter(|_| is_shared(at)).map_or(Bytes::ZERO, share);
+            let wanted = shared.max(self.nodes.reserve(flow, direction));
             // A device may bring a large frame where a byte was asked for.
-            let room =
-                side.tightest.map_or(0, |rate| side.hold.limit(rate) / 2).saturating_sub(FRAME_LARGEST);
+            let room = side.tightest.map_or(0, |rate| side.hold.limit(rate) / 2).saturating_sub(frame.0);
+            // Others of the flow, who do not ask, may never leave it empty: other lanes, and who forwards.
+            let beside = || side.hold.admits(side.tightest?, speaker?, gate?.limiter.piece());
             return match wanted.0.min(room).checked_sub(side.hold.bytes().0) {
                 Some(bytes) if bytes > 0 => Credit::Bytes(Bytes(bytes)),
                 // The flow has frames of its own in the queue; more would only make it longer.
-                _ => Credit::At(gate.map_or(now, |gate| gate.limiter.wake_at())),
+                _ => match beside() {
+                    Some(bytes) => Credit::Bytes(bytes),
+                    None => Credit::At(gate.map_or(now, |gate| gate.limiter.wake_at())),
+                },
             };
         }
         if side.tightest.is_none() {
@@ -321,11 +333,10 @@ impl FlowTable {
             let others = gate.prefers_others(now, self.nodes.standing(now, flow, direction, at));
             let bytes = match gate.limiter.is_ready(now) && !others {
                 true => gate.limiter.allowance(now),
-                // One piece may wait where others do: a socket or a device has no other way to its share, and whoever
+                // A piece may wait where others do: a socket or a device has no other way to its share, and whoever
                 // comes before others is served only if he is there when the limit has room. Who waits for credit always is.
-                false if (gate.has_waiting(now) || is_shared(at)) && !gate.limiter.is_closed() => {
-                    gate.limiter.piece()
-                }
+                false if is_shared(at) && !gate.limiter.is_closed() => share(gate),
+                false if gate.has_waiting(now) && !gate.limiter.is_closed() => gate.limiter.piece(),
                 false => return Credit::At(gate.limiter.wake_at()),
             };
             credit = match credit {

@@ -47,7 +47,7 @@ proptest! {
             }
             let next_release = world.release();
             while world.now >= socket_at {
-                match world.flows.credit(world.now, socket, OUT) {
+                match world.flows.credit(world.now, socket, OUT, None) {
                     Credit::Bytes(bytes) => {
                         (0..(bytes.0 / FRAME as u64).max(1)).for_each(|_| world.send(socket, OUT, FRAME));
                     }

@@ -4,11 +4,13 @@
 
 mod support;
 
+use core::net::IpAddr;
 use core::time::Duration;
 
-use firelane_flow::{Credit, FlowConfig, FlowError, NEST_MAX};
+use firelane_flow::{Conversation, Credit, FlowConfig, FlowError, NEST_MAX};
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
-use firelane_units::{BitRate, Bytes, Direction, DropReason, FlowId, Instant, Priority};
+use firelane_units::{BitRate, Bytes, Direction, DropReason, FlowId, Instant, Port, Priority};
+use firelane_wire::IpProtocol;
 use proptest::prelude::*;
 use support::{IN, LINK, OUT, Passed, SLACK, World, assert_share};
 
@@ -323,7 +325,7 @@ fn a_limit_of_zero_drops_everything_also_what_is_held_and_what_is_below() {
     world.send(flow, IN, 1000);
     assert_eq!(world.release(), None);
     assert_eq!((world.flows.held_frames(), world.drops.of(DropReason::FlowLimit)), (0, 3));
-    assert_eq!(world.flows.credit(world.now, flow, IN), Credit::At(Instant::FAR_FUTURE));
+    assert_eq!(world.flows.credit(world.now, flow, IN, None), Credit::At(Instant::FAR_FUTURE));
     world.flows.set_maxbw(world.now, link, Some(BitRate::from_mbps(1))).unwrap();
     world.send(flow, IN, 1000);
     assert_eq!(world.counters(flow, IN).passed, 2);
@@ -372,7 +374,7 @@ fn a_sender_within_its_credit_is_never_dropped() {
         let flow = world.free(1, Some(0));
         let (start, span) = (world.now, Duration::from_secs(1));
         while world.now < start + span {
-            match world.flows.credit(world.now, flow, OUT) {
+            match world.flows.credit(world.now, flow, OUT, None) {
                 Credit::At(at) => world.now = at,
                 Credit::Bytes(bytes) => {
                     let count = (bytes.0 / 1514).max(1);
@@ -392,24 +394,65 @@ fn a_sender_within_its_credit_is_never_dropped() {
     }
 }
 
+/// Also where its lane comes late, and has a frame for each turn at best.
 #[test]
 fn a_socket_gets_its_share_beside_senders_that_do_not_ask() {
-    let mut world = World::new();
-    world.limited(0, None, 100);
-    let (flood, socket) = (world.free(1, Some(0)), world.free(2, Some(0)));
-    let start = world.now;
-    for _ in 0..5000 {
-        world.release();
-        (0..20).for_each(|_| world.send(flood, IN, 1514));
-        if let Credit::Bytes(bytes) = world.flows.credit(world.now, socket, IN) {
-            (0..(bytes.0 / 1514).max(1)).for_each(|_| world.send(socket, IN, 1514));
+    for (mbps, pause) in [(100, 100), (20, 100), (20, 900), (10, 2_000), (3, 4_500)] {
+        let mut world = World::new();
+        world.limited(0, None, mbps);
+        let (flood, socket) = (world.free(1, Some(0)), world.free(2, Some(0)));
+        let start = world.now;
+        for turn in 0..1_000_000 / pause {
+            (0..20).for_each(|_| world.send(flood, IN, 1514));
+            // The limit is served by timers, whoever comes late.
+            for _ in 0..pause / 50 {
+                world.release();
+                world.now += Duration::from_micros(50);
+            }
+            if let Credit::Bytes(bytes) = world.flows.credit(world.now, socket, IN, None) {
+                (0..(bytes.0 / 1514).max(1)).for_each(|_| world.send(socket, IN, 1514));
+            }
+            assert!(turn < 1_000_000);
         }
-        world.now += Duration::from_micros(100);
+        let share = world.bytes_of(socket, start);
+        let half = BitRate::from_mbps(mbps).bytes_in(Duration::from_millis(500)).0;
+        assert!(share > half * 8 / 10, "{share} of {half} at {mbps} Mb/s, each {pause} us");
+        assert_eq!(world.counters(socket, IN).dropped, 0);
     }
-    let share = world.bytes_of(socket, start);
-    let half = BitRate::from_mbps(50).bytes_in(Duration::from_millis(500)).0;
-    assert!(share > half * 8 / 10, "{share} of {half}");
-    assert_eq!(world.counters(socket, IN).dropped, 0);
+}
+
+/// Those who do not ask are in other lanes, or are forwarded: the frames that wait are never all gone.
+#[test]
+fn a_conversation_gets_its_share_beside_others_of_its_flow_that_do_not_ask() {
+    for (mbps, others) in [(1, 1), (10, 1), (100, 1), (10, 5), (1_000, 3)] {
+        let mut world = World::new();
+        let flow = world.limited(0, None, mbps);
+        let speaker = |number: u16| {
+            let end = |last, port| (IpAddr::from([10, 0, 0, last]), Port(port));
+            Conversation::between(IpProtocol::UDP, end(1, number), end(2, 0))
+        };
+        let (start, mut sent) = (world.now, Vec::new());
+        for _ in 0..20_000 {
+            for other in 0..others {
+                (0..3).for_each(|_| _ = world.send_of(flow, other, 1514));
+            }
+            for asks in [100, 101] {
+                if let Credit::Bytes(bytes) = world.flows.credit(world.now, flow, IN, Some(speaker(asks))) {
+                    for _ in 0..(bytes.0 / 1514).max(1) {
+                        sent.push(world.send_of(flow, asks, 1514));
+                    }
+                }
+            }
+            world.release();
+            world.now += Duration::from_micros(100);
+        }
+        let span = world.now.saturating_since(start);
+        world.drain();
+        let passed = world.passed.iter().filter(|it| sent.contains(&it.serial)).count();
+        assert_eq!(passed, sent.len(), "who asks loses nothing");
+        let fair = BitRate::from_mbps(mbps).bytes_in(span).0 / 1514 * 2 / (2 + u64::from(others));
+        assert!(passed as u64 > fair * 8 / 10, "{passed} of {fair} at {mbps} Mb/s beside {others}");
+    }
 }
 
 #[test]
@@ -483,7 +526,7 @@ proptest! {
         let start = world.now;
         for late in lateness.iter().cycle() {
             let until = loop {
-                match world.flows.credit(world.now, flow, OUT) {
+                match world.flows.credit(world.now, flow, OUT, None) {
                     Credit::At(until) => break until,
                     _ => world.send(flow, OUT, 1514),
                 }
@@ -511,7 +554,7 @@ fn who_came_again_with_nothing_gains_nothing_later() {
     world.flows.note_waiting(world.now, flow, OUT, false);
     world.now += Duration::from_millis(8);
     // 80 Mb/s are 10 bytes per microsecond: 500 us of slack and 400 us of a piece.
-    assert_eq!(world.flows.credit(world.now, flow, OUT), Credit::Bytes(Bytes(9_000)));
+    assert_eq!(world.flows.credit(world.now, flow, OUT, None), Credit::Bytes(Bytes(9_000)));
 }
 
 proptest! {

@@ -16,7 +16,7 @@ use core::mem;
 use core::net::IpAddr;
 
 use firelane_classify::{Fragment, Headers, L3, Steering, SteeringKey, Tuple};
-use firelane_flow::{Counters, Credit, FlowTable, Lender, Limits, Verdict};
+use firelane_flow::{Conversation, Counters, Credit, FlowTable, Lender, Limits, Verdict};
 use firelane_frame::{Arrival, Chain, Frame, Weight};
 use firelane_ip::LOOPBACK;
 use firelane_switch::{Destination, Guard, L2};
@@ -601,14 +601,15 @@ impl<D> Links<D> {
         self.flow_of(link, &headers_of(tuple), direction)
     }
 
-    /// What a sender in these flows may send now. Where a limit's home is another lane, its hold is the only brake.
-    pub(crate) fn credit(&self, common: &Common<D>, flows: Limits) -> Credit {
+    /// What a sender in these flows may send now, of a conversation that may be known. Where a limit's home is another lane, its hold is
+    /// the only brake.
+    pub(crate) fn credit(&self, common: &Common<D>, flows: Limits, speaker: Option<Conversation>) -> Credit {
         let is_here = |flow: FlowId| {
             let home = self.places.get(flow.index()).and_then(|place| place.home);
             home.is_none_or(|home| home == common.id)
         };
         let here = flows.into_iter().flatten().filter(|&(flow, _)| is_here(flow));
-        here.map(|(flow, direction)| self.flows.credit(common.now, flow, direction))
+        here.map(|(flow, direction)| self.flows.credit(common.now, flow, direction, speaker))
             .fold(Credit::Unlimited, Credit::and)
     }
 

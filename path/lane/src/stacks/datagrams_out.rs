@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
 use firelane_classify::Tuple;
-use firelane_flow::Credit;
+use firelane_flow::{Conversation, Credit};
 use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, RouteError, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
@@ -221,7 +221,9 @@ impl<D> Inside<'_, D> {
         if place.kind == DatagramKind::Udp {
             let packets = envelope.segments(len) as u64;
             let bytes = octets_of(&envelope, len, &egress) + Bytes(packets * LINK_HEADER);
-            match self.credit(&egress, local, envelope.peer, links) {
+            // Pieces of a packet are of a conversation without ports.
+            let is_one = packets == 1 && bytes <= Bytes(u64::from(egress.mtu.bytes()) + LINK_HEADER);
+            match self.credit(&egress, local, envelope.peer, is_one, links) {
                 Credit::At(until) => return Err(Unsent::Until(until)),
                 Credit::Bytes(most) if *uncharged > Bytes::ZERO && *uncharged + bytes > most => {
                     return Err(Unsent::Later);
@@ -347,13 +349,23 @@ impl<D> Inside<'_, D> {
         Ok(way)
     }
 
-    /// What limits say of a datagram.
-    fn credit(&self, egress: &Egress, local: SocketAddr, peer: SocketAddr, links: &Links<D>) -> Credit {
+    /// What limits say of a datagram, which may be of one packet.
+    fn credit(
+        &self,
+        egress: &Egress,
+        local: SocketAddr,
+        peer: SocketAddr,
+        is_one: bool,
+        links: &Links<D>,
+    ) -> Credit {
         let end = |a: SocketAddr| (a.ip(), Port(a.port()));
-        match Tuple::new(IpProtocol::UDP, end(local), end(peer)) {
-            Some(tuple) => links.credit(self.common, self.shard.flows_of(links, egress.link, &tuple)),
-            None => Credit::Unlimited,
-        }
+        let Some(tuple) = Tuple::new(IpProtocol::UDP, end(local), end(peer)) else {
+            return Credit::Unlimited;
+        };
+        let flows = self.shard.flows_of(links, egress.link, &tuple);
+        let is_limited = is_one && flows.iter().any(Option::is_some);
+        let speaker = is_limited.then(|| Conversation::between(IpProtocol::UDP, end(local), end(peer)));
+        links.credit(self.common, flows, speaker)
     }
 
     fn cannot_send(&mut self, socket: SocketId, error: SocketError, envelope: &Envelope, len: usize) {
