@@ -66,8 +66,8 @@ impl Hold {
         Bytes(self.largest.max(QUANTUM))
     }
 
-    /// What a conversation that has nothing here may bring, a `piece` or a frame at most: what there is room for, or so little beside
-    /// what somebody else has here that it is him who loses a frame for it.
+    /// What a conversation that has nothing here may bring, a `piece` or a frame at most, beside those who do not ask, which is seen by how
+    /// much is here: what there is room for, or so little beside what somebody has here that it is him who loses a frame for it.
     pub(crate) fn admits(
         &self,
         rate: BitRate,
@@ -80,7 +80,8 @@ impl Hold {
         let room = self.limit(rate).saturating_sub(self.bytes);
         let beside = if longest > frame { frame.max(longest / 2) } else { 0 };
         let most = piece.0.max(frame).min(room.max(beside));
-        (!is_there && most >= frame).then_some(Bytes(most))
+        let is_asked = self.bytes <= 2 * piece.0.max(frame);
+        (!is_there && !is_asked && most >= frame).then_some(Bytes(most))
     }
 
     /// Makes room for a frame of `bytes`: the first frame of the longest queue, if that is enough.
