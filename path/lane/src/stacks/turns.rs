@@ -17,7 +17,7 @@ const TURN: i64 = 128 << 10;
 
 /// What all netstacks send before the lane looks at its devices and messages again. Programs on other CPUs write on meanwhile, so there
 /// would be no end to it.
-const MOST: i64 = 4 * TURN;
+const MOST: i64 = 2 * TURN;
 
 /// What asking a connection costs, and each of its frames, beside the text: as much text is copied in about that time. Who sends ACKs
 /// without end has his turns as well.
