@@ -549,8 +549,8 @@ pub(crate) struct Conns {
     patient: Vec<ConnId>,
     /// Those that wait for their flow's limit, and until when.
     limited: BinaryHeap<Reverse<(Instant, ConnId)>>,
-    /// Those that wait for a busy device.
-    blocked: Vec<(LinkId, ConnId)>,
+    /// Those that wait for each busy device, the one that came first before others.
+    blocked: Vec<(LinkId, VecDeque<ConnId>)>,
     /// Netstacks some of whose connections have still to find a local port, in the order of their turns.
     pub(super) searching: VecDeque<NetstackId>,
     /// Those that are to be fused with their peers.
@@ -574,6 +574,10 @@ pub(crate) struct Conns {
     /// Who looks at all of them by and by.
     pub(super) hand: Hand,
 }
+
+/// How many of those that wait for a device go on in a round in which it is free: more than have their turn in it, and few enough that a
+/// hundred thousand are no pause for others.
+const WOKEN_PER_ROUND: usize = 64;
 
 impl Conns {
     pub(crate) fn new(now: Instant) -> Self {
@@ -794,7 +798,10 @@ impl Conns {
     /// A connection waits for the device behind `port`.
     pub(crate) fn wait_for_device(&mut self, id: ConnId, port: LinkId) {
         if self.begins_to_wait(id) {
-            self.blocked.push((port, id));
+            match self.blocked.iter_mut().find(|(of, _)| *of == port) {
+                Some((_, waiting)) => waiting.push_back(id),
+                None => self.blocked.push((port, VecDeque::from([id]))),
+            }
         }
     }
 
@@ -806,13 +813,16 @@ impl Conns {
             self.limited.pop();
             self.end_waiting(id);
         }
-        for n in (0..self.blocked.len()).rev() {
-            let (port, id) = self.blocked[n];
-            if !is_busy(port) {
-                self.blocked.swap_remove(n);
+        for nth in 0..self.blocked.len() {
+            let mut room = if is_busy(self.blocked[nth].0) { 0 } else { WOKEN_PER_ROUND };
+            while room > 0
+                && let Some(id) = self.blocked[nth].1.pop_front()
+            {
+                room -= 1;
                 self.end_waiting(id);
             }
         }
+        self.blocked.retain(|(_, waiting)| !waiting.is_empty());
     }
 
     /// The connections of a netstack have no turn to send any more.
