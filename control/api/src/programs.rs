@@ -20,7 +20,7 @@ pub struct ProgramReport {
     pub path: String,
     /// Why it is so.
     pub why: String,
-    /// The netstack of its session, if it has one.
+    /// The netstack of its session or of its sockets, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netstack: Option<NetstackName>,
     /// Its sockets of the internet's families, by descriptor.

@@ -39,7 +39,9 @@ pub(crate) struct Process {
 
 /// What the daemon knows beside that.
 pub(crate) struct Known<'a> {
-    /// The netstack of the process' session.
+    /// Whether the process has a session.
+    pub(crate) has_session: bool,
+    /// The netstack of its session, or of its sockets: a child may have these from its parent and ask for nothing itself.
     pub(crate) netstack: Option<firelane_model::NetstackName>,
     /// Its sockets that are Firelane's.
     pub(crate) sockets: Vec<ExplainedSocket>,
@@ -111,6 +113,10 @@ impl Process {
         if let Some(netstack) = &known.netstack {
             return ("accelerated", format!("its TCP and UDP sockets are on netstack {netstack}"));
         }
+        if known.has_ours() {
+            return ("accelerated", "the netstack of its TCP and UDP sockets has ended".to_owned());
+        }
+        // Some programs write over their environment, so it decides only where there is nothing else to go by.
         if self.is_preloaded() && self.asks_for_netstack() {
             return ("accelerated", "it has asked for no socket of Firelane's as yet".to_owned());
         }
@@ -148,8 +154,8 @@ impl Process {
                 (None, None) => others += 1,
             }
         }
-        // The library's session is a socket, too.
-        let others = others.saturating_sub(u32::from(known.netstack.is_some()));
+        // The library's session is a socket, too; a child that asks for nothing has its parent's.
+        let others = others.saturating_sub(u32::from(known.has_ours()));
         let (pid, command, netstack) = (self.pid, self.command, known.netstack.clone());
         ProgramReport { pid, command, path: path.to_owned(), why, netstack, sockets, others }
     }
@@ -168,6 +174,11 @@ impl Process {
 }
 
 impl Known<'_> {
+    /// Whether the process has a session, or a socket of Firelane's.
+    fn has_ours(&self) -> bool {
+        self.has_session || self.sockets.iter().any(|it| !it.is_ahead)
+    }
+
     fn shown(&self, it: &ExplainedSocket) -> SocketReport {
         let tcp = it.info.as_ref().map(|info| &info.tcp);
         let state = match tcp {

@@ -507,3 +507,35 @@ fn each_socket_of_a_process_is_explained() {
     let own = std::process::id().to_string();
     assert!(headline(&own).contains("not accelerated: libfirelane_preload.so is not in front"));
 }
+
+/// As nginx's master does it: it becomes another process, shows its title where its environment was, and only waits.
+#[test]
+fn a_process_is_explained_by_the_sockets_that_it_has_and_not_by_its_environment() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let ready = stage.folder().join("ready");
+    let server =
+        stage.serve(On::Firelane, &["/usr/bin/python3", &script("titled.py"), &ready.to_string_lossy()]);
+    let pid = wait_for_file(&ready, &server);
+    let explained = || stage.daemon().firelane(&["explain", &pid, "-j"]).expect_success();
+    let told: serde_json::Value = serde_json::from_str(&explained()).expect("JSON");
+    let program = &told["program"];
+    let said =
+        [&program["path"], &program["netstack"], &program["why"]].map(|it| it.as_str().unwrap_or("--"));
+    assert_eq!(said, ["accelerated", "web", "its TCP and UDP sockets are on netstack web"], "{told}");
+    let sockets: Vec<_> = program["sockets"].as_array().into_iter().flatten().collect();
+    assert!(sockets.len() == 1 && sockets[0]["state"] == "LISTEN", "{told}");
+    assert_eq!(program["others"], 1, "{told}");
+
+    // What it has stays when its netstack goes.
+    let without = "[etherstub.s0]\n";
+    let file = stage.folder().join("without.toml");
+    std::fs::write(&file, without).expect("the folder is writable");
+    stage.daemon().firelane(&["apply", "-t", &file.to_string_lossy()]).expect_success();
+    let told = explained();
+    assert!(
+        told.contains("\"accelerated\"")
+            && told.contains("the netstack of its TCP and UDP sockets has ended"),
+        "{told}"
+    );
+}

@@ -297,7 +297,7 @@ impl Api for Host {
 
     fn program(&self, pid: u32) -> Result<ProgramReport, ApiError> {
         let process = Process::look(pid)?;
-        let (netstack, sockets) = self
+        let (session, sockets) = self
             .programs()
             .as_ref()
             .map_or((None, Vec::new()), |programs| programs.explain(pid, &process.inodes()));
@@ -309,10 +309,12 @@ impl Api for Host {
             let namespace = vnic.tap()?.namespace.as_ref()?;
             Some((name.clone(), netns::path_of(&instance.namespace(namespace))))
         });
-        let netstack = netstack.and_then(named).cloned();
+        let inherited = || sockets.iter().find(|it| !it.is_ahead).map(|it| it.socket.netstack);
+        let netstack = session.or_else(inherited).and_then(named).cloned();
         let vnics = works.vnics.iter().map(|(name, it)| (it.id, name.to_string()));
         let links = works.links.iter().map(|(name, it)| (it.id, name.to_string())).chain(vnics).collect();
-        let known = Known { netstack, sockets, flows: &works.flows, links, beside: beside.collect() };
+        let (has_session, beside) = (session.is_some(), beside.collect());
+        let known = Known { has_session, netstack, sockets, flows: &works.flows, links, beside };
         Ok(process.report(&known))
     }
 
