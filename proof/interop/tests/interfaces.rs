@@ -225,3 +225,26 @@ fn connections_go_on_while_what_is_below_gets_another_mtu_and_no_property_ends_t
     let lines = "recreate  set etherstub s1 mtu 1500 -> 1400\n          made anew: vnic kernel0\n";
     assert_eq!(told, lines);
 }
+
+#[test]
+fn an_interface_is_not_taken_away_of_a_netstack_that_would_end_with_its_sockets() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let daemon = stage.daemon();
+    let server = stage.serve(On::Firelane, &["python3", "-c", &ECHOES.replace("10.0.0.2", Stage::FIRELANE)]);
+    let probe = format!("import socket; socket.create_connection(('{}', 7)).close()", Stage::FIRELANE);
+    stage.wait_for(&server, On::Kernel, &["python3", "-c", &probe]);
+    let why = "link busy (interface: netstack web has sockets, which would end; `firelane apply` deletes it all the same)";
+    for words in [&["delete-ip", "web0"][..], &["disable-if", "-t", "web0"]] {
+        let refused = daemon.firelane(&[&["ipadm"], words].concat());
+        assert!(refused.code() == 1 && refused.stderr.contains(why), "{words:?}: {refused:?}");
+    }
+    stage.ask(On::Kernel, &["python3", "-c", &probe]);
+    assert!(daemon.firelane(&["netstat", "-an"]).expect_success().contains("LISTEN"));
+
+    let plan = sandbox.folder().join("plan.toml");
+    let dump = daemon.firelane(&["dump"]).expect_success();
+    std::fs::write(&plan, dump.split("[vnic.web0]").next().expect("the first part")).unwrap();
+    let told = daemon.firelane(&["apply", &plan.to_string_lossy()]).expect_success();
+    assert!(told.contains("ends      delete netstack web\n"), "{told}");
+}

@@ -115,7 +115,10 @@ impl Api for Host {
             | Change::ModifyVnic(..)
             | Change::CreateIf(..)
             | Change::CreateAddr(..)
-            | Change::EnableIf(_) => {
+            | Change::EnableIf(_)
+            // A netstack goes with its last interface.
+            | Change::DeleteIf(_)
+            | Change::DisableIf(_) => {
                 inner.spare_sockets(&next)?;
                 inner.move_to(next).map(drop)
             }

@@ -1,5 +1,5 @@
 //! What would end connections by the way is refused: a command that changes a property says nothing of a netstack, or a VNIC, that is
-//! made anew for it.
+//! made anew for it, nor one that takes an interface away of the netstack that goes with its last one.
 //!
 //! Part of the host (`host.rs`), asked before it carries out such a command. `firelane apply` does the same all the same: its plan
 //! says so.
@@ -26,7 +26,11 @@ impl Inner {
         for step in plan(&next.active, &present) {
             match &step.action {
                 Action::DeleteNetstack(name) if self.has_sockets(name, |_| true)? => {
-                    return Err(busy("cpus", &format!("netstack {name} has sockets"), "it"));
+                    let (field, does) = match next.active.netstacks.contains_key(name) {
+                        true => ("cpus", "makes it anew"),
+                        false => ("interface", "deletes it"),
+                    };
+                    return Err(busy(field, &format!("netstack {name} has sockets"), does));
                 }
                 Action::DeleteVnic(name) => {
                     let pair = present.vnics.get(name).zip(next.active.vnics.get(name));
@@ -35,10 +39,14 @@ impl Inner {
                     else {
                         continue;
                     };
+                    // An interface that is taken away of a netstack that stays has its addresses with it, as was asked for.
+                    if shall.netstack() != Some(netstack) {
+                        continue;
+                    }
                     let own = self.addresses_of(name);
                     if self.has_sockets(netstack, |local| own.contains(&local))? {
                         let why = format!("netstack {netstack} has sockets with addresses of {name}");
-                        return Err(busy(differing(is, shall), &why, "the VNIC"));
+                        return Err(busy(differing(is, shall), &why, "makes the VNIC anew"));
                     }
                 }
                 _ => {}
@@ -83,7 +91,7 @@ fn differing(is: &Vnic, shall: &Vnic) -> &'static str {
     if is.over != shall.over { "link" } else { "cpus" }
 }
 
-fn busy(field: &str, why: &str, what: &str) -> ApiError {
-    let allowed = format!("{why}, which would end; `firelane apply` makes {what} anew all the same");
+fn busy(field: &str, why: &str, does: &str) -> ApiError {
+    let allowed = format!("{why}, which would end; `firelane apply` {does} all the same");
     ApiError::new(Status::LinkBusy, field, "", allowed)
 }
