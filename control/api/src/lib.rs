@@ -43,6 +43,7 @@ mod memory;
 mod nat;
 mod openapi;
 pub mod paths;
+mod permanent;
 mod pools;
 mod programs;
 mod props;
@@ -83,6 +84,7 @@ pub use lease::{
 pub use memory::{MemoryInfo, PoolInfo, RingStorage, TableInfo};
 pub use nat::{ChangeNat, Flushed, NatChange, NatInfo, NatLimitInfo, NatRuleInfo, NatSession, NatTotals};
 pub use openapi::openapi_text;
+pub use permanent::made_permanent;
 pub use pools::{ChangePools, PoolChange, PoolsInfo, forget_ended};
 pub use programs::{ProgramReport, SocketFilterInfo, SocketReport};
 pub use props::{set_flow_prop, set_vnic_prop};

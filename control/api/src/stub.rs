@@ -17,6 +17,7 @@ use crate::{
     PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
     Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage,
     UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, informed_object, leased_object,
+    made_permanent,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -194,16 +195,22 @@ impl Api for Stub {
     }
 
     fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
-        let mut next = self.lock().replaced(wanted, true)?;
-        next.settle(&self.lock().active, &|name, _| self.slots(name))?;
-        Ok(PlanReply { steps: (self.planner)(&next.active, &self.lock().active) })
+        let store = self.lock();
+        let mut next = store.replaced(wanted, false)?;
+        next.settle(&store.active, &|name, _| self.slots(name))?;
+        let mut steps = (self.planner)(&next.active, &store.active);
+        steps.extend(made_permanent((self.planner)(&next.persistent, &store.kept_beside(&next))));
+        Ok(PlanReply { steps })
     }
 
     fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
         let mut store = self.lock();
         let mut next = store.replaced(wanted, temporary)?;
         next.settle(&store.active, &|name, _| self.slots(name))?;
-        let steps = (self.planner)(&next.active, &store.active);
+        let mut steps = (self.planner)(&next.active, &store.active);
+        if !temporary {
+            steps.extend(made_permanent((self.planner)(&next.persistent, &store.kept_beside(&next))));
+        }
         *store = next;
         Ok(PlanReply { steps })
     }

@@ -537,7 +537,7 @@ pub struct StatusInfo {
 pub struct PlanStep {
     /// What its traffic feels: `live`, `brief`, `recreate`, `ends` or `restart`.
     pub effect: String,
-    /// What is done, on one line.
+    /// What is done, on one line. `make permanent: ` stands before what is in force already and is kept from then on.
     pub step: String,
     /// What changes inside, line by line: `+` comes, `-` goes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

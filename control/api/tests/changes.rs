@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
 use firelane_api::{
-    AddressState, LeaseInfo, Leased, Method, PlanStep, Request, ResolverInfo, Stub, dispatch,
+    AddressState, LeaseInfo, Leased, Method, PlanStep, Request, ResolverInfo, Store, Stub, dispatch,
+    made_permanent,
 };
 use firelane_model::Model;
 use proptest::prelude::*;
@@ -298,6 +299,56 @@ fn the_whole_configuration_is_planned_and_replaced() {
     );
 }
 
+/// The steps that a plan and applying tell of a whole configuration.
+fn told(stub: &Stub, line: &str, wanted: &Value) -> Vec<String> {
+    let (status, reply) = send(stub, line, wanted);
+    assert_eq!(status, 200, "{reply}");
+    let steps = reply["steps"].as_array().unwrap().iter();
+    steps.map(|it| format!("{} {}", it["effect"].as_str().unwrap(), it["step"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn what_becomes_permanent_is_said_beside_what_changes() {
+    let stub = two_tenants();
+    let set = |name: &str, value: &str| json!({"props": {name: value}, "temporary": true});
+    for (line, body) in [
+        ("PATCH /v1/links/web0/props", set("maxbw", "7M")),
+        ("PATCH /v1/links/bob0/props", set("priority", "low")),
+        ("POST /v1/vnics", json!({"name": "new0", "vnic": {"over": "vswitch1"}, "temporary": true})),
+        ("DELETE /v1/flows/iperf?temporary=true", Value::Null),
+    ] {
+        assert_eq!(refusal(&stub, line, &body), "", "{line}");
+    }
+    let (_, mut wanted) = send(&stub, "GET /v1/model", &Value::Null);
+    let beside = [
+        "live make permanent: remove flow iperf",
+        "live make permanent: set vnic bob0 priority high -> low",
+        "live make permanent: set vnic web0 maxbw -- -> 7M",
+        "live make permanent: create vnic new0 over vswitch1",
+    ];
+    assert_eq!(told(&stub, "POST /v1/plan", &wanted), beside);
+    // What changes anyway is said once, whatever else of the same object becomes permanent; until the next start nothing does.
+    wanted["vnic"]["web0"]["mtu"] = 1400.into();
+    wanted["vnic"]["bob0"]["priority"] = "medium".into();
+    let live = ["live set vnic bob0 priority low -> medium", "live set vnic web0 mtu -- -> 1400"];
+    let both = [live.as_slice(), &[beside[0], beside[2], beside[3]]].concat();
+    assert_eq!(told(&stub, "POST /v1/plan", &wanted), both);
+    assert_eq!(told(&stub, "PUT /v1/model?temporary=true", &wanted), live);
+    let beside = told(&stub, "POST /v1/plan", &wanted);
+    assert_eq!(told(&stub, "PUT /v1/model", &wanted), beside);
+    assert_eq!(
+        beside,
+        [
+            "live make permanent: remove flow iperf",
+            "live make permanent: set vnic bob0 priority high -> medium",
+            "live make permanent: set vnic web0 mtu -- -> 1400, maxbw -- -> 7M",
+            "live make permanent: create vnic new0 over vswitch1",
+        ]
+    );
+    assert_eq!(told(&stub, "PUT /v1/model", &wanted), [""; 0]);
+    assert_eq!(stub.store().active, stub.store().persistent);
+}
+
 #[test]
 fn requests_that_fit_no_route_say_so() {
     let stub = two_tenants();
@@ -321,6 +372,21 @@ proptest! {
             let method = Method::from_word(words[method]).unwrap();
             let response = dispatch(&stub, &Request { method, path: &path, query: &query, body: body.as_bytes() });
             prop_assert!(serde_json::from_slice::<Value>(&response.body).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_plan_says_nothing_only_where_both_are_what_is_wanted(bytes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 3)) {
+        let [is, kept, shall] = [0, 1, 2].map(|nth: usize| firelane_models::model(&bytes[nth]));
+        for (is, kept, shall) in [(&is, &kept, &shall), (&is, &kept, &is), (&is, &is, &shall), (&is, &kept, &kept)] {
+            let store = Store { active: is.clone(), persistent: kept.clone() };
+            let next = Store::new(shall.clone());
+            let beside = made_permanent(planner(shall, &store.kept_beside(&next)));
+            let is_same = is == shall && kept == shall;
+            prop_assert_eq!(planner(shall, is).is_empty() && beside.is_empty(), is_same);
+            if kept == is {
+                prop_assert_eq!(beside, vec![], "what changes in both is said once");
+            }
         }
     }
 

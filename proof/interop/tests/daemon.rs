@@ -76,6 +76,22 @@ fn applying_what_is_there_says_so_and_a_bad_file_changes_nothing() {
     let file = two_tenants();
     let file = file.to_string_lossy();
     assert_eq!(daemon.firelane(&["apply", &file]).expect_success(), "no changes\n");
+    // What is there until the next start only would be kept from then on.
+    let dladm = |words: &[&str]| daemon.firelane(&[&["dladm"], words].concat()).expect_success();
+    dladm(&["set-linkprop", "-t", "-p", "maxbw=7M", "web0"]);
+    dladm(&["create-vnic", "-t", "-l", "vswitch1", "new0"]);
+    let kept = || dladm(&["show-linkprop", "-P", "-c", "-o", "value", "-p", "maxbw", "web0"]);
+    let there = written(&sandbox, "there.toml", &daemon.firelane(&["dump"]).expect_success());
+    let said = "live      make permanent: set vnic web0 maxbw -- -> 7M\n\
+                live      make permanent: create vnic new0 over vswitch1\n";
+    assert_eq!(daemon.firelane(&["plan", &there]).expect_success(), said);
+    assert_eq!(daemon.firelane(&["apply", "-t", &there]).expect_success(), "no changes\n");
+    assert_eq!(kept(), "\n");
+    assert_eq!(daemon.firelane(&["apply", &there]).expect_success(), said);
+    assert_eq!(kept(), "7\n");
+    for verb in ["plan", "apply"] {
+        assert_eq!(daemon.firelane(&[verb, &there]).expect_success(), "no changes\n");
+    }
     let before = daemon.firelane(&["dump"]).expect_success();
     let bad = written(&sandbox, "bad.toml", "[etherstub.vswitch1]\n[vnic.web0]\nover = \"vswitch7\"\n");
     let refused = daemon.firelane(&["apply", &bad]);

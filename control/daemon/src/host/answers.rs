@@ -10,9 +10,9 @@ use firelane_api::{
     DestinationInfo, DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo,
     IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo,
     NetstackInfo, ObjectProps, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
-    ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage,
-    UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended, informed_object,
-    leased_object,
+    ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest,
+    Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended, informed_object,
+    leased_object, made_permanent,
 };
 use firelane_model::{Instance, Model};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -63,7 +63,7 @@ impl Api for Host {
 
     fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
         let inner = self.lock();
-        let mut next = inner.store.replaced(wanted, true)?;
+        let mut next = inner.store.replaced(wanted, false)?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         let present = &inner.as_said_by(&next.active);
         let steps = plan(&next.active, present);
@@ -72,7 +72,9 @@ impl Api for Host {
         })?;
         let new = next.active.wires.iter().filter(|(name, _)| !present.wires.contains_key(*name));
         new.map(|(_, wire)| wire).try_for_each(|wire| inner.works.may_be_wired(wire, &next.active))?;
-        Ok(shown(&steps, present))
+        let mut reply = shown(&steps, present);
+        reply.steps.extend(kept_from_now_on(&inner.store, &next));
+        Ok(reply)
     }
 
     fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
@@ -84,8 +86,11 @@ impl Api for Host {
         }
         let before = inner.store.active.clone();
         let mut steps = inner.remake(true);
+        let kept = if temporary { Vec::new() } else { kept_from_now_on(&inner.store, &next) };
         steps.extend(inner.move_to(next)?);
-        Ok(shown(&steps, &before))
+        let mut reply = shown(&steps, &before);
+        reply.steps.extend(kept);
+        Ok(reply)
     }
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
@@ -425,4 +430,12 @@ fn shown(steps: &[Step], before: &Model) -> PlanReply {
         PlanStep { effect: effect.word().to_owned(), step: step.to_string(), lines }
     };
     PlanReply { steps: steps.iter().map(shown).collect() }
+}
+
+/// What is in force until the next start, and is kept with `next`.
+fn kept_from_now_on(store: &Store, next: &Store) -> Vec<PlanStep> {
+    let steps = plan(&next.persistent, &store.kept_beside(next));
+    let said =
+        |it: &Step| PlanStep { effect: it.effect.word().to_owned(), step: it.to_string(), lines: it.lines() };
+    made_permanent(steps.iter().map(said).collect())
 }
