@@ -26,6 +26,9 @@ use store::Store;
 /// The file's name in the state folder.
 pub(crate) const FILE: &str = "history.db";
 
+/// How long who changes accounting waits for the records that end with it: as long as a file on another host may take.
+const FOLLOW_TIME: Duration = Duration::from_secs(5);
+
 /// What is counted: a link of any class, or a flow of a link.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Subject {
@@ -39,7 +42,8 @@ pub(crate) struct Subject {
 #[derive(Debug)]
 pub(crate) struct History {
     recorder: Arc<Mutex<Recorder>>,
-    stop: Option<Sender<()>>,
+    /// Asks the thread to follow at once what is wanted of accounting, and to say so; without it the thread ends.
+    ask: Option<Sender<Sender<()>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -56,13 +60,22 @@ impl History {
         // What the configuration has made is known before anybody can ask.
         recorder.record(calendar::seconds(), host.totals().0);
         let recorder = Arc::new(Mutex::new(recorder));
-        let (stop, stopped) = mpsc::channel();
+        let (ask, asked) = mpsc::channel();
         let (watched, kept) = (Arc::downgrade(host), Arc::clone(&recorder));
         let mut writer = Writer::default();
-        let run = move || while watch(&watched, &kept, &mut writer, &stopped) {};
+        let run = move || while watch(&watched, &kept, &mut writer, &asked) {};
         let thread = std::thread::Builder::new().name("history".to_owned()).spawn(run);
         let thread = thread.map_err(|error| named(error.to_string()))?;
-        Ok(Self { recorder, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { recorder, ask: Some(ask), thread: Some(thread) })
+    }
+
+    /// What is wanted of accounting is another now: returns when what came until then is written, or the fault is noted.
+    pub(crate) fn follow(&self) {
+        let (done, followed) = mpsc::channel();
+        if self.ask.as_ref().is_some_and(|ask| ask.send(done).is_ok()) {
+            // Where the thread has ended, or its disk hangs, status says what is wrong.
+            let _ = followed.recv_timeout(FOLLOW_TIME);
+        }
     }
 
     /// What every link or every flow carried.
@@ -79,7 +92,7 @@ impl History {
 
 impl Drop for History {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        drop(self.ask.take());
         if let Some(thread) = self.thread.take() {
             // One that has panicked has nothing more to write.
             let _ = thread.join();
@@ -87,16 +100,24 @@ impl Drop for History {
     }
 }
 
-/// Waits for the next second and records what it brought; false when it is over.
+/// Waits for the next second and records what it brought, or follows what is wanted of accounting before; false when it is over.
 fn watch(
     host: &Weak<Host>,
     recorder: &Mutex<Recorder>,
     writer: &mut Writer,
-    stopped: &mpsc::Receiver<()>,
+    asked: &mpsc::Receiver<Sender<()>>,
 ) -> bool {
     let into = calendar::since_1970().subsec_nanos();
     let rest = Duration::from_secs(1).saturating_sub(Duration::from_nanos(into.into()));
-    let is_over = stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout);
+    let is_over = match asked.recv_timeout(rest) {
+        Ok(done) => {
+            follow(host, recorder, writer);
+            // Who has waited too long has gone.
+            let _ = done.send(());
+            return true;
+        }
+        Err(fault) => fault == RecvTimeoutError::Disconnected,
+    };
     if let Some(host) = host.upgrade() {
         // What the second that has just ended brought.
         let (totals, partings) = host.totals();
@@ -121,6 +142,16 @@ fn watch(
         host.note_history_fault(fault);
     }
     !is_over
+}
+
+/// Lets accounting follow what is wanted of it in the middle of a second, which the history reads at its end.
+fn follow(host: &Weak<Host>, recorder: &Mutex<Recorder>, writer: &mut Writer) {
+    let Some(host) = host.upgrade() else { return };
+    let (totals, partings) = host.totals();
+    let now = calendar::seconds();
+    partings.iter().for_each(|parting| writer.part(parting));
+    lock(recorder).part(now, &partings);
+    host.account(|wanted| writer.follow(wanted, now, &totals));
 }
 
 /// Who has ended since the last reading.

@@ -127,6 +127,15 @@ impl Api for Host {
                 inner.spare_sockets(&next)?;
                 inner.move_to(next).map(drop)
             }
+            Change::SetAccounting(_) => {
+                inner.move_to(next)?;
+                // Its last records are in the file when it has ended, and from its beginning on all is accounted of.
+                drop(inner);
+                if let Some(history) = self.history().as_ref() {
+                    history.follow();
+                }
+                Ok(())
+            }
             _ => inner.move_to(next).map(drop),
         }
     }
