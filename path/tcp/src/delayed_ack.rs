@@ -16,6 +16,9 @@ use firelane_units::{Bytes, Instant, Mss};
 /// (Linux's quick ACKs).
 pub const QUICK_ACKS: u8 = 16;
 
+/// So much is no message that an answer is about, however large segments may be: a sender with a small buffer may have no room for more.
+const BULK: u32 = 2 * 1460;
+
 /// The delay when none is configured: Linux's least.
 pub const DEFAULT_DELAY: Duration = Duration::from_millis(40);
 
@@ -105,7 +108,8 @@ impl DelayedAck {
         if arrival == Arrival::Urgent || two_segments {
             self.due = Due::Now;
         }
-        if !self.habit.answers && (self.habit.quick > 0 || len < full) {
+        let is_waited_for = !self.habit.answers && (self.habit.quick > 0 || len < full);
+        if is_waited_for || self.unacknowledged >= BULK {
             self.demand_soon();
         }
         let deadline = now + delay.min(DELAY_MAX);
@@ -279,6 +283,16 @@ mod tests {
         ack.on_ack_sent(late, true);
         data(&mut ack, NOW, 100, Arrival::InOrder);
         assert!(soon(&ack));
+    }
+
+    /// Over loopback a segment has 64 KiB, and a small send buffer less than that.
+    #[test]
+    fn what_is_much_does_not_wait_for_an_answer() {
+        let mut ack = calm();
+        ack.on_data(NOW, Bytes(2_000), Mss::clamped(60_000), Arrival::InOrder, DEFAULT_DELAY);
+        assert!(!ack.is_due(NOW));
+        ack.on_data(NOW, Bytes(1_000), Mss::clamped(60_000), Arrival::InOrder, DEFAULT_DELAY);
+        assert!(ack.is_due(NOW) && ack.may_wait(NOW));
     }
 
     #[test]
