@@ -127,7 +127,7 @@ impl Interests {
             ..*pages
         };
         self.bound = self.bound.max(fd + 1);
-        self.line_up_if_ready(fd);
+        self.line_up(fd);
         Ok(())
     }
 
@@ -141,7 +141,10 @@ impl Interests {
         if let Some(it) = self.at_mut(fd as usize) {
             it.data = event.u64;
             (it.events, it.told) = (event.events | ERRORS, 0);
-            self.line_up_if_ready(fd as usize);
+            // One that is not ready has no place before those that become so.
+            if self.ready(fd as usize).0 != 0 {
+                self.line_up(fd as usize);
+            }
         }
     }
 
@@ -231,13 +234,6 @@ impl Interests {
             if !is_edge || it.progress != before {
                 self.line_up(fd);
             }
-        }
-    }
-
-    /// Puts a descriptor in line of which something else is wanted now. One that is not ready has no place before those that become so.
-    fn line_up_if_ready(&mut self, fd: usize) {
-        if self.ready(fd).0 != 0 {
-            self.line_up(fd);
         }
     }
 
