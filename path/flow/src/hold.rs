@@ -74,14 +74,12 @@ impl Hold {
         Conversation(number): Conversation,
         piece: Bytes,
     ) -> Option<Bytes> {
-        let is_there = ones(self.waiting).any(|n| self.queues[n].conversation == number)
-            || self.shared >> (number as usize % QUEUES) & 1 == 1;
         let (frame, longest) = (self.largest().0, ones(self.waiting).map(|n| self.queues[n].bytes).max()?);
         let room = self.limit(rate).saturating_sub(self.bytes);
         let beside = if longest > frame { frame.max(longest / 2) } else { 0 };
         let most = piece.0.max(frame).min(room.max(beside));
         let is_asked = self.bytes <= 2 * piece.0.max(frame);
-        (!is_there && !is_asked && most >= frame).then_some(Bytes(most))
+        (self.found(number).is_none() && !is_asked && most >= frame).then_some(Bytes(most))
     }
 
     /// Makes room for a frame of `bytes`: the first frame of the longest queue, if that is enough.
@@ -132,16 +130,19 @@ impl Hold {
         Bytes(self.bytes)
     }
 
+    /// The queue in which frames of a conversation wait, as far as that is known.
+    fn found(&self, conversation: u32) -> Option<usize> {
+        let own = ones(self.waiting).find(|&n| self.queues[n].conversation == conversation);
+        // What waits in a shared queue may be of this conversation.
+        own.or_else(|| Some(home_of(conversation)).filter(|&home| self.shared >> home & 1 == 1))
+    }
+
     /// The queue in which a conversation's frames wait, or may begin to.
     fn queue_of(&mut self, conversation: u32) -> usize {
-        if let Some(own) = ones(self.waiting).find(|&n| self.queues[n].conversation == conversation) {
+        if let Some(own) = self.found(conversation) {
             return own;
         }
-        let home = conversation as usize % QUEUES;
-        // What waits in a shared queue may be of this conversation.
-        if self.shared >> home & 1 == 1 {
-            return home;
-        }
+        let home = home_of(conversation);
         let Some(free) = ones(!self.waiting & 1 << home).chain(ones(!self.waiting)).next() else {
             self.shared |= 1 << home;
             return home;
@@ -181,6 +182,11 @@ impl Hold {
             self.queues[self.turn].deficit += quantum;
         }
     }
+}
+
+/// The queue that a conversation gets before others, and the one that it shares if there is no other.
+const fn home_of(conversation: u32) -> usize {
+    conversation as usize % QUEUES
 }
 
 /// The numbers of the bits that are set, from the lowest on.

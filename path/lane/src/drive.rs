@@ -147,7 +147,7 @@ impl<D: Driver> Links<D> {
         let mut fetched = 0;
         let mut not_before = None;
         while fetched < budget {
-            if let Credit::At(until) = self.credit(common, [Some((flow, Direction::Out)), None], None) {
+            if let Credit::At(until) = self.credit(common, [Some((flow, Direction::Out)), None], || None) {
                 self.flows.note_waiting(common.now, flow, Direction::Out, true);
                 not_before = Some(until);
                 break;

@@ -601,13 +601,25 @@ impl<D> Links<D> {
         self.flow_of(link, &headers_of(tuple), direction)
     }
 
-    /// What a sender in these flows may send now, of a conversation that may be known. Where a limit's home is another lane, its hold is
+    /// What a sender in these flows may send now, of a connection that may be known. Where a limit's home is another lane, its hold is
     /// the only brake.
-    pub(crate) fn credit(&self, common: &Common<D>, flows: Limits, speaker: Option<Conversation>) -> Credit {
+    pub(crate) fn credit(
+        &self,
+        common: &Common<D>,
+        flows: Limits,
+        sends: impl FnOnce() -> Option<Tuple>,
+    ) -> Credit {
         let is_here = |flow: FlowId| {
             let home = self.places.get(flow.index()).and_then(|place| place.home);
             home.is_none_or(|home| home == common.id)
         };
+        if flows.iter().all(Option::is_none) {
+            return Credit::Unlimited;
+        }
+        let speaker = sends().map(|tuple| {
+            let ends = [(tuple.local(), tuple.local_port()), (tuple.remote(), tuple.remote_port())];
+            Conversation::between(tuple.protocol(), ends[0], ends[1])
+        });
         let here = flows.into_iter().flatten().filter(|&(flow, _)| is_here(flow));
         here.map(|(flow, direction)| self.flows.credit(common.now, flow, direction, speaker))
             .fold(Credit::Unlimited, Credit::and)

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
 use firelane_classify::Tuple;
-use firelane_flow::{Conversation, Credit};
+use firelane_flow::Credit;
 use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, RouteError, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
@@ -363,9 +363,7 @@ impl<D> Inside<'_, D> {
             return Credit::Unlimited;
         };
         let flows = self.shard.flows_of(links, egress.link, &tuple);
-        let is_limited = is_one && flows.iter().any(Option::is_some);
-        let speaker = is_limited.then(|| Conversation::between(IpProtocol::UDP, end(local), end(peer)));
-        links.credit(self.common, flows, speaker)
+        links.credit(self.common, flows, || is_one.then_some(tuple))
     }
 
     fn cannot_send(&mut self, socket: SocketId, error: SocketError, envelope: &Envelope, len: usize) {

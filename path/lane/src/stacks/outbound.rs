@@ -7,8 +7,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU8;
 
-use firelane_classify::Tuple;
-use firelane_flow::{Conversation, Credit, Limits};
+use firelane_flow::{Credit, Limits};
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, Upper};
 use firelane_socket::{Names, Ready};
@@ -67,12 +66,6 @@ enum Pause {
     Again,
     /// It waits for a limit or a device, and will be made dirty.
     Waits,
-}
-
-/// The conversation that a connection's segments are of.
-fn speaker(tuple: &Tuple) -> Conversation {
-    let ends = [(tuple.local(), tuple.local_port()), (tuple.remote(), tuple.remote_port())];
-    Conversation::between(tuple.protocol(), ends[0], ends[1])
 }
 
 impl Stacks {
@@ -220,9 +213,7 @@ impl<D> Inside<'_, D> {
         let mut most = SEGMENT_MAX;
         let mut is_limited = false;
         let flows = if links.flows.has_limits() { self.flows_of(id, links) } else { Limits::default() };
-        let is_limited_way = flows.iter().any(Option::is_some);
-        let tuple = self.conns.slab.get(id).filter(|_| is_limited_way).and_then(Conn::tuple);
-        match links.credit(self.common, flows, tuple.as_ref().map(speaker)) {
+        match links.credit(self.common, flows, || self.conns.slab.get(id)?.tuple()) {
             Credit::Unlimited => {}
             Credit::Bytes(bytes) => {
                 most = most.min(bytes.0.saturating_sub(HEADERS_MAX));
