@@ -6,6 +6,7 @@
 
 use core::net::IpAddr;
 
+use firelane_frame::Frame;
 use firelane_units::Port;
 use firelane_wire::{EtherType, EthernetView, IpProtocol, Ipv4View, Ipv6View, VlanView};
 
@@ -19,6 +20,18 @@ impl Conversation {
     pub fn between(protocol: IpProtocol, src: (IpAddr, Port), dst: (IpAddr, Port)) -> Self {
         let ports = u32::from(src.1.0) << 16 | u32::from(dst.1.0);
         Self(mixed([src.0, dst.0], protocol, ports))
+    }
+}
+
+impl Conversation {
+    /// That of a frame.
+    pub fn of(frame: &Frame) -> Self {
+        Self(conversation(frame.as_slice()))
+    }
+
+    /// That of this number.
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
     }
 }
 

@@ -10,10 +10,12 @@
 //! than [`QUEUES`] wait do some share one. The original had one queue.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame};
 use firelane_units::{BitRate, Bytes};
 
+use crate::board::Board;
 use crate::conversation::{Conversation, conversation};
 
 /// Two of the original's clock ticks.
@@ -21,7 +23,7 @@ const HOLD_TIME: Duration = Duration::from_millis(20);
 /// So many of the largest frames have room at any rate.
 const FRAMES_LEAST: u64 = 6;
 /// Conversations of one flow that wait and are told apart; the limit's own frames fit many times.
-const QUEUES: usize = 32;
+pub(crate) const QUEUES: usize = 32;
 /// What a queue may send in its turn at least: an Ethernet frame.
 const QUANTUM: u64 = 1514;
 
@@ -39,6 +41,8 @@ pub(crate) struct Hold {
     frames: usize,
     bytes: u64,
     largest: u64,
+    /// Where other lanes see what waits, once one of them has asked.
+    board: Option<Arc<Board>>,
 }
 
 #[derive(Default)]
@@ -53,21 +57,44 @@ struct Queue {
 impl Hold {
     /// Whether a frame of `bytes` may wait with the others, in a flow whose tightest limit is `rate`.
     pub(crate) fn has_room(&mut self, rate: BitRate, bytes: Bytes) -> bool {
-        self.largest = self.largest.max(bytes.0);
+        self.note_size(bytes.0);
         self.bytes + bytes.0 <= self.limit(rate)
     }
 
     pub(crate) fn limit(&self, rate: BitRate) -> u64 {
-        rate.bytes_in(HOLD_TIME).0.max(FRAMES_LEAST * self.largest)
+        limit_of(rate, self.largest)
     }
 
     /// The largest frame that has come, or an Ethernet frame.
     pub(crate) fn largest(&self) -> Bytes {
-        Bytes(self.largest.max(QUANTUM))
+        Bytes(frame_of(self.largest))
+    }
+
+    /// Where other lanes see what waits here.
+    pub(crate) fn board(&mut self) -> Arc<Board> {
+        if let Some(board) = &self.board {
+            return Arc::clone(board);
+        }
+        let board = self.board.insert(Arc::default()).clone();
+        board.post_largest(self.largest);
+        (0..self.queues.len()).for_each(|nth| self.post(nth));
+        board
+    }
+
+    /// Whether other lanes have asked to see what waits here.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.board.is_some()
+    }
+
+    fn post(&self, nth: usize) {
+        if let (Some(board), Some(queue)) = (&self.board, self.queues.get(nth)) {
+            board.post(nth, queue.conversation, queue.bytes, queue.frames.len());
+        }
     }
 
     /// What a conversation that has nothing here may bring, a `piece` or a frame at most, beside those who do not ask, which is seen by how
-    /// much is here: what there is room for, or so little beside what somebody has here that it is him who loses a frame for it.
+    /// much is here, or who ask in other lanes: what there is room for, or so little beside what somebody has here that it is him who
+    /// loses a frame for it.
     pub(crate) fn admits(
         &self,
         rate: BitRate,
@@ -78,7 +105,7 @@ impl Hold {
         let room = self.limit(rate).saturating_sub(self.bytes);
         let beside = if longest > frame { frame.max(longest / 2) } else { 0 };
         let most = piece.0.max(frame).min(room.max(beside));
-        let is_asked = self.bytes <= 2 * piece.0.max(frame);
+        let is_asked = !self.is_shown() && self.bytes <= 2 * piece.0.max(frame);
         (self.found(number).is_none() && !is_asked && most >= frame).then_some(Bytes(most))
     }
 
@@ -95,14 +122,24 @@ impl Hold {
         }
         let bytes = frame.wire_bytes() as u64;
         let nth = self.queue_of(conversation(frame.as_slice()));
-        self.largest = self.largest.max(bytes);
+        self.note_size(bytes);
         self.bytes += bytes;
         self.frames += 1;
         self.waiting |= 1 << nth;
         let queue = &mut self.queues[nth];
         queue.bytes += bytes;
         queue.frames.push(frame);
+        self.post(nth);
         self.next_turn();
+    }
+
+    fn note_size(&mut self, bytes: u64) {
+        if bytes > self.largest {
+            self.largest = bytes;
+            if let Some(board) = &self.board {
+                board.post_largest(bytes);
+            }
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Frame> {
@@ -164,6 +201,7 @@ impl Hold {
             self.waiting &= !(1 << nth);
             self.shared &= !(1 << nth);
         }
+        self.post(nth);
         self.next_turn();
         Some(frame)
     }
@@ -184,8 +222,18 @@ impl Hold {
     }
 }
 
+/// How much may wait, with frames up to that size, in a flow whose tightest limit is `rate`.
+pub(crate) fn limit_of(rate: BitRate, largest: u64) -> u64 {
+    rate.bytes_in(HOLD_TIME).0.max(FRAMES_LEAST * largest)
+}
+
+/// What is to be thought of as a frame, where the largest has that size.
+pub(crate) fn frame_of(largest: u64) -> u64 {
+    largest.max(QUANTUM)
+}
+
 /// The queue that a conversation gets before others, and the one that it shares if there is no other.
-const fn home_of(conversation: u32) -> usize {
+pub(crate) const fn home_of(conversation: u32) -> usize {
     conversation as usize % QUEUES
 }
 

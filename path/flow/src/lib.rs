@@ -21,11 +21,13 @@
 //!   that one flow cannot starve its neighbours.
 //! - hold: inside a flow each conversation has a queue of its own, and these are served in turn, too.
 //! - [`Lender`]: who wants to carry text without frames waits for credit here, in turn.
-//! - [`Credit`]: what a socket of this host may send now. A sender that asks first is never dropped.
+//! - [`Credit`]: what a socket of this host may send now. A sender that asks first is never dropped; one in another lane than the
+//!   limit's asks the [`Board`] of its hold.
 //!
 //! One table per lane; a limited flow lives in one lane only, so its limit is exact. The caller passes the time.
 #![forbid(unsafe_code)]
 
+mod board;
 mod conversation;
 mod counters;
 mod gate;
@@ -37,6 +39,7 @@ mod nest;
 mod schedule;
 mod table;
 
+pub use board::{Board, UnderWay};
 pub use conversation::Conversation;
 pub use counters::Counters;
 pub use lender::{Lender, Limits, Loan};

@@ -4,10 +4,12 @@
 //! five additions; everything else happens only where there is a limit. Changes come as messages between turns.
 
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame, Pools, Weight, offload};
 use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId, Instant, Priority};
 
+use crate::board::{Board, UnderWay};
 use crate::conversation::Conversation;
 use crate::counters::Counters;
 use crate::gate::Gate;
@@ -327,6 +329,7 @@ impl FlowTable {
         if side.tightest.is_none() {
             return Credit::Unlimited;
         }
+        let is_shown = node.sides.iter().any(|side| side.hold.is_shown());
         let mut credit = Credit::Unlimited;
         for at in self.nodes.upward(flow) {
             let Some(gate) = &self.nodes.at(at).side(direction).gate else { continue };
@@ -337,6 +340,8 @@ impl FlowTable {
                 // comes before others is served only if he is there when the limit has room. Who waits for credit always is.
                 false if is_shared(at) && !gate.limiter.is_closed() => share(gate),
                 false if gate.has_waiting(now) && !gate.limiter.is_closed() => gate.limiter.piece(),
+                // Senders of other lanes have frames where this limit is used up each time, here or at the one before it.
+                false if is_shown && !gate.limiter.is_closed() => gate.limiter.piece().max(frame),
                 false => return Credit::At(gate.limiter.wake_at()),
             };
             credit = match credit {
@@ -345,6 +350,29 @@ impl FlowTable {
             };
         }
         credit
+    }
+
+    /// The board on which other lanes see what of `flow` waits here.
+    pub fn board(&mut self, flow: FlowId, direction: Direction) -> Option<Arc<Board>> {
+        Some(self.nodes.get_mut(flow)?.side_mut(direction).hold.board())
+    }
+
+    /// What a socket may send now whose flow has its limit at home in another lane, by what that one shows on its board and what is under
+    /// way to it. Without a board yet: a frame, with which the lane asks for it.
+    pub fn credit_far(
+        &self,
+        now: Instant,
+        (flow, direction): (FlowId, Direction),
+        speaker: Option<Conversation>,
+        board: Option<&Board>,
+        under_way: UnderWay,
+    ) -> Credit {
+        let tightest = self.nodes.get(flow).and_then(|node| node.side(direction).tightest);
+        let Some(rate) = tightest else { return Credit::Unlimited };
+        match board {
+            Some(board) => board.credit(now, rate, speaker, under_way),
+            None => Board::default().credit(now, rate, speaker, under_way),
+        }
     }
 
     /// A sender that was told to come again ([`Credit::At`]) has left frames behind, or has come again and `waits` no

@@ -3,6 +3,8 @@
 //! Shared by all lanes: the lane that fetched counts up when it hands frames over, the lane that consumes counts
 //! down. This is the number that the polling policy (`poll.rs`) decides on. The consumer also gives the emptied
 //! chains up here, so that traffic in one direction does not allocate at one end and free at the other.
+//!
+//! How many frames each lane has taken of each other is counted beside it: who has handed some over knows by that which are there.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,6 +17,8 @@ use crate::poll::PollPolicy;
 #[derive(Debug)]
 pub struct Backlogs {
     counts: Box<[Count]>,
+    /// By the lane that takes, and by the one that has handed over.
+    taken: Box<[Box<[AtomicUsize]>]>,
     spare: MpscRing<Chain>,
 }
 
@@ -30,7 +34,9 @@ impl Backlogs {
     /// Counts for `lanes` lanes.
     pub fn new(lanes: usize) -> Self {
         let counts = (0..lanes).map(|_| Count::default()).collect();
-        Self { counts, spare: MpscRing::new(SPARE_CHAINS) }
+        let row = || (0..lanes).map(|_| AtomicUsize::new(0)).collect();
+        let taken = (0..lanes).map(|_| row()).collect();
+        Self { counts, taken, spare: MpscRing::new(SPARE_CHAINS) }
     }
 
     /// How many lanes there are.
@@ -60,6 +66,22 @@ impl Backlogs {
         if let Some(count) = self.counts.get(lane.index()) {
             count.0.fetch_add(frames, Ordering::AcqRel);
         }
+    }
+
+    /// How many frames the lane `to` has taken so far that `from` has handed over, or that found no room there.
+    pub(crate) fn taken(&self, from: LaneId, to: LaneId) -> usize {
+        self.taken_of(from, to).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// `to` has gone on with so many more.
+    pub(crate) fn take(&self, from: LaneId, to: LaneId, frames: usize) {
+        if let Some(count) = self.taken_of(from, to) {
+            count.fetch_add(frames, Ordering::Relaxed);
+        }
+    }
+
+    fn taken_of(&self, from: LaneId, to: LaneId) -> Option<&AtomicUsize> {
+        self.taken.get(to.index())?.get(from.index())
     }
 
     /// `frames` frames of `lane` were consumed. Whether it must be called to fetch more.

@@ -219,6 +219,7 @@ impl<D: Driver> Links<D> {
         let mut held = Vec::new();
         self.flows.remove(flow, |direction, frame| held.push((direction, frame))).map_err(flow_refusal)?;
         self.changed();
+        self.far.forget(flow);
         let place = self.places.remove(flow.index()).ok_or("no such flow")?;
         if let Some(count) = self.fusing_mut(place.fuses) {
             *count -= 1;
@@ -269,6 +270,7 @@ impl<D: Driver> Links<D> {
 
     pub(crate) fn set_home(&mut self, flow: FlowId, home: Option<LaneId>) -> Result<(), Refusal> {
         self.changed();
+        self.far.forget(flow);
         self.places.get_mut(flow.index()).ok_or("no such flow")?.home = home;
         Ok(())
     }

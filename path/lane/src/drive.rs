@@ -141,7 +141,7 @@ impl<D: Driver> Links<D> {
             queue.not_before = Some(common.now);
             return 0;
         }
-        let Some(flow) = self.own_limit(common, port) else {
+        let Some(flow) = self.own_limit(port) else {
             return self.fetch_chain(common, place, budget, chain);
         };
         let mut fetched = 0;
@@ -164,12 +164,12 @@ impl<D: Driver> Links<D> {
         fetched
     }
 
-    /// The flow that limits everything that a port's user sends, if there is such a limit and it is kept here.
-    fn own_limit(&self, common: &Common<D>, port: LinkId) -> Option<FlowId> {
+    /// The flow that limits everything that a port's user sends, if there is such a limit.
+    fn own_limit(&self, port: LinkId) -> Option<FlowId> {
         let port = self.ports.get(port.index())?;
         let flow = port.default_flow()?;
-        let is_kept_here = self.places.get(flow.index())?.home == Some(common.id);
-        (is_kept_here && port.rules.is_empty()).then_some(flow)
+        let is_kept = self.places.get(flow.index())?.home.is_some();
+        (is_kept && port.rules.is_empty()).then_some(flow)
     }
 
     fn fetch_chain(

@@ -121,6 +121,10 @@ impl<D: Driver> Lane<D> {
             LaneMessage::Queue(moving) => self.links.take_queue(&mut self.common, *moving),
             LaneMessage::Fence(fence) => self.links.pass_fence(&mut self.common, fence),
             LaneMessage::Errand(errand) => self.links.run(&mut self.common, *errand),
+            LaneMessage::ShowBoard(flow, side, to) => {
+                self.links.show_board(&mut self.common, flow, side, to);
+            }
+            LaneMessage::Board(flow, side, home, board) => self.links.take_board(flow, side, home, board),
             LaneMessage::Look(mut look) => {
                 self.stacks.look(&mut look);
                 self.common.outbox.looks.push(*look);
@@ -154,6 +158,8 @@ impl<D: Driver> Lane<D> {
             self.links.is_decided = false;
             self.stacks.arrive(&mut self.common, &mut self.links);
         }));
+        // What a limit holds back stands on its board by now.
+        self.common.backlogs.take(from, self.common.id, count);
         let is_called = self.common.backlogs.consumed(from, count);
         // Who has fetched them waits for this lane to be done with them, also if it fails by one: who clears up behind it
         // calls all lanes (`Squeue::take_left`).
@@ -345,6 +351,7 @@ impl<D: Driver> Lane<D> {
                 Ok(()) => counters.handed += frames as u64,
                 Err(LaneMessage::Frames(mut refused)) => {
                     is_called |= backlogs.consumed(*id, frames);
+                    backlogs.take(*id, lane, frames);
                     counters.drops.add(DropReason::LaneFull, frames as u64);
                     pools.put_all(&mut refused.chain);
                     backlogs.recycle(refused.chain);

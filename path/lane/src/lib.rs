@@ -60,6 +60,7 @@ mod control;
 mod copies;
 mod counters;
 mod drive;
+mod far;
 mod fusion;
 mod guards;
 mod host;

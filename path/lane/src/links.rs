@@ -27,6 +27,7 @@ use firelane_wire::{EtherType, TcpFlags};
 
 use crate::arrivals::Arrivals;
 use crate::common::Common;
+use crate::far::Far;
 use crate::guards;
 use crate::lending::Borrower;
 use crate::message::{LaneMessage, PortConfig, PortUser, Stage};
@@ -96,6 +97,8 @@ pub(crate) struct Links<D> {
     pub(crate) lender: Lender<(Borrower, Limits)>,
     pub(crate) lent: Vec<(Borrower, Bytes)>,
     pub(crate) granted: Vec<((Borrower, Limits), Bytes)>,
+    /// Limits that other lanes keep.
+    pub(crate) far: Far,
     /// Storage of what the limits release.
     released: Vec<(Direction, FlowId, Frame)>,
     /// Storage of copies: of a flood, and for those that look on.
@@ -144,6 +147,7 @@ impl<D> Links<D> {
             lender: Lender::default(),
             lent: Vec::new(),
             granted: Vec::new(),
+            far: Far::default(),
             released: Vec::new(),
             copies: Vec::new(),
             flooded: 0,
@@ -302,9 +306,10 @@ impl<D> Links<D> {
         {
             return self.drop_at(common, link, Direction::Out, frame, reason);
         }
-        if let Some(home) = flow.and_then(|flow| self.places.get(flow.index())?.home)
-            && home != common.id
+        if let Some(flow) = flow
+            && let Some(home) = self.places.home_elsewhere(common.id, flow)
         {
+            self.note_far(common, home, (flow, side), &frame);
             return common.hand_over(home, Stage::Out, link, frame);
         }
         let weight = frame.weight();
@@ -421,9 +426,8 @@ impl<D> Links<D> {
             common.see(trace, Sight::Flow(to, Direction::In, None));
             return self.deliver(common, to, frame, headers);
         };
-        if let Some(home) = self.places.get(flow.index()).and_then(|place| place.home)
-            && home != common.id
-        {
+        if let Some(home) = self.places.home_elsewhere(common.id, flow) {
+            self.note_far(common, home, (flow, side), &frame);
             return common.hand_over(home, Stage::In, to, frame);
         }
         common.see(trace, Sight::Flow(to, Direction::In, Some(flow)));
@@ -601,28 +605,22 @@ impl<D> Links<D> {
         self.flow_of(link, &headers_of(tuple), direction)
     }
 
-    /// What a sender in these flows may send now, of a connection that may be known. Where a limit's home is another lane, its hold is
-    /// the only brake.
+    /// What a sender in these flows may send now, of a conversation that may be known.
     pub(crate) fn credit(
         &self,
         common: &Common<D>,
         flows: Limits,
-        sends: impl FnOnce() -> Option<Tuple>,
+        speaker: impl FnOnce() -> Option<Conversation>,
     ) -> Credit {
-        let is_here = |flow: FlowId| {
-            let home = self.places.get(flow.index()).and_then(|place| place.home);
-            home.is_none_or(|home| home == common.id)
-        };
         if flows.iter().all(Option::is_none) {
             return Credit::Unlimited;
         }
-        let speaker = sends().map(|tuple| {
-            let ends = [(tuple.local(), tuple.local_port()), (tuple.remote(), tuple.remote_port())];
-            Conversation::between(tuple.protocol(), ends[0], ends[1])
-        });
-        let here = flows.into_iter().flatten().filter(|&(flow, _)| is_here(flow));
-        here.map(|(flow, direction)| self.flows.credit(common.now, flow, direction, speaker))
-            .fold(Credit::Unlimited, Credit::and)
+        let speaker = speaker();
+        let ask = |(flow, side): (FlowId, Direction)| match self.places.home_elsewhere(common.id, flow) {
+            Some(home) => self.credit_far(common, home, (flow, side), speaker),
+            None => self.flows.credit(common.now, flow, side, speaker),
+        };
+        flows.into_iter().flatten().map(ask).fold(Credit::Unlimited, Credit::and)
     }
 
     /// A port's configuration.
@@ -664,6 +662,12 @@ fn read_ahead(chain: &Chain, ahead: &mut [(Headers, Result<(), DropReason>)]) ->
 
 fn l2(headers: &Headers) -> L2 {
     L2 { dst: headers.dst, src: headers.src, vlan: headers.vlan, tagged: headers.tagged }
+}
+
+/// The conversation of what goes from the tuple's local end to its remote one.
+pub(crate) fn conversation_of(tuple: &Tuple) -> Conversation {
+    let ends = [(tuple.local(), tuple.local_port()), (tuple.remote(), tuple.remote_port())];
+    Conversation::between(tuple.protocol(), ends[0], ends[1])
 }
 
 /// The headers that a connection's segments have, as far as flow rules ask for them.

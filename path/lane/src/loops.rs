@@ -33,9 +33,10 @@ impl<D> Links<D> {
         headers: &Headers,
     ) -> Option<Frame> {
         let flow = self.flow_of(link, headers, direction);
-        if let Some(home) = flow.and_then(|flow| self.places.get(flow.index())?.home)
-            && home != common.id
+        if let Some(flow) = flow
+            && let Some(home) = self.places.home_elsewhere(common.id, flow)
         {
+            self.note_far(common, home, (flow, direction), &frame);
             let stage = match direction {
                 Direction::Out => Stage::LoopOut(netstack),
                 Direction::In => Stage::LoopIn(netstack),

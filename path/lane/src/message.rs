@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use firelane_classify::{FlowMatch, Steering};
 use firelane_filter::{FilterConfig, PoolChange};
-use firelane_flow::FlowConfig;
+use firelane_flow::{Board, FlowConfig};
 use firelane_frame::Chain;
 use firelane_ip::{
     AutoconfConfig, Configured, DadConfig, Forwarding, Hearsay, HopLimits, IfRouting, IidKind, Primacy,
@@ -76,6 +76,10 @@ pub enum LaneMessage<D> {
     Located(LinkId, Located),
     /// A connection's question for credit, or the answer.
     Errand(Box<Errand>),
+    /// A lane hands frames over to the limit of a flow, and asks for the board of what waits there.
+    ShowBoard(FlowId, Direction, LaneId),
+    /// This lane keeps a flow's limit, and shows what waits there.
+    Board(FlowId, Direction, LaneId, Arc<Board>),
     /// A driver's queue that another lane has given to this one, or that comes back.
     Queue(Box<MovingQueue<D>>),
     /// Behind frames that another lane has sent to a device whose queue moves.

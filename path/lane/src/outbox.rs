@@ -107,6 +107,8 @@ pub(crate) struct Outbox<D> {
     /// Items for other lanes that go after the frames.
     pub(crate) later: Vec<(LaneId, LaneMessage<D>)>,
     frames: Vec<Bound>,
+    /// How many frames were handed over to each lane.
+    handed: Vec<usize>,
     backlogs: Arc<Backlogs>,
 }
 
@@ -133,12 +135,16 @@ impl<D> Outbox<D> {
             looks: Vec::new(),
             later: Vec::new(),
             frames: Vec::new(),
+            handed: vec![0; backlogs.lanes()],
             backlogs,
         }
     }
 
     /// Hands a frame to `lane`, to go on there at `stage` of `link`.
     pub(crate) fn hand_over(&mut self, lane: LaneId, stage: Stage, link: LinkId, frame: Frame) {
+        if let Some(handed) = self.handed.get_mut(lane.index()) {
+            *handed = handed.wrapping_add(1);
+        }
         let fits = |b: &&mut Bound| b.lane == lane && b.stage == stage && b.link == link;
         // Frames come in runs, so it is mostly the last one.
         if let Some(bound) = self.frames.iter_mut().rev().find(fits) {
@@ -148,6 +154,11 @@ impl<D> Outbox<D> {
         let mut chain = self.backlogs.chain();
         chain.push(frame);
         self.frames.push(Bound { lane, stage, link, chain });
+    }
+
+    /// How many frames were handed over to `lane` so far.
+    pub(crate) fn handed_to(&self, lane: LaneId) -> usize {
+        self.handed.get(lane.index()).copied().unwrap_or(0)
     }
 
     /// Turns the gathered frames into items, and puts behind them what goes later; calls `handed` with each chain's length.

@@ -219,3 +219,11 @@ pub(crate) struct FlowPlace {
     /// With whom its connections may be fused.
     pub(crate) fuses: FuseWith,
 }
+
+impl Dense<FlowPlace> {
+    /// The lane that keeps a flow's limit, if it is another than this.
+    #[inline]
+    pub(crate) fn home_elsewhere(&self, here: LaneId, flow: FlowId) -> Option<LaneId> {
+        self.get(flow.index())?.home.filter(|&home| home != here)
+    }
+}

@@ -184,6 +184,7 @@ impl<D: Driver> Lane<D> {
             if self.stacks.is_turn_over() {
                 break;
             }
+            self.links.far.begin_round();
             let more = self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
             // What a netstack sends to itself has arrived already.
             if self.departures.is_empty() && !self.links.has_arrivals() {

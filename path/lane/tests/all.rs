@@ -12,6 +12,7 @@ mod datagrams;
 mod direct;
 mod ending;
 mod exits;
+mod far_limits;
 mod filter_laws;
 mod filtering;
 mod floods;

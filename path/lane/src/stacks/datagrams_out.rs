@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
 use firelane_classify::Tuple;
-use firelane_flow::Credit;
+use firelane_flow::{Conversation, Credit, Limits};
 use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, RouteError, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
@@ -19,7 +19,7 @@ use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 use super::datagrams::{DatagramSocket, PacketOptions, Way};
 use super::echoes;
 use super::inbound::Inside;
-use crate::links::Links;
+use crate::links::{Links, conversation_of};
 use crate::message::{DatagramKind, Fault};
 use crate::steps::Step;
 
@@ -66,6 +66,14 @@ impl From<SocketError> for Unsent {
     fn from(error: SocketError) -> Self {
         Self::Never(error)
     }
+}
+
+/// Which limits have let a record pass, of which conversation, and with how much on the wire.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    flows: Limits,
+    speaker: Option<Conversation>,
+    bytes: Bytes,
 }
 
 /// One record on its way.
@@ -217,21 +225,10 @@ impl<D> Inside<'_, D> {
             return Err(Unsent::Until(until));
         }
         // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
-        let mut charged = Bytes::ZERO;
-        if place.kind == DatagramKind::Udp {
-            let packets = envelope.segments(len) as u64;
-            let bytes = octets_of(&envelope, len, &egress) + Bytes(packets * LINK_HEADER);
-            // Pieces of a packet are of a conversation without ports.
-            let is_one = packets == 1 && bytes <= Bytes(u64::from(egress.mtu.bytes()) + LINK_HEADER);
-            match self.credit(&egress, local, envelope.peer, is_one, links) {
-                Credit::At(until) => return Err(Unsent::Until(until)),
-                Credit::Bytes(most) if *uncharged > Bytes::ZERO && *uncharged + bytes > most => {
-                    return Err(Unsent::Later);
-                }
-                Credit::Bytes(_) => charged = bytes,
-                Credit::Unlimited => {}
-            }
-        }
+        let asked = match place.kind {
+            DatagramKind::Udp => self.ask_limits((&envelope, len), &egress, local, links, *uncharged)?,
+            DatagramKind::Echo => Asked::default(),
+        };
         let options = place.options;
         if egress.is_broadcast() && !options.broadcast {
             return Err(SocketError::BroadcastDenied.into());
@@ -257,7 +254,9 @@ impl<D> Inside<'_, D> {
         }
         self.send_copy(socket, &letter, &mut egress)?;
         // What could not be sent is never charged, and nothing waits for it.
-        *uncharged += charged;
+        if links.note_sent(self.common, asked.flows, asked.speaker, asked.bytes) {
+            *uncharged += asked.bytes;
+        }
         if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
             place.pace.passed(self.common.now, octets_of(&letter.envelope, letter.len, &egress));
         }
@@ -349,21 +348,32 @@ impl<D> Inside<'_, D> {
         Ok(way)
     }
 
-    /// What limits say of a datagram, which may be of one packet.
-    fn credit(
+    /// Asks the limits that have a say on a record, after as much as the socket has sent that these have not heard of.
+    fn ask_limits(
         &self,
+        (envelope, len): (&Envelope, usize),
         egress: &Egress,
         local: SocketAddr,
-        peer: SocketAddr,
-        is_one: bool,
         links: &Links<D>,
-    ) -> Credit {
+        uncharged: Bytes,
+    ) -> Result<Asked, Unsent> {
         let end = |a: SocketAddr| (a.ip(), Port(a.port()));
-        let Some(tuple) = Tuple::new(IpProtocol::UDP, end(local), end(peer)) else {
-            return Credit::Unlimited;
+        let tuple = || Tuple::new(IpProtocol::UDP, end(local), end(envelope.peer));
+        let Some(tuple) = links.flows.has_limits().then(tuple).flatten() else {
+            return Ok(Asked::default());
         };
+        let packets = envelope.segments(len) as u64;
+        let bytes = octets_of(envelope, len, egress) + Bytes(packets * LINK_HEADER);
+        // Pieces of a packet are of a conversation without ports.
+        let is_one = packets == 1 && bytes <= Bytes(u64::from(egress.mtu.bytes()) + LINK_HEADER);
         let flows = self.shard.flows_of(links, egress.link, &tuple);
-        links.credit(self.common, flows, || is_one.then_some(tuple))
+        let speaker = is_one.then(|| conversation_of(&tuple));
+        match links.credit(self.common, flows, || speaker) {
+            Credit::At(until) => Err(Unsent::Until(until)),
+            Credit::Bytes(most) if uncharged > Bytes::ZERO && uncharged + bytes > most => Err(Unsent::Later),
+            Credit::Bytes(_) => Ok(Asked { flows, speaker, bytes }),
+            Credit::Unlimited => Ok(Asked::default()),
+        }
     }
 
     fn cannot_send(&mut self, socket: SocketId, error: SocketError, envelope: &Envelope, len: usize) {

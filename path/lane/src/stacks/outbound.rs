@@ -7,7 +7,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU8;
 
-use firelane_flow::{Credit, Limits};
+use firelane_flow::{Conversation, Credit, Limits};
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, Upper};
 use firelane_socket::{Names, Ready};
@@ -20,7 +20,7 @@ use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
 use crate::common::Common;
 use crate::fusion::Fusion;
-use crate::links::Links;
+use crate::links::{Links, conversation_of};
 use crate::probes;
 use crate::steps::{Onward, Step, StepLists, walk};
 
@@ -144,6 +144,10 @@ impl<D> Inside<'_, D> {
                 return Pause::Empty;
             }
             text += sent;
+            if outgoing.is_limited {
+                let (flows, speaker) = (self.flows_of(id, links), self.conversation_of(id));
+                links.note_sent(self.common, flows, speaker, Bytes(sent as u64 + HEADERS_MAX));
+            }
             // The next question to the limit comes after this frame has been charged.
             if outgoing.is_limited || text >= TEXT_PER_TURN {
                 return Pause::Again;
@@ -213,7 +217,7 @@ impl<D> Inside<'_, D> {
         let mut most = SEGMENT_MAX;
         let mut is_limited = false;
         let flows = if links.flows.has_limits() { self.flows_of(id, links) } else { Limits::default() };
-        match links.credit(self.common, flows, || self.conns.slab.get(id)?.tuple()) {
+        match links.credit(self.common, flows, || self.conversation_of(id)) {
             Credit::Unlimited => {}
             Credit::Bytes(bytes) => {
                 most = most.min(bytes.0.saturating_sub(HEADERS_MAX));
@@ -233,6 +237,10 @@ impl<D> Inside<'_, D> {
             most = most.min(SMALL_TEXT);
         }
         Ok((TransmitLimits { max_segment_payload: Bytes(most) }, is_limited))
+    }
+
+    fn conversation_of(&self, id: ConnId) -> Option<Conversation> {
+        self.conns.slab.get(id)?.tuple().as_ref().map(conversation_of)
     }
 
     /// The flows of a connection's segments, looked up again when rules have changed.

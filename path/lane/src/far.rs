@@ -1,0 +1,216 @@
+//! Limits whose home is another lane: what stands on their boards, and what is under way to them.
+//!
+//! Owned by `links.rs`, which asks it for senders of this lane. A limit has one home, to which frames of other lanes are
+//! handed over (`Stage::Out`, `Stage::In`). Who sends them waits for it as he would at home (`firelane_flow::Board`): the lane asks
+//! for the board with the first frame, and reads it before each frame from then on. What it has handed over and the home has not taken yet
+//! stands on no board. That is known from how many frames the home has taken of this lane's in all (`backlog.rs`). What senders have made in
+//! a round, and is on its way to the link side, they have said themselves.
+
+use core::cell::RefCell;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use firelane_flow::{Board, Conversation, Credit, Limits, UnderWay};
+use firelane_frame::Frame;
+use firelane_units::{Bytes, Direction, FlowId, Instant, LaneId};
+
+use crate::common::Common;
+use crate::links::Links;
+use crate::message::LaneMessage;
+
+/// After how long without an answer a board is asked for again.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// How many runs of frames of one conversation are told apart that are under way to one lane. Of what is before them nothing is known.
+const RUNS: usize = 256;
+
+/// What a lane knows of limits that others keep.
+#[derive(Debug, Default)]
+pub(crate) struct Far {
+    /// By flow, and by direction.
+    boards: Vec<[Shown; 2]>,
+    /// By lane: what was handed over to limits there, the oldest first.
+    runs: Vec<VecDeque<Run>>,
+    /// What has been sent in this round.
+    sent: RefCell<Vec<(At, Option<Conversation>, Bytes)>>,
+}
+
+/// A flow's limit in one direction.
+type At = (FlowId, Direction);
+
+/// What a home shows.
+#[derive(Clone, Debug, Default)]
+struct Shown {
+    board: Option<Arc<Board>>,
+    asked: Option<Instant>,
+}
+
+/// Frames of one conversation, one behind the other.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    flow: At,
+    conversation: Conversation,
+    bytes: Bytes,
+    /// With which of all the frames handed over to that lane it ends.
+    end: usize,
+}
+
+impl Far {
+    /// The next round begins: what was sent in the last one has come to the link side.
+    #[inline]
+    pub(crate) fn begin_round(&mut self) {
+        self.sent.get_mut().clear();
+    }
+
+    fn shown(&mut self, (flow, direction): At) -> &mut Shown {
+        if self.boards.len() <= flow.index() {
+            self.boards.resize_with(flow.index() + 1, Default::default);
+        }
+        &mut self.boards[flow.index()][direction.index()]
+    }
+
+    fn board(&self, (flow, direction): At) -> Option<&Board> {
+        self.boards.get(flow.index())?[direction.index()].board.as_deref()
+    }
+
+    /// A flow's home is another, or it is gone.
+    pub(crate) fn forget(&mut self, flow: FlowId) {
+        if let Some(shown) = self.boards.get_mut(flow.index()) {
+            *shown = Default::default();
+        }
+    }
+
+    fn note(&mut self, home: LaneId, run: Run, taken: usize) {
+        if self.runs.len() <= home.index() {
+            self.runs.resize_with(home.index() + 1, VecDeque::new);
+        }
+        let runs = &mut self.runs[home.index()];
+        while runs.front().is_some_and(|first| has_come(first, taken)) || runs.len() >= RUNS {
+            runs.pop_front();
+        }
+        match runs.back_mut() {
+            Some(last) if (last.flow, last.conversation) == (run.flow, run.conversation) => {
+                (last.bytes, last.end) = (last.bytes + run.bytes, run.end);
+            }
+            _ => runs.push_back(run),
+        }
+    }
+
+    fn under_way(&self, home: LaneId, flow: At, speaker: Option<Conversation>, taken: usize) -> UnderWay {
+        let mut sum = UnderWay::default();
+        let runs = self.runs.get(home.index()).into_iter().flatten();
+        for &(_, conversation, bytes) in self.sent.borrow().iter().filter(|(at, ..)| *at == flow) {
+            sum.add(bytes, speaker.is_some() && conversation == speaker);
+        }
+        for run in runs.filter(|run| run.flow == flow && !has_come(run, taken)) {
+            sum.add(run.bytes, speaker == Some(run.conversation));
+        }
+        sum
+    }
+}
+
+/// Whether a lane that has taken so many frames has taken all of a run. The count begins anew some time.
+fn has_come(run: &Run, taken: usize) -> bool {
+    (taken.wrapping_sub(run.end) as isize) >= 0
+}
+
+impl<D> Links<D> {
+    /// A frame is about to be handed over to the home of its flow's limit.
+    pub(crate) fn note_far(&mut self, common: &mut Common<D>, home: LaneId, flow: At, frame: &Frame) {
+        let (id, now) = (common.id, common.now);
+        let end = common.outbox.handed_to(home).wrapping_add(1);
+        let (conversation, bytes) =
+            (Conversation::of(frame), Board::weight_of(Bytes::from(frame.wire_bytes())));
+        self.far.note(home, Run { flow, conversation, bytes, end }, common.backlogs.taken(id, home));
+        let shown = self.far.shown(flow);
+        if shown.board.is_none() && shown.asked.is_none_or(|at| now >= at + ASK_AGAIN) {
+            shown.asked = Some(now);
+            common.outbox.messages.push((home, LaneMessage::ShowBoard(flow.0, flow.1, id)));
+        }
+    }
+
+    /// A sender has made use of his credit: where a limit's home is elsewhere it counts at once. Whether there is one that is not.
+    pub(crate) fn note_sent(
+        &self,
+        common: &Common<D>,
+        flows: Limits,
+        speaker: Option<Conversation>,
+        bytes: Bytes,
+    ) -> bool {
+        let mut is_here = false;
+        for at in flows.into_iter().flatten().filter(|&(flow, side)| self.flows.is_limited(flow, side)) {
+            match self.places.home_elsewhere(common.id, at.0) {
+                Some(_) => self.far.sent.borrow_mut().push((at, speaker, Board::weight_of(bytes))),
+                None => is_here = true,
+            }
+        }
+        is_here
+    }
+
+    /// What a sender of this lane may send, at a limit whose home is another.
+    pub(crate) fn credit_far(
+        &self,
+        common: &Common<D>,
+        home: LaneId,
+        flow: At,
+        speaker: Option<Conversation>,
+    ) -> Credit {
+        let under_way = self.far.under_way(home, flow, speaker, common.backlogs.taken(common.id, home));
+        self.flows.credit_far(common.now, flow, speaker, self.far.board(flow), under_way)
+    }
+
+    /// Another lane asks for a board.
+    pub(crate) fn show_board(&mut self, common: &mut Common<D>, flow: FlowId, side: Direction, to: LaneId) {
+        let is_at_home = self.places.get(flow.index()).is_some_and(|place| place.home == Some(common.id));
+        if is_at_home && let Some(board) = self.flows.board(flow, side) {
+            common.outbox.messages.push((to, LaneMessage::Board(flow, side, common.id, board)));
+        }
+    }
+
+    /// A home shows its board.
+    pub(crate) fn take_board(&mut self, flow: FlowId, side: Direction, home: LaneId, board: Arc<Board>) {
+        if self.places.get(flow.index()).is_some_and(|place| place.home == Some(home)) {
+            self.far.shown((flow, side)).board = Some(board);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: LaneId = LaneId(1);
+    const FLOW: At = (FlowId(3), Direction::Out);
+
+    fn run(far: &mut Far, conversation: u32, bytes: u64, end: usize, taken: usize) {
+        let conversation = Conversation::from_number(conversation);
+        far.note(HOME, Run { flow: FLOW, conversation, bytes: Bytes(bytes), end }, taken);
+    }
+
+    #[test]
+    fn what_the_home_has_taken_is_under_way_no_more() {
+        let (mut far, one) = (Far::default(), Some(Conversation::from_number(1)));
+        let start = usize::MAX - 1;
+        for (n, conversation) in [1, 1, 2, 1].into_iter().enumerate() {
+            run(&mut far, conversation, 100, start.wrapping_add(n + 1), start);
+        }
+        let of = |far: &Far, speaker, taken: usize| {
+            let UnderWay { all, own } = far.under_way(HOME, FLOW, speaker, start.wrapping_add(taken));
+            (all.0, own.0)
+        };
+        assert_eq!(of(&far, one, 0), (400, 300));
+        assert_eq!(of(&far, None, 1), (400, 0), "a run is there when its last frame is");
+        assert_eq!(of(&far, one, 2), (200, 100));
+        assert_eq!(of(&far, one, 4), (0, 0));
+        assert_eq!(far.under_way(HOME, (FlowId(3), Direction::In), one, start), UnderWay::default());
+    }
+
+    #[test]
+    fn of_too_many_runs_the_oldest_are_forgotten() {
+        let mut far = Far::default();
+        for n in 0..2 * RUNS {
+            run(&mut far, n as u32, 1, n + 1, 0);
+        }
+        assert_eq!(far.under_way(HOME, FLOW, None, 0).all, Bytes(RUNS as u64));
+    }
+}

@@ -1,0 +1,185 @@
+//! Limits whose home is another lane than the sender's: who sends waits as he would at home, and nothing is lost.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
+use firelane_lane::*;
+use firelane_socket::{DatagramEnd, StreamEnd};
+use firelane_units::{BitRate, DropReason, FlowId, LaneId, LinkId, Mtu};
+use firelane_world::*;
+
+/// Who gets the datagrams: another netstack's socket, or one of the same, which they reach past the same VNIC twice.
+const PEERS: [&str; 2] = ["10.0.0.2:9", "10.0.0.1:9"];
+const TEXT: usize = 1400;
+/// The wire bytes of a datagram of [`TEXT`].
+const FRAME: u64 = TEXT as u64 + 42;
+/// How long offers go on before the next ones.
+const STEP: Duration = Duration::from_micros(200);
+
+/// Two netstacks on two lanes; the VNIC of the first has a limit at home in lane 0.
+fn limited(mbps: u64) -> World {
+    let mut world = two_stacks(2, Mtu::ETHERNET);
+    world.all(|| Control::SetHome(FlowId(1), Some(LaneId(0))));
+    world.all(|| Control::SetMaxbw(FlowId(1), Some(BitRate::from_mbps(mbps))));
+    world
+}
+
+/// Sockets of netstack 1 in these lanes that offer datagrams without pause, and the one that gets them.
+struct Senders {
+    world: World,
+    ends: Vec<DatagramEnd>,
+    receiver: DatagramEnd,
+    peer: SocketAddr,
+    got: BTreeMap<SocketAddr, u64>,
+}
+
+impl Senders {
+    fn new(mut world: World, peer: &str, lanes: &[u16]) -> Self {
+        let netstack = if peer == PEERS[0] { 2 } else { 1 };
+        let receiver = world.bind(netstack, 9, 0, peer);
+        let bind = |(n, &lane): (u32, &u16)| world.bind(1, n, lane, "10.0.0.1:0");
+        let ends = (0..).zip(lanes).map(bind).collect();
+        let peer = peer.parse().unwrap();
+        let mut senders = Self { world, ends, receiver, peer, got: BTreeMap::new() };
+        // Nothing waits for a neighbour's answer later on.
+        for (n, socket) in (0..).zip(&mut senders.ends) {
+            senders.world.send_to(socket, n, senders.peer, b"first");
+        }
+        senders.world.run_for(Duration::from_millis(100));
+        senders
+    }
+
+    fn run_for(&mut self, span: Duration) {
+        let end = self.world.now + span;
+        while self.world.now < end {
+            for (n, socket) in (0..).zip(&mut self.ends) {
+                while self.world.offer_to(socket, n, self.peer, &[7; TEXT]) {}
+            }
+            self.world.run_for(STEP);
+            let mut buffer = [0; TEXT];
+            while let Ok(Some(datagram)) = self.receiver.recv.recv(&mut buffer) {
+                *self.got.entry(datagram.envelope.peer).or_default() += FRAME;
+            }
+        }
+    }
+
+    /// What each sent that has arrived in this time.
+    fn arrived_in(&mut self, span: Duration) -> Vec<u64> {
+        self.got.clear();
+        self.run_for(span);
+        let mut got: Vec<u64> = self.got.values().copied().collect();
+        got.resize(self.ends.len().max(got.len()), 0);
+        got
+    }
+}
+
+#[test]
+fn datagrams_wait_in_their_sockets_and_each_has_his_share() {
+    for (peer, mbps) in PEERS.into_iter().flat_map(|peer| [1, 10, 100, 1000].map(|mbps| (peer, mbps))) {
+        for lanes in [&[1][..], &[0, 1], &[1, 1], &[0, 0, 1], &[0, 1, 1, 1]] {
+            let case = format!("{mbps} Mb/s to {peer}, lanes {lanes:?}");
+            let mut senders = Senders::new(limited(mbps), peer, lanes);
+            senders.run_for(Duration::from_millis(100));
+            let span = Duration::from_millis(if mbps < 10 { 1000 } else { 200 });
+            let got = senders.arrived_in(span);
+            let drops = senders.world.counters().drops;
+            assert_eq!(drops.of(DropReason::FlowLimit), 0, "{case}: {got:?}");
+            check_shares(&case, BitRate::from_mbps(mbps).bytes_in(span).0, &got);
+            senders.world.check_conservation();
+        }
+    }
+}
+
+/// All have what the limit promises, and none much more or less than the others.
+fn check_shares(case: &str, promised: u64, got: &[u64]) {
+    let all: u64 = got.iter().sum();
+    assert!(all.abs_diff(promised) <= (promised / 100).max(2 * FRAME), "{case}: {all}, {promised}");
+    let share = promised / got.len() as u64;
+    for bytes in got {
+        assert!(bytes.abs_diff(share) <= (share / 5).max(3 * FRAME), "{case}: {got:?}");
+    }
+}
+
+/// Connections of each lane.
+#[test]
+fn connections_wait_for_a_limit_elsewhere_and_lose_nothing() {
+    for mbps in [2, 20, 200] {
+        let mut world = limited(mbps);
+        let listener = world.listen(2, 5, "10.0.0.2:80", 8);
+        let mut clients: Vec<StreamEnd> =
+            [0, 0, 1, 1].into_iter().map(|lane| world.connect(1, lane, "10.0.0.2:80")).collect();
+        world.run_for(Duration::from_millis(100));
+        let mut servers: Vec<StreamEnd> =
+            std::iter::from_fn(|| listener.accept()).map(|it| it.stream).collect();
+        assert_eq!(servers.len(), clients.len());
+        let (text, mut buffer) = (vec![7; 1 << 16], vec![0; 1 << 16]);
+        let mut got = [0; 4];
+        let span = Duration::from_millis(if mbps < 20 { 3000 } else { 500 });
+        let settled = world.now + Duration::from_millis(300);
+        let end = settled + span;
+        while world.now < end {
+            for client in &mut clients {
+                while world.write(client, &text).is_ok() {}
+            }
+            world.run_for(STEP);
+            for (server, got) in servers.iter_mut().zip(&mut got) {
+                while let Ok(count @ 1..) = world.read(server, &mut buffer) {
+                    *got += if world.now > settled { count as u64 } else { 0 };
+                }
+            }
+        }
+        assert_eq!(world.counters().drops.total(), 0, "{mbps} Mb/s: {got:?}");
+        // Headers take 66 of 1,514 bytes.
+        let promised = BitRate::from_mbps(mbps).bytes_in(span).0 * 1448 / 1514;
+        check_shares(&format!("{mbps} Mb/s"), promised, &got);
+        world.check_conservation();
+    }
+}
+
+/// What a device's user sends waits in its ring, where he sees it.
+#[test]
+fn frames_of_a_device_wait_in_it_for_a_limit_elsewhere() {
+    for mbps in [1, 100] {
+        let mut world = World::new(2);
+        world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
+        let limit = Some(BitRate::from_mbps(mbps));
+        world.add_flow(plain_flow(FlowId(1), LinkId(1), limit, Some(LaneId(0))));
+        world.add_flow(plain_flow(FlowId(2), LinkId(2), None, None));
+        let ([mut alice, mut bob], queues): ([RingDriver; 2], [RingDriver; 2]) = {
+            let [(a, x), (b, y)] = [(); 2].map(|()| wire(Capabilities::plain(MTU)));
+            ([a, b], [x, y])
+        };
+        let mut queues = queues.map(|queue| Some(AnyDriver::Ring(queue)));
+        for lane in &mut world.lanes {
+            for (nth, home) in [LaneId(1), LaneId(0)].into_iter().enumerate() {
+                let user = PortUser::Driver { through: home };
+                let (id, end) = (nth as u32 + 1, nth as u8 + 1);
+                let here = if lane.id() == home { queues[nth].take() } else { None };
+                let port = Control::AddPort(vnic(id, 0, end, id, user), here);
+                lane.on_message(world.now, LaneMessage::Control(Box::new(port)));
+            }
+        }
+        let mut pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 4 });
+        let (mut got, mut sent) = (0, 0);
+        let span = Duration::from_millis(if mbps < 10 { 1000 } else { 200 });
+        let end = world.now + span;
+        while world.now < end {
+            let mut chain = Chain::new();
+            chain.extend((0..64u16).map(|n| udp_frame(&mut pools, 1, 2, (n + 1, 53), TEXT)));
+            alice.tx.push_chain(&mut chain);
+            sent += 64 - chain.len() as u64;
+            pools.put_all(&mut chain);
+            world.run_for(STEP);
+            let mut came = Chain::new();
+            bob.rx.pop_into(&mut came, usize::MAX);
+            got += came.iter().map(|frame| frame.wire_bytes() as u64).sum::<u64>();
+            pools.put_all(&mut came);
+        }
+        assert!(sent > 64, "some wait");
+        assert_eq!(world.counters().drops.total(), 0, "{mbps} Mb/s");
+        check_shares(&format!("{mbps} Mb/s"), BitRate::from_mbps(mbps).bytes_in(span).0, &[got]);
+        world.check_conservation();
+    }
+}
