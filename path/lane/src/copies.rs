@@ -3,9 +3,22 @@
 //!
 //! Kept by `drive.rs` for each queue. A chain that turned out dear is paid off in the rounds that follow, in which nothing is fetched from
 //! the device, and of what comes next less is fetched at a time. What it cannot bring meanwhile its sender finds in the ring, as with a
-//! bridge, on which he would make the copies himself.
+//! bridge, on which he would make the copies himself. A link's own device brings what the stations beyond it send to everybody here: it owes no
+//! more than a few rounds, lest one of them keeps all the others' frames from all VNICs, and less is fetched at a time.
 
 use crate::drive::FETCH_FRAMES;
+
+/// How much a device owes at most that many send by.
+const OWED_BY_MANY: usize = 4 * FETCH_FRAMES;
+
+/// Who sends by a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Users {
+    /// Its user, who is kept waiting.
+    One,
+    /// All stations beyond it.
+    Many,
+}
 
 /// The account of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,10 +41,11 @@ impl Copies {
 
     /// So many frames were fetched, and so many copies made of them.
     #[inline]
-    pub(crate) fn charge(&mut self, frames: usize, copies: usize) {
+    pub(crate) fn charge(&mut self, users: Users, frames: usize, copies: usize) {
         self.each /= 2;
         if copies > 0 {
-            self.owed += copies;
+            let most = if users == Users::Many { OWED_BY_MANY } else { usize::MAX };
+            self.owed = self.owed.saturating_add(copies).min(most);
             self.each = self.each.max(copies.div_ceil(frames));
         }
     }
@@ -48,7 +62,7 @@ mod tests {
         let mut copies = Copies::default();
         for _ in 0..10 {
             assert_eq!(copies.budget(), FETCH_FRAMES);
-            copies.charge(FETCH_FRAMES, 0);
+            copies.charge(Users::One, FETCH_FRAMES, 0);
         }
     }
 
@@ -61,7 +75,7 @@ mod tests {
             for fan in fans.iter().cycle().take(rounds) {
                 let frames = copies.budget();
                 if frames > 0 {
-                    copies.charge(frames, frames * fan);
+                    copies.charge(Users::One, frames, frames * fan);
                     brought += frames * (1 + fan);
                     dearest = dearest.max(frames * (1 + fan));
                 }
@@ -73,9 +87,21 @@ mod tests {
         #[test]
         fn who_owes_has_its_turn_again(frames in 1..=FETCH_FRAMES, fan in 1..1000_usize) {
             let mut copies = Copies::default();
-            copies.charge(frames, frames * fan);
+            copies.charge(Users::One, frames, frames * fan);
             let rests = (0..).take_while(|_| copies.budget() == 0).count();
             prop_assert_eq!(rests, frames * fan / FETCH_FRAMES);
+        }
+
+        /// Whatever one station sends to all, the others' frames are fetched again soon.
+        #[test]
+        fn one_station_keeps_no_other_waiting(fans in prop::collection::vec(0..400_usize, 1..200)) {
+            let (mut copies, mut rests) = (Copies::default(), 0);
+            for fan in fans {
+                let frames = copies.budget();
+                rests = if frames == 0 { rests + 1 } else { 0 };
+                prop_assert!(rests <= OWED_BY_MANY / FETCH_FRAMES);
+                copies.charge(Users::Many, frames.max(1), frames * fan);
+            }
         }
     }
 }

@@ -10,7 +10,9 @@ use firelane_frame::{Arrival, Chain, Driver, offload};
 use firelane_units::{Direction, FlowId, Instant, LinkId};
 
 use crate::common::Common;
+use crate::copies::Users;
 use crate::links::Links;
+use crate::message::PortKind;
 use crate::poll::{Fetched, Load, Polling};
 use crate::ports::Stay;
 
@@ -191,8 +193,10 @@ impl<D: Driver> Links<D> {
             queue.count_fetched(chain, arrival);
             self.flooded = 0;
             self.take_received(common, port, arrival, chain);
+            let is_uplink = self.ports.get(port.index()).is_some_and(|port| port.kind == PortKind::Uplink);
+            let users = if is_uplink { Users::Many } else { Users::One };
             if let Some(queue) = self.queues.get_mut(place) {
-                queue.copies.charge(frames, self.flooded);
+                queue.copies.charge(users, frames, self.flooded);
             }
         }
         frames
