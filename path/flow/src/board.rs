@@ -23,6 +23,8 @@ const AHEAD: Duration = Duration::from_millis(2);
 const AHEAD_MAX: u64 = 128 << 10;
 /// What a frame counts for at least, because it takes a buffer whatever its size.
 const FRAME_LEAST: u64 = 128;
+/// With fewer free queues there may be none for who begins to wait.
+const FREE_LEAST: usize = QUEUES / 4;
 /// For how long nobody has to look whether there is room, at most.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -41,9 +43,11 @@ struct Waiting {
     all: u64,
     own: u64,
     longest: u64,
+    /// Queues that nobody has.
+    free: usize,
 }
 
-/// What has been sent to a limit's home and is not there yet.
+/// What has been sent to a limit and is not there yet: in this round of a lane's senders, or to the limit's home in another lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UnderWay {
     /// Of all who send in the flow.
@@ -82,11 +86,11 @@ impl Board {
     }
 
     fn read(&self, conversation: Option<Conversation>) -> Waiting {
-        let (mut waiting, mut found, mut at_home, mut free) = (Waiting::default(), None, 0, false);
+        let (mut waiting, mut found, mut at_home) = (Waiting::default(), None, 0);
         for (nth, queue) in self.queues.iter().enumerate() {
             let word = queue.load(Ordering::Relaxed);
             let (owner, bytes) = ((word >> 32) as u32, word & u64::from(u32::MAX));
-            free |= bytes == 0;
+            waiting.free += usize::from(bytes == 0);
             waiting.all += bytes;
             waiting.longest = waiting.longest.max(bytes);
             if let Some(Conversation(number)) = conversation {
@@ -99,7 +103,7 @@ impl Board {
             }
         }
         // With no queue free it would share the one that others have.
-        waiting.own = found.unwrap_or(if free { 0 } else { at_home });
+        waiting.own = found.unwrap_or(if waiting.free > 0 { 0 } else { at_home });
         waiting
     }
 
@@ -118,14 +122,16 @@ impl Board {
         let largest = self.largest.load(Ordering::Relaxed);
         let frame = hold::frame_of(largest);
         let limit = hold::limit_of(rate, largest);
-        let window = rate.bytes_in(AHEAD).0.min(AHEAD_MAX).max(2 * frame);
+        let window = window(rate, frame);
         let (all, own) = (waiting.all + under_way.all.0, waiting.own + under_way.own.0);
         let most = match conversation {
             // A frame that comes alone has room, and makes as much for others as large.
             _ if all == 0 => window.min((limit / 2).max(frame)),
-            // Nothing of it waits: it has a frame's place at least beside those who have more than they could have asked for.
+            // Nothing of it waits: it has a frame's place at least, also for others that are under way, or beside those who have more
+            // than they could have asked for.
             Some(_) if own == 0 => {
-                let beside = if waiting.longest > window + frame { frame } else { 0 };
+                let has_place = waiting.free >= FREE_LEAST || waiting.longest > window + frame;
+                let beside = if has_place { frame } else { 0 };
                 window.min(limit.saturating_sub(all + frame)).max(beside)
             }
             Some(_) => window.saturating_sub(own).min((limit / 2).saturating_sub(all)),
@@ -138,6 +144,11 @@ impl Board {
         let before = if conversation.is_some() && own > 0 { own } else { all };
         Credit::At(now + rate.time_for(Bytes(before / 2)).clamp(GATHER, LOOK_AGAIN))
     }
+}
+
+/// How much a conversation of another lane may have waiting, of frames so large.
+pub(crate) fn window(rate: BitRate, frame: u64) -> u64 {
+    rate.bytes_in(AHEAD).0.min(AHEAD_MAX).max(2 * frame)
 }
 
 #[cfg(test)]
@@ -167,9 +178,14 @@ mod tests {
         assert_eq!(credit(0, 12_500, ONE, none), window);
         assert!(matches!(credit(FRAME, 12_500, ONE, none), Credit::At(_)));
         let under_way = UnderWay { all: Bytes(22_000), own: Bytes(0) };
-        assert!(matches!(credit(0, 3_000, ONE, under_way), Credit::At(_)));
+        assert_eq!(credit(0, 3_000, ONE, under_way), Credit::Bytes(Bytes(FRAME)));
         // Beside those who do not ask, who lose a frame for it.
         assert_eq!(credit(0, 25_000, ONE, none), Credit::Bytes(Bytes(FRAME)));
+        // Where nearly every queue is taken there is no place.
+        let board = Board::default();
+        (0..30).for_each(|n| board.post(n, 100 + n as u32, 900, 1));
+        let none_left = board.credit(Instant::ZERO, BitRate::from_mbps(10), ONE, none);
+        assert!(matches!(none_left, Credit::At(_)), "{none_left:?}");
         // What is under way counts as if it were there.
         let under_way = UnderWay { all: Bytes(2 * FRAME), own: Bytes(2 * FRAME) };
         assert!(matches!(credit(0, 0, ONE, under_way), Credit::At(_)));
@@ -194,7 +210,7 @@ mod tests {
     fn small_frames_count_for_the_buffers_that_they_take() {
         let board = Board::default();
         board.post(0, 1, 20 * 64, 20);
-        assert_eq!(board.read(ONE), Waiting { all: 2_560, own: 2_560, longest: 2_560 });
+        assert_eq!(board.read(ONE), Waiting { all: 2_560, own: 2_560, longest: 2_560, free: QUEUES - 1 });
         assert_eq!(Board::weight_of(Bytes(64)), Bytes(128));
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! A hold is short on purpose: two ticks of 10 ms at the flow's limit, as in the original. Longer queues would only add delay,
 //! because a sender that gets no answer keeps sending. It is never less than six of the largest frames seen: a TCP sender hears of a loss
-//! by three segments that come after it (RFC 5681 section 3.2), and with fewer on the way waits for a time-out while the limit stands idle. When it is full, the conversation that holds most loses the frame that has waited longest: what comes after
-//! the gap tells a TCP receiver at once, while a gap at the end would be found by a time-out.
+//! by three segments that come after it (RFC 5681 section 3.2), and with fewer on the way waits for a time-out while the limit stands idle. A
+//! conversation that has nothing there has a frame's place whatever the others have, as long as there is a queue for it: with less than a frame in
+//! the hold it has no turn, and who comes at the right moment would have them all. When the hold is full, the conversation that holds
+//! most loses the frame that has waited longest: what comes after the gap tells a TCP receiver at once, while a gap at the end would be
+//! found by a time-out.
 //!
 //! Queues are served by deficit round robin (Shreedhar and Varghese, 1995), so a conversation that sends without pause
 //! takes only what its neighbours leave. A queue belongs to a conversation as long as it holds frames of it; only when more
@@ -15,7 +18,7 @@ use std::sync::Arc;
 use firelane_frame::{Chain, Frame};
 use firelane_units::{BitRate, Bytes};
 
-use crate::board::Board;
+use crate::board::{self, Board, UnderWay};
 use crate::conversation::{Conversation, conversation};
 
 /// Two of the original's clock ticks.
@@ -55,10 +58,16 @@ struct Queue {
 }
 
 impl Hold {
-    /// Whether a frame of `bytes` may wait with the others, in a flow whose tightest limit is `rate`.
-    pub(crate) fn has_room(&mut self, rate: BitRate, bytes: Bytes) -> bool {
-        self.note_size(bytes.0);
-        self.bytes + bytes.0 <= self.limit(rate)
+    /// Whether a frame may wait with the others, in a flow whose tightest limit is `rate`.
+    pub(crate) fn has_room(&mut self, rate: BitRate, frame: &Frame) -> bool {
+        let bytes = frame.wire_bytes() as u64;
+        self.note_size(bytes);
+        self.bytes + bytes <= self.limit(rate)
+            || self.has_free_queue() && self.found(conversation(frame.as_slice())).is_none()
+    }
+
+    fn has_free_queue(&self) -> bool {
+        self.waiting != u32::MAX
     }
 
     pub(crate) fn limit(&self, rate: BitRate) -> u64 {
@@ -100,20 +109,32 @@ impl Hold {
         rate: BitRate,
         Conversation(number): Conversation,
         piece: Bytes,
+        sent: UnderWay,
     ) -> Option<Bytes> {
         let (frame, longest) = (self.largest().0, ones(self.waiting).map(|n| self.queues[n].bytes).max()?);
-        let room = self.limit(rate).saturating_sub(self.bytes);
-        let beside = if longest > frame { frame.max(longest / 2) } else { 0 };
-        let most = piece.0.max(frame).min(room.max(beside));
+        let room = self.limit(rate).saturating_sub(self.bytes + sent.all.0);
+        // Who asks in another lane has no more than a window.
+        let asked = if self.is_shown() { board::window(rate, frame) } else { 0 };
+        let beside = match longest > asked + frame {
+            true => frame.max(longest / 2),
+            false if self.has_free_queue() => frame,
+            false => 0,
+        };
+        // What it has sent in this round will be all that it has here.
+        let [most, beside] = [piece.0.max(frame), beside].map(|bytes| bytes.saturating_sub(sent.own.0));
+        let most = most.min(room.max(beside));
         let is_asked = !self.is_shown() && self.bytes <= 2 * piece.0.max(frame);
-        (self.found(number).is_none() && !is_asked && most >= frame).then_some(Bytes(most))
+        let least = if sent.own == Bytes::ZERO { frame } else { 1 };
+        (self.found(number).is_none() && !is_asked && most >= least).then_some(Bytes(most))
     }
 
     /// Makes room for a frame of `bytes`: the first frame of the longest queue, if that is enough.
     pub(crate) fn make_room(&mut self, rate: BitRate, bytes: Bytes) -> Option<Frame> {
         let longest = ones(self.waiting).max_by_key(|&n| self.queues[n].bytes)?;
         let first = self.queues[longest].frames.front()?.wire_bytes() as u64;
-        (self.bytes - first + bytes.0 <= self.limit(rate)).then(|| self.take(longest)).flatten()
+        // With those who had nothing there it may be more than full, and is to be no fuller.
+        let limit = self.limit(rate).max(self.bytes);
+        (self.bytes - first + bytes.0 <= limit).then(|| self.take(longest)).flatten()
     }
 
     pub(crate) fn push(&mut self, frame: Frame) {
@@ -255,12 +276,14 @@ mod tests {
     use std::collections::{BTreeMap, VecDeque};
 
     fn fill(hold: &mut Hold, pool: &mut Pool, rate: BitRate, bytes: usize) -> usize {
-        while hold.has_room(rate, Bytes::from(bytes)) {
+        loop {
             let mut frame = pool.take().unwrap();
             frame.append(bytes);
+            if !hold.has_room(rate, &frame) {
+                return hold.len();
+            }
             hold.push(frame);
         }
-        hold.len()
     }
 
     #[test]
@@ -273,7 +296,8 @@ mod tests {
         assert_eq!(fill(&mut slow, &mut pool, BitRate::from_bps(1), 1000), 6);
         assert_eq!(slow.bytes(), Bytes(6000));
         assert_eq!((slow.next_bytes(), slow.pop().map(|f| f.len())), (Some(Bytes(1000)), Some(1000)));
-        assert!(slow.has_room(BitRate::from_bps(1), Bytes(1000)) && !slow.is_empty());
+        assert!(!slow.is_empty());
+        assert_eq!(fill(&mut slow, &mut pool, BitRate::from_bps(1), 1000), 6);
     }
 
     fn pools() -> Pools {
@@ -356,10 +380,11 @@ mod tests {
         let rate = BitRate::from_mbps(50);
         hold.push(pools.copy_of(&datagram(1, 0, 1000)).unwrap());
         for serial in 0.. {
-            if !hold.has_room(rate, Bytes(1000)) {
+            let frame = pools.copy_of(&datagram(2, serial, 1000)).unwrap();
+            if !hold.has_room(rate, &frame) {
                 break;
             }
-            hold.push(pools.copy_of(&datagram(2, serial, 1000)).unwrap());
+            hold.push(frame);
         }
         for serial in 0..20 {
             assert_eq!(hold.make_room(rate, Bytes(1000)).map(|frame| told(&frame)), Some((2, serial)));
@@ -367,5 +392,23 @@ mod tests {
         }
         let soon: Vec<u16> = (0..3).map(|_| told(&hold.pop().unwrap()).0).collect();
         assert!(soon.contains(&1), "{soon:?}");
+    }
+    #[test]
+    fn who_has_nothing_there_has_a_place_as_long_as_there_is_a_queue() {
+        let (mut hold, mut pools) = (Hold::default(), pools());
+        let rate = BitRate::from_mbps(1);
+        let mut enters = |conversation: u16, serial: u32| {
+            let frame = pools.copy_of(&datagram(conversation, serial, 1000)).unwrap();
+            let enters = hold.has_room(rate, &frame);
+            if enters {
+                hold.push(frame);
+            }
+            enters
+        };
+        assert_eq!((0..10).filter(|&serial| enters(0, serial)).count(), 6);
+        for conversation in 1..QUEUES as u16 {
+            assert!(enters(conversation, 0) && !enters(conversation, 1), "{conversation}");
+        }
+        assert!(!enters(QUEUES as u16, 0), "every queue is somebody's");
     }
 }

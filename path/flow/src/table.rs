@@ -67,6 +67,15 @@ pub enum Credit {
 }
 
 impl Credit {
+    /// The same for who asks behind others that have sent so much in this round: until when he has to wait is known when that has come.
+    #[must_use]
+    pub fn behind(self, now: Instant, sent: Bytes) -> Self {
+        match self {
+            Self::At(at) if sent > Bytes::ZERO && at != Instant::FAR_FUTURE => Self::At(now),
+            credit => credit,
+        }
+    }
+
     /// What two limits allow together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -196,7 +205,7 @@ impl FlowTable {
             return Verdict::Pass(frame);
         }
         let share = HELD_FRAMES_MAX.saturating_sub(self.held).max(HELD_FRAMES_LEAST);
-        if side.hold.len() >= share || !side.hold.has_room(tightest, bytes) {
+        if side.hold.len() >= share || !side.hold.has_room(tightest, &frame) {
             return side.drop_one(tightest, bytes, frame);
         }
         side.counters.held += 1;
@@ -293,42 +302,68 @@ impl FlowTable {
         gates.map(|gate| gate.limiter.piece()).min()
     }
 
-    /// What a socket whose traffic belongs to `flow` may send now, and is of this conversation if it is known. A sender that stays within
-    /// it and asks again when told to is never dropped at the limit.
+    /// What a socket whose traffic belongs to `flow` may send now, and is of this conversation if it is known, behind what was sent
+    /// in this round. A sender that stays within it and asks again when told to is never dropped at the limit.
     pub fn credit(
         &self,
         now: Instant,
-        flow: FlowId,
-        direction: Direction,
+        (flow, direction): (FlowId, Direction),
         speaker: Option<Conversation>,
+        sent: UnderWay,
     ) -> Credit {
         let Some(node) = self.nodes.get(flow) else { return Credit::Unlimited };
         let side = node.side(direction);
-        // Where others wait for the same limit, order and share are decided among what waits there.
-        let is_shared = |at: FlowId| at != flow && self.nodes.at(at).children > 1;
-        // With less than its turn there, and a frame for when its lane comes late with the next ones, it would have less than others.
-        let frame = side.hold.largest();
-        let share = |gate: &Gate| gate.limiter.piece().max(gate.limiter.quantum() + frame);
-        if let Some(at) = side.waits_at {
-            let gate = self.nodes.at(at).side(direction).gate.as_deref();
-            let shared = gate.filter(|_| is_shared(at)).map_or(Bytes::ZERO, share);
-            let wanted = shared.max(self.nodes.reserve(flow, direction));
-            // A device may bring a large frame where a byte was asked for.
-            let room = side.tightest.map_or(0, |rate| side.hold.limit(rate) / 2).saturating_sub(frame.0);
-            // Others of the flow, who do not ask, may never leave it empty: other lanes, and who forwards.
-            let beside = || side.hold.admits(side.tightest?, speaker?, gate?.limiter.piece());
-            return match wanted.0.min(room).checked_sub(side.hold.bytes().0) {
-                Some(bytes) if bytes > 0 => Credit::Bytes(Bytes(bytes)),
-                // The flow has frames of its own in the queue; more would only make it longer.
-                _ => match beside() {
-                    Some(bytes) => Credit::Bytes(bytes),
-                    None => Credit::At(gate.map_or(now, |gate| gate.limiter.wake_at())),
-                },
-            };
-        }
-        if side.tightest.is_none() {
+        if side.tightest.is_none() && side.waits_at.is_none() {
             return Credit::Unlimited;
         }
+        let credit = match side.waits_at {
+            Some(at) => self.credit_behind(now, (flow, direction), at, speaker, sent),
+            None => self.credit_at_gates(now, (flow, direction)),
+        };
+        match credit {
+            // Who is the first may always send a frame.
+            Credit::Bytes(bytes) if side.waits_at.is_none() && sent.all > Bytes::ZERO => {
+                match bytes.0.saturating_sub(sent.all.0) {
+                    0 => Credit::At(now),
+                    left => Credit::Bytes(Bytes(left)),
+                }
+            }
+            credit => credit,
+        }
+    }
+
+    /// The same where frames of the flow wait, at the gate `at`.
+    fn credit_behind(
+        &self,
+        now: Instant,
+        (flow, direction): (FlowId, Direction),
+        at: FlowId,
+        speaker: Option<Conversation>,
+        sent: UnderWay,
+    ) -> Credit {
+        let side = self.nodes.at(flow).side(direction);
+        let gate = self.nodes.at(at).side(direction).gate.as_deref();
+        let shared = gate.filter(|_| self.is_shared(flow, at)).map_or(Bytes::ZERO, |gate| share(side, gate));
+        let wanted = shared.max(self.nodes.reserve(flow, direction));
+        // A device may bring a large frame where a byte was asked for.
+        let room = side.tightest.map_or(0, |rate| side.hold.limit(rate) / 2);
+        let room = room.saturating_sub(side.hold.largest().0);
+        // Others of the flow, who do not ask, may never leave it empty: other lanes, and who forwards.
+        let beside = || side.hold.admits(side.tightest?, speaker?, gate?.limiter.piece(), sent);
+        match wanted.0.min(room).checked_sub(side.hold.bytes().0 + sent.all.0) {
+            Some(bytes) if bytes > 0 => Credit::Bytes(Bytes(bytes)),
+            // The flow has frames of its own in the queue; more would only make it longer.
+            _ => match beside() {
+                Some(bytes) => Credit::Bytes(bytes),
+                None => Credit::At(gate.map_or(now, |gate| gate.limiter.wake_at())),
+            },
+        }
+    }
+
+    /// The same where none does.
+    fn credit_at_gates(&self, now: Instant, (flow, direction): (FlowId, Direction)) -> Credit {
+        let node = self.nodes.at(flow);
+        let side = node.side(direction);
         let is_shown = node.sides.iter().any(|side| side.hold.is_shown());
         let mut credit = Credit::Unlimited;
         for at in self.nodes.upward(flow) {
@@ -338,18 +373,22 @@ impl FlowTable {
                 true => gate.limiter.allowance(now),
                 // A piece may wait where others do: a socket or a device has no other way to its share, and whoever
                 // comes before others is served only if he is there when the limit has room. Who waits for credit always is.
-                false if is_shared(at) && !gate.limiter.is_closed() => share(gate),
+                false if self.is_shared(flow, at) && !gate.limiter.is_closed() => share(side, gate),
                 false if gate.has_waiting(now) && !gate.limiter.is_closed() => gate.limiter.piece(),
                 // Senders of other lanes have frames where this limit is used up each time, here or at the one before it.
-                false if is_shown && !gate.limiter.is_closed() => gate.limiter.piece().max(frame),
+                false if is_shown && !gate.limiter.is_closed() => {
+                    gate.limiter.piece().max(side.hold.largest())
+                }
                 false => return Credit::At(gate.limiter.wake_at()),
             };
-            credit = match credit {
-                Credit::Bytes(others) => Credit::Bytes(others.min(bytes)),
-                _ => Credit::Bytes(bytes),
-            };
+            credit = credit.and(Credit::Bytes(bytes));
         }
         credit
+    }
+
+    /// Whether others may wait for the limit at `at`: their order and share are decided among what waits there.
+    fn is_shared(&self, flow: FlowId, at: FlowId) -> bool {
+        at != flow && self.nodes.at(at).children > 1
     }
 
     /// The board on which other lanes see what of `flow` waits here.
@@ -605,4 +644,10 @@ impl FlowTable {
     pub fn flows(&self) -> impl Iterator<Item = FlowId> {
         self.nodes.iter().map(|(id, _)| id)
     }
+}
+
+/// What a sender may have waiting at a gate that others wait for: with less than its turn there, and a frame for when its lane comes late
+/// with the next ones, it would have less than they.
+fn share(side: &Side, gate: &Gate) -> Bytes {
+    gate.limiter.piece().max(gate.limiter.quantum() + side.hold.largest())
 }

@@ -6,7 +6,7 @@ mod support;
 
 use core::time::Duration;
 
-use firelane_flow::Credit;
+use firelane_flow::{Credit, UnderWay};
 use firelane_units::{BitRate, Direction, FlowId, Instant, Priority};
 use proptest::prelude::*;
 use support::{IN, World, assert_share};
@@ -222,7 +222,9 @@ fn who_asks_for_credit_has_what_is_guaranteed() {
         for turn in 0..5_000 {
             world.release();
             (0..20).for_each(|_| world.send(flood, IN, 1514));
-            while let Credit::Bytes(_) = world.flows.credit(world.now, socket, IN, None) {
+            while let Credit::Bytes(_) =
+                world.flows.credit(world.now, (socket, IN), None, UnderWay::default())
+            {
                 world.send(socket, IN, 1514);
             }
             world.now += Duration::from_micros([60, 140, 100][turn % 3]);
@@ -245,7 +247,7 @@ fn a_socket_of_a_higher_priority_comes_before_a_flood() {
     for _ in 0..5_000 {
         world.release();
         (0..20).for_each(|_| world.send(flood, IN, 1514));
-        if let Credit::Bytes(bytes) = world.flows.credit(world.now, socket, IN, None) {
+        if let Credit::Bytes(bytes) = world.flows.credit(world.now, (socket, IN), None, UnderWay::default()) {
             (0..(bytes.0 / 1514).max(1)).for_each(|_| world.send(socket, IN, 1514));
         }
         world.now += Duration::from_micros(100);

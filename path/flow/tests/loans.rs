@@ -6,7 +6,7 @@ mod support;
 
 use core::time::Duration;
 
-use firelane_flow::{Credit, Lender, Loan};
+use firelane_flow::{Credit, Lender, Loan, UnderWay};
 use firelane_units::{BitRate, Bytes};
 use proptest::prelude::*;
 use support::{LINK, OUT, World};
@@ -47,7 +47,7 @@ proptest! {
             }
             let next_release = world.release();
             while world.now >= socket_at {
-                match world.flows.credit(world.now, socket, OUT, None) {
+                match world.flows.credit(world.now, (socket, OUT), None, UnderWay::default()) {
                     Credit::Bytes(bytes) => {
                         (0..(bytes.0 / FRAME as u64).max(1)).for_each(|_| world.send(socket, OUT, FRAME));
                     }

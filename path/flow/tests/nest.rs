@@ -7,7 +7,7 @@ mod support;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use firelane_flow::{Conversation, Credit, FlowConfig, FlowError, NEST_MAX};
+use firelane_flow::{Conversation, Credit, FlowConfig, FlowError, NEST_MAX, UnderWay};
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_units::{BitRate, Bytes, Direction, DropReason, FlowId, Instant, Port, Priority};
 use firelane_wire::IpProtocol;
@@ -325,7 +325,10 @@ fn a_limit_of_zero_drops_everything_also_what_is_held_and_what_is_below() {
     world.send(flow, IN, 1000);
     assert_eq!(world.release(), None);
     assert_eq!((world.flows.held_frames(), world.drops.of(DropReason::FlowLimit)), (0, 3));
-    assert_eq!(world.flows.credit(world.now, flow, IN, None), Credit::At(Instant::FAR_FUTURE));
+    assert_eq!(
+        world.flows.credit(world.now, (flow, IN), None, UnderWay::default()),
+        Credit::At(Instant::FAR_FUTURE)
+    );
     world.flows.set_maxbw(world.now, link, Some(BitRate::from_mbps(1))).unwrap();
     world.send(flow, IN, 1000);
     assert_eq!(world.counters(flow, IN).passed, 2);
@@ -374,7 +377,7 @@ fn a_sender_within_its_credit_is_never_dropped() {
         let flow = world.free(1, Some(0));
         let (start, span) = (world.now, Duration::from_secs(1));
         while world.now < start + span {
-            match world.flows.credit(world.now, flow, OUT, None) {
+            match world.flows.credit(world.now, (flow, OUT), None, UnderWay::default()) {
                 Credit::At(at) => world.now = at,
                 Credit::Bytes(bytes) => {
                     let count = (bytes.0 / 1514).max(1);
@@ -409,7 +412,9 @@ fn a_socket_gets_its_share_beside_senders_that_do_not_ask() {
                 world.release();
                 world.now += Duration::from_micros(50);
             }
-            if let Credit::Bytes(bytes) = world.flows.credit(world.now, socket, IN, None) {
+            if let Credit::Bytes(bytes) =
+                world.flows.credit(world.now, (socket, IN), None, UnderWay::default())
+            {
                 (0..(bytes.0 / 1514).max(1)).for_each(|_| world.send(socket, IN, 1514));
             }
             assert!(turn < 1_000_000);
@@ -437,7 +442,9 @@ fn a_conversation_gets_its_share_beside_others_of_its_flow_that_do_not_ask() {
                 (0..3).for_each(|_| _ = world.send_of(flow, other, 1514));
             }
             for asks in [100, 101] {
-                if let Credit::Bytes(bytes) = world.flows.credit(world.now, flow, IN, Some(speaker(asks))) {
+                if let Credit::Bytes(bytes) =
+                    world.flows.credit(world.now, (flow, IN), Some(speaker(asks)), UnderWay::default())
+                {
                     for _ in 0..(bytes.0 / 1514).max(1) {
                         sent.push(world.send_of(flow, asks, 1514));
                     }
@@ -526,7 +533,7 @@ proptest! {
         let start = world.now;
         for late in lateness.iter().cycle() {
             let until = loop {
-                match world.flows.credit(world.now, flow, OUT, None) {
+                match world.flows.credit(world.now, (flow, OUT), None, UnderWay::default()) {
                     Credit::At(until) => break until,
                     _ => world.send(flow, OUT, 1514),
                 }
@@ -554,7 +561,10 @@ fn who_came_again_with_nothing_gains_nothing_later() {
     world.flows.note_waiting(world.now, flow, OUT, false);
     world.now += Duration::from_millis(8);
     // 80 Mb/s are 10 bytes per microsecond: 500 us of slack and 400 us of a piece.
-    assert_eq!(world.flows.credit(world.now, flow, OUT, None), Credit::Bytes(Bytes(9_000)));
+    assert_eq!(
+        world.flows.credit(world.now, (flow, OUT), None, UnderWay::default()),
+        Credit::Bytes(Bytes(9_000))
+    );
 }
 
 proptest! {

@@ -3,21 +3,20 @@
 //! Owned by `links.rs`, which asks it for senders of this lane. A limit has one home, to which frames of other lanes are
 //! handed over (`Stage::Out`, `Stage::In`). Who sends them waits for it as he would at home (`firelane_flow::Board`): the lane asks
 //! for the board with the first frame, and reads it before each frame from then on. What it has handed over and the home has not taken yet
-//! stands on no board. That is known from how many frames the home has taken of this lane's in all (`backlog.rs`). What senders have made in
-//! a round, and is on its way to the link side, they have said themselves.
+//! stands on no board. That is known from how many frames the home has taken of this lane's in all (`backlog.rs`).
 
-use core::cell::RefCell;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use firelane_flow::{Board, Conversation, Credit, Limits, UnderWay};
+use firelane_flow::{Board, Conversation, Credit, UnderWay};
 use firelane_frame::Frame;
 use firelane_units::{Bytes, Direction, FlowId, Instant, LaneId};
 
 use crate::common::Common;
 use crate::links::Links;
 use crate::message::LaneMessage;
+use crate::sent::At;
 
 /// After how long without an answer a board is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
@@ -31,12 +30,7 @@ pub(crate) struct Far {
     boards: Vec<[Shown; 2]>,
     /// By lane: what was handed over to limits there, the oldest first.
     runs: Vec<VecDeque<Run>>,
-    /// What has been sent in this round.
-    sent: RefCell<Vec<(At, Option<Conversation>, Bytes)>>,
 }
-
-/// A flow's limit in one direction.
-type At = (FlowId, Direction);
 
 /// What a home shows.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +50,6 @@ struct Run {
 }
 
 impl Far {
-    /// The next round begins: what was sent in the last one has come to the link side.
-    #[inline]
-    pub(crate) fn begin_round(&mut self) {
-        self.sent.get_mut().clear();
-    }
-
     fn shown(&mut self, (flow, direction): At) -> &mut Shown {
         if self.boards.len() <= flow.index() {
             self.boards.resize_with(flow.index() + 1, Default::default);
@@ -96,12 +84,16 @@ impl Far {
         }
     }
 
-    fn under_way(&self, home: LaneId, flow: At, speaker: Option<Conversation>, taken: usize) -> UnderWay {
-        let mut sum = UnderWay::default();
+    fn under_way(
+        &self,
+        home: LaneId,
+        flow: At,
+        speaker: Option<Conversation>,
+        taken: usize,
+        sent: UnderWay,
+    ) -> UnderWay {
+        let mut sum = sent;
         let runs = self.runs.get(home.index()).into_iter().flatten();
-        for &(_, conversation, bytes) in self.sent.borrow().iter().filter(|(at, ..)| *at == flow) {
-            sum.add(bytes, speaker.is_some() && conversation == speaker);
-        }
         for run in runs.filter(|run| run.flow == flow && !has_come(run, taken)) {
             sum.add(run.bytes, speaker == Some(run.conversation));
         }
@@ -129,24 +121,6 @@ impl<D> Links<D> {
         }
     }
 
-    /// A sender has made use of his credit: where a limit's home is elsewhere it counts at once. Whether there is one that is not.
-    pub(crate) fn note_sent(
-        &self,
-        common: &Common<D>,
-        flows: Limits,
-        speaker: Option<Conversation>,
-        bytes: Bytes,
-    ) -> bool {
-        let mut is_here = false;
-        for at in flows.into_iter().flatten().filter(|&(flow, side)| self.flows.is_limited(flow, side)) {
-            match self.places.home_elsewhere(common.id, at.0) {
-                Some(_) => self.far.sent.borrow_mut().push((at, speaker, Board::weight_of(bytes))),
-                None => is_here = true,
-            }
-        }
-        is_here
-    }
-
     /// What a sender of this lane may send, at a limit whose home is another.
     pub(crate) fn credit_far(
         &self,
@@ -154,8 +128,10 @@ impl<D> Links<D> {
         home: LaneId,
         flow: At,
         speaker: Option<Conversation>,
+        sent: UnderWay,
     ) -> Credit {
-        let under_way = self.far.under_way(home, flow, speaker, common.backlogs.taken(common.id, home));
+        let taken = common.backlogs.taken(common.id, home);
+        let under_way = self.far.under_way(home, flow, speaker, taken, sent);
         self.flows.credit_far(common.now, flow, speaker, self.far.board(flow), under_way)
     }
 
@@ -195,14 +171,18 @@ mod tests {
             run(&mut far, conversation, 100, start.wrapping_add(n + 1), start);
         }
         let of = |far: &Far, speaker, taken: usize| {
-            let UnderWay { all, own } = far.under_way(HOME, FLOW, speaker, start.wrapping_add(taken));
+            let UnderWay { all, own } =
+                far.under_way(HOME, FLOW, speaker, start.wrapping_add(taken), UnderWay::default());
             (all.0, own.0)
         };
         assert_eq!(of(&far, one, 0), (400, 300));
         assert_eq!(of(&far, None, 1), (400, 0), "a run is there when its last frame is");
         assert_eq!(of(&far, one, 2), (200, 100));
         assert_eq!(of(&far, one, 4), (0, 0));
-        assert_eq!(far.under_way(HOME, (FlowId(3), Direction::In), one, start), UnderWay::default());
+        assert_eq!(
+            far.under_way(HOME, (FlowId(3), Direction::In), one, start, UnderWay::default()),
+            UnderWay::default()
+        );
     }
 
     #[test]
@@ -211,6 +191,6 @@ mod tests {
         for n in 0..2 * RUNS {
             run(&mut far, n as u32, 1, n + 1, 0);
         }
-        assert_eq!(far.under_way(HOME, FLOW, None, 0).all, Bytes(RUNS as u64));
+        assert_eq!(far.under_way(HOME, FLOW, None, 0, UnderWay::default()).all, Bytes(RUNS as u64));
     }
 }

@@ -84,6 +84,7 @@ mod ports;
 #[allow(unsafe_code)]
 mod probes;
 mod queues;
+mod sent;
 mod shut;
 mod slab;
 mod snoop;

@@ -36,6 +36,7 @@ use crate::poll::{Load, Senders};
 use crate::ports::{Dense, FlowPlace, Port, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
 use crate::queues::Queues;
+use crate::sent::{At, Sent};
 use crate::shut::{Flood, Shut};
 use crate::snoop;
 use crate::steer::lane_of;
@@ -97,8 +98,9 @@ pub(crate) struct Links<D> {
     pub(crate) lender: Lender<(Borrower, Limits)>,
     pub(crate) lent: Vec<(Borrower, Bytes)>,
     pub(crate) granted: Vec<((Borrower, Limits), Bytes)>,
-    /// Limits that other lanes keep.
+    /// Limits that other lanes keep, and what senders of this one have made in this round.
     pub(crate) far: Far,
+    pub(crate) sent: Sent,
     /// Storage of what the limits release.
     released: Vec<(Direction, FlowId, Frame)>,
     /// Storage of copies: of a flood, and for those that look on.
@@ -148,6 +150,7 @@ impl<D> Links<D> {
             lent: Vec::new(),
             granted: Vec::new(),
             far: Far::default(),
+            sent: Sent::default(),
             released: Vec::new(),
             copies: Vec::new(),
             flooded: 0,
@@ -616,9 +619,13 @@ impl<D> Links<D> {
             return Credit::Unlimited;
         }
         let speaker = speaker();
-        let ask = |(flow, side): (FlowId, Direction)| match self.places.home_elsewhere(common.id, flow) {
-            Some(home) => self.credit_far(common, home, (flow, side), speaker),
-            None => self.flows.credit(common.now, flow, side, speaker),
+        let ask = |(flow, side): At| {
+            let sent = self.sent.of((flow, side), speaker);
+            match self.places.home_elsewhere(common.id, flow) {
+                Some(home) => self.credit_far(common, home, (flow, side), speaker, sent),
+                None => self.flows.credit(common.now, (flow, side), speaker, sent),
+            }
+            .behind(common.now, sent.all)
         };
         flows.into_iter().flatten().map(ask).fold(Credit::Unlimited, Credit::and)
     }

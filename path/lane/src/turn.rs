@@ -91,6 +91,7 @@ impl<D: Driver> Lane<D> {
         self.common.counters.turns += 1;
         self.stacks.take_kicks(&mut self.common);
         self.links.advance(now);
+        self.links.sent.begin_round();
         self.stacks.begin_turn(now);
         self.stacks.sweep(&mut self.common, &self.links);
         self.stacks.end_removed(&mut self.common, &mut self.departures);
@@ -184,7 +185,7 @@ impl<D: Driver> Lane<D> {
             if self.stacks.is_turn_over() {
                 break;
             }
-            self.links.far.begin_round();
+            self.links.sent.begin_round();
             let more = self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
             // What a netstack sends to itself has arrived already.
             if self.departures.is_empty() && !self.links.has_arrivals() {

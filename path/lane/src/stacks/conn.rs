@@ -5,10 +5,9 @@
 //! send does not keep others waiting, and no netstack those of another (`turns.rs`). One that is silent rests: what TCP must
 //! remember of it lies in its place, and the rest of its state exists while it is awake.
 
-use core::cmp::Reverse;
 use core::net::SocketAddr;
 use core::num::NonZeroU8;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use firelane_classify::Tuple;
@@ -23,6 +22,7 @@ use firelane_wire::{Ecn, IpProtocol};
 use super::bands::Band;
 use super::brought::Deserted;
 use super::credit::Allowance;
+use super::limited::{Limited, Ticket};
 use super::local::Passed;
 use super::sweep::Hand;
 use super::turns::Turns;
@@ -85,6 +85,8 @@ struct Awake {
     front: Option<Front>,
     /// Which flows they belong to, and the count of rule changes at which that was looked up.
     flows: Option<(u32, Limits)>,
+    /// Its place among those that wait for a limit.
+    ticket: Option<Ticket>,
     /// Whose passive connection it is.
     listener: Option<SocketId>,
     /// The application's side, until the connection is established and its listener gets it.
@@ -548,7 +550,7 @@ pub(crate) struct Conns {
     /// Those whose ACK waits for the next turn, so that the program's answer may carry it.
     patient: Vec<ConnId>,
     /// Those that wait for their flow's limit, and until when.
-    limited: BinaryHeap<Reverse<(Instant, ConnId)>>,
+    limited: Limited<ConnId>,
     /// Those that wait for each busy device, the one that came first before others.
     blocked: Vec<(LinkId, VecDeque<ConnId>)>,
     /// Netstacks some of whose connections have still to find a local port, in the order of their turns.
@@ -587,7 +589,7 @@ impl Conns {
             wheel: Wheel::new(now),
             dirty: Turns::default(),
             patient: Vec::new(),
-            limited: BinaryHeap::new(),
+            limited: Limited::default(),
             blocked: Vec::new(),
             searching: VecDeque::new(),
             wishes: Vec::new(),
@@ -769,8 +771,17 @@ impl Conns {
 
     /// A connection waits for its flow's limit.
     pub(crate) fn wait_for_credit(&mut self, id: ConnId, until: Instant) {
-        if self.begins_to_wait(id) {
-            self.limited.push(Reverse((until, id)));
+        if self.begins_to_wait(id)
+            && let Some(conn) = self.slab.get_mut(id)
+        {
+            self.limited.put(until, &mut conn.awake().ticket, id);
+        }
+    }
+
+    /// It has sent something: the next time it waits behind those who wait by then.
+    pub(crate) fn has_had_credit(&mut self, id: ConnId) {
+        if let Some(awake) = self.slab.get_mut(id).and_then(|conn| conn.awake.as_mut()) {
+            awake.ticket = None;
         }
     }
 
@@ -790,7 +801,7 @@ impl Conns {
 
     /// Limits are others now: whoever waits for one asks again.
     pub(crate) fn ask_limits_anew(&mut self) {
-        while let Some(Reverse((_, id))) = self.limited.pop() {
+        for id in self.limited.take_all() {
             self.end_waiting(id);
         }
     }
@@ -807,10 +818,7 @@ impl Conns {
 
     /// Those that waited for a limit that is due, or for a device that is free, are dirty again.
     pub(crate) fn wake(&mut self, now: Instant, is_busy: impl Fn(LinkId) -> bool) {
-        while let Some(&Reverse((at, id))) = self.limited.peek()
-            && at <= now
-        {
-            self.limited.pop();
+        while let Some(id) = self.limited.take_due(now) {
             self.end_waiting(id);
         }
         for nth in 0..self.blocked.len() {
@@ -847,6 +855,6 @@ impl Conns {
 
     /// When a limit lets the next connection go on.
     pub(crate) fn next_limit(&self) -> Option<Instant> {
-        self.limited.peek().map(|&Reverse((at, _))| at)
+        self.limited.next_at()
     }
 }

@@ -16,6 +16,7 @@ use firelane_units::{Bytes, DropReason, Family, Instant, LinkId, Mtu, Port, Sock
 
 use super::bands::Band;
 use super::inbound::Inside;
+use super::limited::Ticket;
 use super::pace::Pace;
 use super::shard::Shard;
 use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, PacketOption};
@@ -46,6 +47,8 @@ pub(crate) struct DatagramSocket {
     pub(super) pace: Pace,
     /// When what its program has left behind is given up; at the end of time while there is a program.
     pub(super) given_up_at: Instant,
+    /// Its place among those that wait for a limit.
+    pub(super) ticket: Option<Ticket>,
     /// It has something to send and stands in the list of those that do.
     pub(super) is_dirty: bool,
     /// How many datagrams for it had no room.
@@ -218,6 +221,7 @@ impl<D> Inside<'_, D> {
                     options: DatagramOptions::default(),
                     pace: Pace::default(),
                     given_up_at: Instant::FAR_FUTURE,
+                    ticket: None,
                     is_dirty: false,
                     dropped: 0,
                     is_joining: false,

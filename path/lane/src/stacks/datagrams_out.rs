@@ -47,8 +47,6 @@ enum Pause {
     Empty,
     /// There is more, for the next turn.
     Again,
-    /// There is more, which may go when what was sent has left.
-    Behind,
     Until(Instant),
 }
 
@@ -56,8 +54,6 @@ enum Pause {
 enum Unsent {
     /// A limit says "not before".
     Until(Instant),
-    /// What was sent before it in the same share has used up a limit's credit, and is charged when it leaves.
-    Later,
     /// It cannot be, which the program is told.
     Never(SocketError),
 }
@@ -115,7 +111,7 @@ impl<D> Inside<'_, D> {
             let pause = self.send_datagrams(socket, links, &mut left);
             more |= matches!(pause, Pause::Again);
             match pause {
-                Pause::Again | Pause::Behind => {
+                Pause::Again => {
                     self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket);
                 }
                 // A limit at which it would wait for ever does not keep the memory of a program that is gone.
@@ -125,7 +121,9 @@ impl<D> Inside<'_, D> {
                 }
                 Pause::Until(at) => {
                     let at = at.min(self.common.now + LOOKS_AGAIN);
-                    self.shard.limited_datagrams.put(at, socket);
+                    if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+                        self.shard.limited_datagrams.put(at, &mut place.ticket, socket);
+                    }
                 }
                 Pause::Empty => self.rest_datagrams(socket),
             }
@@ -163,7 +161,6 @@ impl<D> Inside<'_, D> {
 
     /// One socket's share, of what is `left` of its netstack's turn.
     fn send_datagrams(&mut self, socket: SocketId, links: &Links<D>, left: &mut usize) -> Pause {
-        let mut uncharged = Bytes::ZERO;
         for _ in 0..RECORDS_PER_TURN {
             if *left == 0 {
                 return Pause::Again;
@@ -175,11 +172,10 @@ impl<D> Inside<'_, D> {
                 Ok(None) => return Pause::Empty,
                 Err(Torn) => return self.disown_datagrams(socket),
             };
-            let send = |it: &mut Self| it.send_record(socket, (envelope, len), links, &mut uncharged);
+            let send = |it: &mut Self| it.send_record(socket, (envelope, len), links);
             let mut copies = 0;
             match self.step(Step::Udp, Direction::Out, 0, send) {
                 Ok(made) => copies = made,
-                Err(Unsent::Later) => return Pause::Behind,
                 Err(Unsent::Until(at)) => return Pause::Until(at),
                 Err(Unsent::Never(error)) => self.cannot_send(socket, error, &envelope, len),
             }
@@ -209,14 +205,12 @@ impl<D> Inside<'_, D> {
         Pause::Empty
     }
 
-    /// Sends a socket's first record, to all that it is for. `uncharged` is what the socket has sent in this share where a limit
-    /// has a say. How many copies a switch may make of it.
+    /// Sends a socket's first record, to all that it is for. How many copies a switch may make of it.
     fn send_record(
         &mut self,
         socket: SocketId,
         (mut envelope, len): (Envelope, usize),
         links: &Links<D>,
-        uncharged: &mut Bytes,
     ) -> Result<usize, Unsent> {
         envelope.peer.set_ip(envelope.peer.ip().to_canonical());
         let Way { mut egress, local, flow_label } = self.way_of(socket, &envelope)?;
@@ -226,7 +220,7 @@ impl<D> Inside<'_, D> {
         }
         // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
         let asked = match place.kind {
-            DatagramKind::Udp => self.ask_limits((&envelope, len), &egress, local, links, *uncharged)?,
+            DatagramKind::Udp => self.ask_limits((&envelope, len), &egress, local, links)?,
             DatagramKind::Echo => Asked::default(),
         };
         let options = place.options;
@@ -254,10 +248,9 @@ impl<D> Inside<'_, D> {
         }
         self.send_copy(socket, &letter, &mut egress)?;
         // What could not be sent is never charged, and nothing waits for it.
-        if links.note_sent(self.common, asked.flows, asked.speaker, asked.bytes) {
-            *uncharged += asked.bytes;
-        }
+        links.sent.note(asked.flows, asked.speaker, asked.bytes);
         if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+            place.ticket = None;
             place.pace.passed(self.common.now, octets_of(&letter.envelope, letter.len, &egress));
         }
         Ok(if goes_out && (is_multicast || is_everybodys) { links.neighbours(egress.link) } else { 0 })
@@ -355,7 +348,6 @@ impl<D> Inside<'_, D> {
         egress: &Egress,
         local: SocketAddr,
         links: &Links<D>,
-        uncharged: Bytes,
     ) -> Result<Asked, Unsent> {
         let end = |a: SocketAddr| (a.ip(), Port(a.port()));
         let tuple = || Tuple::new(IpProtocol::UDP, end(local), end(envelope.peer));
@@ -370,7 +362,10 @@ impl<D> Inside<'_, D> {
         let speaker = is_one.then(|| conversation_of(&tuple));
         match links.credit(self.common, flows, || speaker) {
             Credit::At(until) => Err(Unsent::Until(until)),
-            Credit::Bytes(most) if uncharged > Bytes::ZERO && uncharged + bytes > most => Err(Unsent::Later),
+            // One goes whatever its size, and behind others what there is room for.
+            Credit::Bytes(most) if bytes > most && links.sent.has_any(flows) => {
+                Err(Unsent::Until(self.common.now))
+            }
             Credit::Bytes(_) => Ok(Asked { flows, speaker, bytes }),
             Credit::Unlimited => Ok(Asked::default()),
         }

@@ -1,41 +1,55 @@
-//! Datagram sockets that wait until a limit, or their own pace, lets them send: the earliest first.
+//! Who waits until a limit, or his own pace, lets him send: the earliest first, and of those who are due at the same time who has waited
+//! longest.
 //!
-//! Owned by `shard.rs`, used by `datagrams_out.rs`. A program has as many such sockets as it may have sockets, each with a time of its own,
-//! so finding a place for one must not cost more the more there are.
+//! `shard.rs` has one for its datagram sockets, `conn.rs` one for connections. A limit tells all who wait for it the same time, and who
+//! has had his turn then waits again as those do who have not. So each has a ticket, which he keeps until he has sent something: without
+//! it the same few would go first each time. A program has as many sockets as it may, each with a time of its own, so finding a place for
+//! one must not cost more the more there are.
 
 use core::cmp::Reverse;
+use core::num::NonZeroU64;
 use std::collections::BinaryHeap;
 
-use firelane_units::{Instant, SocketId};
+use firelane_units::Instant;
 
-/// Those of a shard.
-#[derive(Debug, Default)]
-pub(crate) struct Limited {
-    /// When, the how manieth it was, and which.
-    waiting: BinaryHeap<Reverse<(Instant, u64, SocketId)>>,
-    count: u64,
+/// A place in line.
+pub(crate) type Ticket = NonZeroU64;
+
+/// Those who wait.
+#[derive(Debug)]
+pub(crate) struct Limited<T> {
+    /// When, since when, and who.
+    waiting: BinaryHeap<Reverse<(Instant, Ticket, T)>>,
+    next: Ticket,
 }
 
-impl Limited {
-    /// One goes on at that time, behind those that have it, too.
-    pub(crate) fn put(&mut self, at: Instant, socket: SocketId) {
-        self.count += 1;
-        self.waiting.push(Reverse((at, self.count, socket)));
+impl<T: Ord> Default for Limited<T> {
+    fn default() -> Self {
+        Self { waiting: BinaryHeap::new(), next: Ticket::MIN }
+    }
+}
+
+impl<T: Ord> Limited<T> {
+    /// One goes on at that time, with his ticket, or a new one.
+    pub(crate) fn put(&mut self, at: Instant, ticket: &mut Option<Ticket>, who: T) {
+        let ticket = *ticket.get_or_insert(self.next);
+        if ticket == self.next {
+            self.next = self.next.saturating_add(1);
+        }
+        self.waiting.push(Reverse((at, ticket, who)));
     }
 
     /// Takes the next one whose time has come.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<SocketId> {
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<T> {
         self.next_at().filter(|&at| at <= now)?;
-        self.waiting.pop().map(|Reverse((.., socket))| socket)
+        self.waiting.pop().map(|Reverse((.., who))| who)
     }
 
-    /// Takes all of them, whose limits may be others now.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = SocketId> + use<> {
-        core::mem::take(&mut self.waiting)
-            .into_sorted_vec()
-            .into_iter()
-            .rev()
-            .map(|Reverse((.., socket))| socket)
+    /// Takes all of them, whose limits may be others now: who has waited longest first.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        let mut all = core::mem::take(&mut self.waiting).into_vec();
+        all.sort_unstable_by_key(|Reverse((_, ticket, _))| *ticket);
+        all.into_iter().map(|Reverse((.., who))| who)
     }
 
     /// Whether nobody waits.
@@ -59,13 +73,43 @@ mod tests {
         fn they_go_on_in_order_of_time_and_then_as_they_came(times in prop::collection::vec(0u64..20, 0..60), now in 0u64..20) {
             let mut limited = Limited::default();
             for (nth, &time) in (0..).zip(&times) {
-                limited.put(Instant::from_secs(time), SocketId(nth));
+                limited.put(Instant::from_secs(time), &mut None, nth);
             }
             prop_assert_eq!(limited.next_at(), times.iter().min().map(|&time| Instant::from_secs(time)));
             let mut expected: Vec<_> = times.iter().copied().zip(0..).filter(|&(time, _)| time <= now).collect();
             expected.sort_by_key(|&(time, _)| time);
             let due: Vec<_> = core::iter::from_fn(|| limited.take_due(Instant::from_secs(now))).collect();
-            prop_assert_eq!(due, expected.into_iter().map(|(_, nth)| SocketId(nth)).collect::<Vec<_>>());
+            prop_assert_eq!(due, expected.into_iter().map(|(_, nth)| nth).collect::<Vec<_>>());
         }
+
+        /// Where a few of many may send each time, all have as many turns.
+        #[test]
+        fn each_has_his_turn(many in 1..40_usize, few in 1..5_usize) {
+            let (mut limited, mut tickets) = (Limited::default(), vec![None; many]);
+            let mut turns = vec![0; many];
+            (0..many).for_each(|n| limited.put(Instant::ZERO, &mut tickets[n], n));
+            for second in 1..=(10 * many as u64) {
+                let due: Vec<_> = core::iter::from_fn(|| limited.take_due(Instant::from_secs(second))).collect();
+                for (place, n) in due.into_iter().enumerate() {
+                    if place < few {
+                        turns[n] += 1;
+                        tickets[n] = None;
+                    }
+                    limited.put(Instant::from_secs(second + 1), &mut tickets[n], n);
+                }
+            }
+            let (least, most) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
+            prop_assert!(most - least <= 1, "{turns:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_waited_longest_asks_first_when_all_do() {
+        let mut limited = Limited::default();
+        for (nth, time) in [9, 3, 5].into_iter().enumerate() {
+            limited.put(Instant::from_secs(time), &mut None, nth);
+        }
+        assert_eq!(limited.take_all().collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(limited.is_empty());
     }
 }

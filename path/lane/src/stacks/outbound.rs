@@ -146,7 +146,8 @@ impl<D> Inside<'_, D> {
             text += sent;
             if outgoing.is_limited {
                 let (flows, speaker) = (self.flows_of(id, links), self.conversation_of(id));
-                links.note_sent(self.common, flows, speaker, Bytes(sent as u64 + HEADERS_MAX));
+                links.sent.note(flows, speaker, Bytes(sent as u64 + HEADERS_MAX));
+                self.conns.has_had_credit(id);
             }
             // The next question to the limit comes after this frame has been charged.
             if outgoing.is_limited || text >= TEXT_PER_TURN {
@@ -219,6 +220,11 @@ impl<D> Inside<'_, D> {
         let flows = if links.flows.has_limits() { self.flows_of(id, links) } else { Limits::default() };
         match links.credit(self.common, flows, || self.conversation_of(id)) {
             Credit::Unlimited => {}
+            // The rest of what others have left is no segment.
+            Credit::Bytes(bytes) if bytes.0 < HEADERS_MAX + SMALL_TEXT && links.sent.has_any(flows) => {
+                self.conns.wait_for_credit(id, self.common.now);
+                return Err(Pause::Waits);
+            }
             Credit::Bytes(bytes) => {
                 most = most.min(bytes.0.saturating_sub(HEADERS_MAX));
                 is_limited = true;

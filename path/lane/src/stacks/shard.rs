@@ -87,7 +87,7 @@ pub(crate) struct Shard {
     /// Datagram sockets with a record that is not shown yet.
     pub(crate) joining_datagrams: Vec<SocketId>,
     /// Those that wait for a limit.
-    pub(crate) limited_datagrams: Limited,
+    pub(crate) limited_datagrams: Limited<SocketId>,
     /// The VNICs that this netstack uses.
     pub(crate) links: Vec<LinkId>,
     /// Where the search for a local port begins (RFC 6056 §3.3.3).

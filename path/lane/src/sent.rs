@@ -1,0 +1,72 @@
+//! What netstacks' senders have made in a round, and is on its way to the link side, where limits will hear of it.
+//!
+//! Owned by `links.rs`. Senders of a round ask one after the other, and what they make goes to the link side at its end. A limit must not give
+//! the same room to each of them, so who has made use of his credit says so, and those who ask behind him have what is left.
+
+use core::cell::RefCell;
+
+use firelane_flow::{Conversation, Limits, UnderWay};
+use firelane_units::{Bytes, Direction, FlowId};
+
+/// A flow's limit in one direction.
+pub(crate) type At = (FlowId, Direction);
+
+/// What was sent in this round, at each limit.
+#[derive(Debug, Default)]
+pub(crate) struct Sent(RefCell<Vec<(At, Option<Conversation>, Bytes)>>);
+
+impl Sent {
+    /// The next round begins: what was sent in the last one has come to the link side.
+    #[inline]
+    pub(crate) fn begin_round(&mut self) {
+        self.0.get_mut().clear();
+    }
+
+    /// A sender has made use of his credit.
+    pub(crate) fn note(&self, flows: Limits, speaker: Option<Conversation>, bytes: Bytes) {
+        let mut sent = self.0.borrow_mut();
+        for at in flows.into_iter().flatten() {
+            match sent.iter_mut().rev().take(flows.len()).find(|it| (it.0, it.1) == (at, speaker)) {
+                Some((.., sum)) => *sum += bytes,
+                None => sent.push((at, speaker, bytes)),
+            }
+        }
+    }
+
+    /// Whether anything was sent at one of these limits.
+    pub(crate) fn has_any(&self, flows: Limits) -> bool {
+        let sent = self.0.borrow();
+        flows.into_iter().flatten().any(|at| sent.iter().any(|it| it.0 == at))
+    }
+
+    /// How much of a flow's, and how much of that is of the conversation that asks.
+    pub(crate) fn of(&self, at: At, speaker: Option<Conversation>) -> UnderWay {
+        let mut sum = UnderWay::default();
+        for &(_, conversation, bytes) in self.0.borrow().iter().filter(|it| it.0 == at) {
+            sum.add(bytes, speaker.is_some() && conversation == speaker);
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_behind_others_hears_of_what_they_sent() {
+        let [one, other] = [1, 2].map(|n| Some(Conversation::from_number(n)));
+        let (out, inward) = ((FlowId(1), Direction::Out), (FlowId(1), Direction::In));
+        let mut sent = Sent::default();
+        sent.note([Some(out), Some(inward)], one, Bytes(100));
+        sent.note([Some(out), Some(inward)], one, Bytes(10));
+        sent.note([Some(out), None], other, Bytes(1));
+        sent.note([Some(out), None], None, Bytes(1000));
+        assert_eq!(sent.0.borrow().len(), 4, "what one sends in a row is one entry");
+        assert_eq!(sent.of(out, one), UnderWay { all: Bytes(1111), own: Bytes(110) });
+        assert_eq!(sent.of(inward, other), UnderWay { all: Bytes(110), own: Bytes(0) });
+        assert_eq!(sent.of(out, None), UnderWay { all: Bytes(1111), own: Bytes(0) });
+        sent.begin_round();
+        assert_eq!(sent.of(out, one), UnderWay::default());
+    }
+}
