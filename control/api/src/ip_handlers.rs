@@ -1,4 +1,5 @@
-//! The routes of what is in force of interfaces and addresses, of narrow paths and of memory.
+//! The interface's routes to what is in force of interfaces and addresses, to a netstack's routes, neighbours and narrow paths, and to
+//! memory.
 //!
 //! `handlers.rs` has the table of routes.
 
@@ -6,7 +7,7 @@ use crate::dispatch::{Call, body};
 use crate::enabling::{EnableIf, ModifyAddr};
 use crate::error::Problem;
 use crate::handlers::{Reply, change};
-use crate::{Api, Change, DestinationInfo, MemoryInfo};
+use crate::{Api, Change, DestinationInfo, MemoryInfo, NeighbourInfo, RouteInfo};
 
 /// Takes an interface out of what is in force until the next start, or takes it from what that begins with.
 #[utoipa::path(patch, path = "/v1/ifs/{name}", request_body = EnableIf,
@@ -32,6 +33,24 @@ pub(crate) fn modify_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
         ModifyAddr::Up(up) => change(api, false, Change::MarkAddr(name, up)),
         ModifyAddr::UpTemporarily(up) => change(api, true, Change::MarkAddr(name, up)),
     }
+}
+
+/// The routes of a netstack.
+#[utoipa::path(get, path = "/v1/netstacks/{name}/routes",
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200, body = Vec<RouteInfo>), (status = "4XX", body = Problem)))]
+pub(crate) fn routes(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.routes(call.name)?)
+}
+
+/// The neighbours of a netstack, and its own addresses beside them.
+#[utoipa::path(get, path = "/v1/netstacks/{name}/neighbours",
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200, body = Vec<NeighbourInfo>), (status = "4XX", body = Problem)))]
+pub(crate) fn neighbours(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.neighbours(call.name)?)
 }
 
 /// The destinations of a netstack whose paths carry less than their links.
