@@ -52,7 +52,7 @@ lint:
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 	$(CARGO) xtask tidy
 
-COMMANDS := acctadm dladm flowadm ipadm ipf ipfstat ipnat ippool dlstat flowstat netstat connstat
+COMMANDS := acctadm dladm flowadm ipadm ipf ipfstat ipnat ippool route dlstat flowstat netstat connstat
 
 install:
 	$(CARGO) build --release --package firelane-cli --package firelane-daemon --package firelane-shim

@@ -162,7 +162,7 @@ mod tests {
     fn every_command_has_a_page_that_man_can_show() {
         let folder = std::env::temp_dir().join(format!("firelane-man-{}", std::process::id()));
         run(&folder).unwrap();
-        let commands = "acctadm connstat dladm dlstat firelane firelaned flowadm flowstat ipadm ipf ipfstat ipnat ippool netstat";
+        let commands = "acctadm connstat dladm dlstat firelane firelaned flowadm flowstat ipadm ipf ipfstat ipnat ippool netstat route";
         for name in commands.split(' ') {
             let path = folder.join(format!("man8/{name}.8"));
             assert!(path.exists(), "{name} has no page");

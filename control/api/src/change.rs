@@ -9,7 +9,7 @@ use firelane_model::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{AccountingChange, FilterChange, NatChange, PoolChange};
+use crate::{AccountingChange, FilterChange, NatChange, PoolChange, RoutesChange};
 
 /// One change of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +56,8 @@ pub enum Change {
     DeleteIf(LinkName),
     /// Sets or resets protocol properties of a netstack, each named as `tcp.send_buf`.
     SetNetstackProps(NetstackName, Vec<PropChange>),
+    /// Changes the operator's routes of a netstack.
+    ChangeRoutes(NetstackName, RoutesChange),
     /// Changes the rules of a netstack's packet filter.
     ChangeFilter(NetstackName, FilterChange),
     /// Changes the rules of a netstack's address translation.

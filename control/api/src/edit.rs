@@ -15,6 +15,7 @@ use firelane_units::VlanId;
 use crate::change::default_netstack;
 use crate::filter::{RULE_WORDS, no_netstack};
 use crate::pools::POOL_WORDS;
+use crate::ways::ROUTE_WORDS;
 use crate::{
     ApiError, Change, PropChange, Status, VnicChange, addr_props, enabling, if_props, iptun, props,
     protocol_props, wires,
@@ -51,6 +52,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             kept_promises(&faults, changes)?;
         }
         Change::SetNetstackProps(..)
+        | Change::ChangeRoutes(..)
         | Change::ChangeFilter(..)
         | Change::ChangeNat(..)
         | Change::SetNatLimits(..)
@@ -90,6 +92,10 @@ fn edit_netstack(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             if let Some(fault) = tunables.contradictions().into_iter().next() {
                 return Err(ApiError { status: Status::OutOfRange, ..fault.into() });
             }
+        }
+        Change::ChangeRoutes(name, change) => {
+            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
+            change.follow(netstack).refusal("routes", ROUTE_WORDS)?;
         }
         Change::ChangeFilter(name, change) => {
             let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;

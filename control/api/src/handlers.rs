@@ -81,6 +81,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, "/v1/netstacks/{name}/props", netstack_props),
     route(Method::Patch, "/v1/netstacks/{name}/props", set_netstack_props),
     route(Method::Get, "/v1/netstacks/{name}/routes", ip::routes),
+    route(Method::Patch, "/v1/netstacks/{name}/routes", ip::change_routes),
     route(Method::Get, "/v1/netstacks/{name}/neighbours", ip::neighbours),
     route(Method::Get, "/v1/netstacks/{name}/destinations", ip::destinations),
     route(Method::Get, "/v1/netstacks/{name}/counters", counters),
@@ -129,7 +130,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, delete_phys, link_props, set_link_props, all_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, remove_flows_of, iptuns, create_iptun, modify_iptun, delete_iptun,
         flow_props, set_flow_props, all_flow_props, ifs, create_if, ip::enable_if, delete_if, if_props, set_if_props, addrs, create_addr, ip::modify_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
-        netstack_props, set_netstack_props, ip::routes, ip::neighbours, ip::destinations, ip::memory, counters, groups, sockets, program, link_stats, flow_stats, accounting::accounting, accounting::change_accounting, drops, doctor, capture, trace, steps, history::link_usage, history::link_samples, history::flow_usage, history::flow_samples, rules::filter, rules::change_filter, rules::pools, rules::change_pools, rules::nat, rules::change_nat, rules::set_nat_limits, rules::nat_sessions, rules::flush_nat, fpm
+        netstack_props, set_netstack_props, ip::routes, ip::change_routes, ip::neighbours, ip::destinations, ip::memory, counters, groups, sockets, program, link_stats, flow_stats, accounting::accounting, accounting::change_accounting, drops, doctor, capture, trace, steps, history::link_usage, history::link_samples, history::flow_usage, history::flow_samples, rules::filter, rules::change_filter, rules::pools, rules::change_pools, rules::nat, rules::change_nat, rules::set_nat_limits, rules::nat_sessions, rules::flush_nat, fpm
     )
 )]
 pub(crate) struct Document;

@@ -7,7 +7,7 @@ use crate::dispatch::{Call, body};
 use crate::enabling::{EnableIf, ModifyAddr};
 use crate::error::Problem;
 use crate::handlers::{Reply, change};
-use crate::{Api, Change, DestinationInfo, MemoryInfo, NeighbourInfo, RouteInfo};
+use crate::{Api, Change, ChangeRoutes, DestinationInfo, MemoryInfo, NeighbourInfo, RouteInfo};
 
 /// Takes an interface out of what is in force until the next start, or takes it from what that begins with.
 #[utoipa::path(patch, path = "/v1/ifs/{name}", request_body = EnableIf,
@@ -42,6 +42,16 @@ pub(crate) fn modify_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
 pub(crate) fn routes(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     body(&api.routes(call.name)?)
+}
+
+/// Changes the operator's routes of a netstack, all of them or none.
+#[utoipa::path(patch, path = "/v1/netstacks/{name}/routes", request_body = ChangeRoutes,
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+pub(crate) fn change_routes(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: ChangeRoutes = call.json()?;
+    change(api, request.temporary, Change::ChangeRoutes(call.parsed("netstack")?, request.change))
 }
 
 /// The neighbours of a netstack, and its own addresses beside them.

@@ -103,5 +103,5 @@ pub use view::{
     NetstackInfo, ObjectProps, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo,
     Stopped, Traffic, VnicInfo, device_speed,
 };
-pub use ways::{DestinationInfo, NeighbourInfo, RouteInfo};
+pub use ways::{ChangeRoutes, DestinationInfo, NeighbourInfo, RouteInfo, RouteOrigin, RoutesChange};
 pub use wires::{CreateWire, ModifyWire, WireCounts, WireInfo, WireStats, set_wire_prop};

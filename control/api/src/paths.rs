@@ -69,6 +69,8 @@ pub const FPM: &str = "/v1/fpm";
 pub const OPENAPI: &str = "/v1/openapi.json";
 /// Follows a link's or flow's name: its properties.
 pub const PROPS: &str = "props";
+/// Follows a netstack's name: its routes.
+pub const ROUTES: &str = "routes";
 /// Follows a netstack's name: its packet filter.
 pub const FILTER: &str = "filter";
 /// Follows a netstack's name: the pools that its packet filter's rules name.

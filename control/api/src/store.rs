@@ -11,6 +11,7 @@ use firelane_model::{AddrObjName, LinkClass, Model, Netstack, NetstackName, Vnic
 use crate::edit::edit;
 use crate::filter::{Left, RULE_WORDS, no_netstack};
 use crate::pools::POOL_WORDS;
+use crate::ways::ROUTE_WORDS;
 use crate::{ApiError, Change, ChangeRequest, Status, Which, enabling};
 
 /// The active and the persistent configuration.
@@ -58,6 +59,9 @@ impl Store {
             }
             self.spare_kept_name(&request.change)?;
             return Ok(Self { active: active?, persistent: self.persistent.clone() });
+        }
+        if let Change::ChangeRoutes(name, change) = &request.change {
+            return self.rules_changed(name, ("routes", ROUTE_WORDS), |it| change.follow(it));
         }
         if let Change::ChangeFilter(name, change) = &request.change {
             return self.rules_changed(name, ("filter", RULE_WORDS), |it| change.follow(&mut it.filter));
@@ -139,7 +143,7 @@ impl Store {
         }
     }
 
-    /// A rule or what is in a pool may be in one of the two lists only, as `-t` leaves it: it goes from where it is, and comes to where it is
+    /// A rule, a route or what is in a pool may be in one of the two lists only, as `-t` leaves it: it goes from where it is, and comes to where it is
     /// not.
     fn rules_changed<R: Clone + Eq + Hash + fmt::Display>(
         &self,

@@ -437,6 +437,44 @@ fn some_change(kind: usize, a: u8, b: u8, temporary: bool) -> (String, Value) {
 }
 
 /// The rules of the netstack web in force, and those that the next start begins with.
+fn routes(stub: &Stub) -> [Vec<String>; 2] {
+    let store = stub.store();
+    [&store.active, &store.persistent]
+        .map(|model| model.netstacks["web"].routes.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn routes_come_go_and_take_places_and_are_kept_unless_temporary() {
+    const ROUTES: &str = "PATCH /v1/netstacks/web/routes";
+    let (stub, none) = (two_tenants(), Vec::<String>::new());
+    let change = |change: Value, temporary: bool| json!({"change": change, "temporary": temporary});
+    let by = |gateway: &str| json!({"destination": "10.9.0.0/16", "gateway": gateway});
+    let fast = json!({"destination": "10.9.0.0/16", "gateway": "10.0.0.1", "congestion_control": "bbr"});
+    let said = ["10.9.0.0/16 via 10.0.0.1", "10.9.0.0/16 via 10.0.0.2"];
+    let add = |route: &Value, temporary| change(json!({"add": [route]}), temporary);
+    let remove = |route: &Value, temporary| change(json!({"remove": [route]}), temporary);
+    assert_eq!(refusal(&stub, ROUTES, &add(&by("10.0.0.1"), true)), "");
+    assert_eq!(routes(&stub), [vec![said[0].to_owned()], none.clone()]);
+    assert_eq!(refusal(&stub, ROUTES, &add(&fast, true)), "object already exists");
+    assert_eq!(refusal(&stub, ROUTES, &add(&by("10.0.0.1"), false)), "", "it becomes permanent");
+    assert_eq!(routes(&stub), [[said[0]]; 2]);
+    assert_eq!(refusal(&stub, ROUTES, &add(&by("10.0.0.1"), false)), "object already exists");
+    let other = change(json!({"remove": [fast], "add": [by("10.0.0.2")]}), false);
+    assert_eq!(refusal(&stub, ROUTES, &other), "", "one takes the other's place");
+    assert_eq!(routes(&stub), [[said[1]]; 2]);
+    assert_eq!(refusal(&stub, ROUTES, &remove(&by("10.0.0.2"), true)), "");
+    assert_eq!(routes(&stub), [none.clone(), vec![said[1].to_owned()]]);
+    assert_eq!(refusal(&stub, ROUTES, &remove(&by("10.0.0.2"), true)), "object not found");
+    assert_eq!(refusal(&stub, ROUTES, &remove(&by("10.0.0.2"), false)), "");
+    assert_eq!(routes(&stub), [none.clone(), none]);
+    let end = json!({"destination": "10.9.0.0/16", "kind": "blackhole"});
+    let both = change(json!({"add": [end, by("10.0.0.1")]}), false);
+    assert_eq!(refusal(&stub, ROUTES, &both), "invalid value");
+    let no = change(json!({"add": [by("10.0.0.1")]}), false);
+    assert_eq!(refusal(&stub, "PATCH /v1/netstacks/no/routes", &no), "object not found");
+    assert_eq!(refusal(&stub, ROUTES, &change(json!({"flush": []}), false)), "invalid argument");
+}
+
 fn filters(stub: &Stub) -> [Vec<String>; 2] {
     let store = stub.store();
     [&store.active, &store.persistent]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use firelane::{IpTables, Origin, Route, RouteConfig, RouteKind};
-use firelane_api::{DestinationInfo, NeighbourInfo, RouteInfo};
+use firelane_api::{DestinationInfo, NeighbourInfo, RouteInfo, RouteOrigin};
 use firelane_fpm::Whence;
 use firelane_units::{IpPrefix, LinkId, MacAddr};
 
@@ -66,10 +66,22 @@ fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
         gateway: gateway.map(|it| it.to_string()),
         interface: it.link.or_else(|| near.map(|near| near.link)).and_then(on_link),
         flags,
+        origin: origin(it.origin),
         source: it.source.map(|it| it.to_string()),
         protocol: None,
         metric: None,
         congestion_control: RouteConfig::congestion_of(it).map(|control| control.word().to_owned()),
+    }
+}
+
+const fn origin(of: Origin) -> RouteOrigin {
+    match of {
+        Origin::Address => RouteOrigin::Address,
+        Origin::Operator => RouteOrigin::Operator,
+        Origin::OnLink => RouteOrigin::OnLink,
+        Origin::Router(_) => RouteOrigin::Router,
+        Origin::Lease(_) => RouteOrigin::Lease,
+        Origin::Daemon => RouteOrigin::Daemon,
     }
 }
 

@@ -32,6 +32,11 @@ impl CongestionControl {
             Self::Bbr => "bbr",
         }
     }
+
+    /// The one of that word, or the words that there are.
+    pub fn of_word(text: &str) -> Result<Self, &'static str> {
+        Self::read(text).ok_or(Self::ALLOWED)
+    }
 }
 
 impl TextValue for CongestionControl {

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use firelane_api::{
     AccountingInfo, AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeAccounting,
-    ChangeFilter, ChangeNat, ChangePools, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun,
-    CreateVnic, CreateWire, DestinationInfo, DropInfo, EnableIf, EtherstubInfo, FilterInfo, Finding,
-    FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats,
-    MemoryInfo, Method, ModifyAddr, ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession, NeighbourInfo,
-    NetstackInfo, ObjectProps, PlanReply, PoolsInfo, ProgramReport, PropChange, Property, ProtocolCounters,
-    ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient,
-    TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
+    ChangeFilter, ChangeNat, ChangePools, ChangeRequest, ChangeRoutes, CreateAddr, CreateEtherstub, CreateIf,
+    CreateIptun, CreateVnic, CreateWire, DestinationInfo, DropInfo, EnableIf, EtherstubInfo, FilterInfo,
+    Finding, FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo,
+    LinkStats, MemoryInfo, Method, ModifyAddr, ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession,
+    NeighbourInfo, NetstackInfo, ObjectProps, PlanReply, PoolsInfo, ProgramReport, PropChange, Property,
+    ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo,
+    StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which,
+    WireInfo, WireStats, paths,
 };
 use firelane_model::{AddrObjName, LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
 use serde::Serialize;
@@ -288,6 +289,9 @@ impl Client {
 
     fn change_filter(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
         match change {
+            Change::ChangeRoutes(name, change) => {
+                self.change_rules(&name, paths::ROUTES, &ChangeRoutes { change, temporary })
+            }
             Change::ChangeFilter(name, change) => {
                 self.change_rules(&name, paths::FILTER, &ChangeFilter { change, temporary })
             }
@@ -400,7 +404,8 @@ impl Api for Client {
             | Change::SetFlowProps(..)
             | Change::SetNetstackProps(..)
             | Change::SetAddrProps(..)) => self.change_props(set, temporary),
-            rules @ (Change::ChangeFilter(..)
+            rules @ (Change::ChangeRoutes(..)
+            | Change::ChangeFilter(..)
             | Change::ChangePools(..)
             | Change::ChangeNat(..)
             | Change::SetNatLimits(..)) => self.change_filter(rules, temporary),
@@ -490,7 +495,7 @@ impl Api for Client {
     }
 
     fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError> {
-        self.get(&format!("{}/{name}/routes", paths::NETSTACKS), Which::Active)
+        self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::ROUTES), Which::Active)
     }
 
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {

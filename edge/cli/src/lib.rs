@@ -25,6 +25,7 @@ mod ipf;
 mod lab;
 mod ofmt;
 mod own;
+mod route;
 mod run;
 mod session;
 mod stage;
@@ -50,7 +51,7 @@ use session::Failure;
 type Command = fn(&mut Session<'_>, &[String]) -> Result<(), Failure>;
 
 /// The Solaris commands by name, with the words that a shell completes.
-const COMMANDS: [(&str, Command, Grammar); 12] = [
+const COMMANDS: [(&str, Command, Grammar); 13] = [
     ("acctadm", acctadm::run, Grammar::Options(&[acctadm::OPTIONS], &[])),
     ("dladm", dladm::run, Grammar::Verbs(dladm::VERBS)),
     ("flowadm", flowadm::run, Grammar::Verbs(flowadm::VERBS)),
@@ -59,6 +60,7 @@ const COMMANDS: [(&str, Command, Grammar); 12] = [
     ("ipfstat", ipf::stat::run, Grammar::Options(&[ipf::stat::OPTIONS], &[])),
     ("ipnat", ipf::nat::run, Grammar::Options(&[ipf::nat::OPTIONS], &[])),
     ("ippool", ipf::pool::run, Grammar::Options(&[ipf::pool::OPTIONS], &[])),
+    ("route", route::run, Grammar::Options(&[route::OPTIONS], route::VERBS)),
     ("dlstat", stat::dlstat::run, Grammar::Options(COUNTED, &["show-link", "show-phys", "show-aggr"])),
     ("flowstat", stat::flowstat::run, Grammar::Options(COUNTED, &[])),
     ("netstat", view::netstat::run, Grammar::Options(&[view::netstat::OPTIONS], &[])),

@@ -1,4 +1,4 @@
-//! The `firelane` command, and `acctadm`, `dladm`, `flowadm`, `ipadm`, `ipf`, `ipfstat`, `ipnat`, `ippool`, `dlstat`, `flowstat`, `netstat` and
+//! The `firelane` command, and `acctadm`, `dladm`, `flowadm`, `ipadm`, `ipf`, `ipfstat`, `ipnat`, `ippool`, `route`, `dlstat`, `flowstat`, `netstat` and
 //! `connstat` when called by those names.
 //!
 //! All of it is in the library, so that tests run the whole command in one process.

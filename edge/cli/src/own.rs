@@ -111,6 +111,8 @@ enum Verb {
     Flowadm(Words),
     /// Administer interfaces and addresses
     Ipadm(Words),
+    /// Change and show the routes of a netstack
+    Route(Words),
     /// Show the traffic of links
     Dlstat(Words),
     /// Show the traffic of flows
@@ -207,6 +209,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Acctadm(it) => crate::acctadm::run(session, &it.words).map_err(Refused::from),
         Verb::Ipnat(it) => crate::ipf::nat::run(session, &it.words).map_err(Refused::from),
         Verb::Ippool(it) => crate::ipf::pool::run(session, &it.words).map_err(Refused::from),
+        Verb::Route(it) => crate::route::run(session, &it.words).map_err(Refused::from),
         Verb::Netstat(it) => crate::view::netstat::run(session, &it.words).map_err(Refused::from),
         Verb::Connstat(it) => crate::view::connstat::run(session, &it.words).map_err(Refused::from),
     };

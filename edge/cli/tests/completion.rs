@@ -46,6 +46,7 @@ fn every_command_has_a_completion_in_every_shell() {
         ("ipfstat", "json"),
         ("ipnat", "json"),
         ("ippool", "pool"),
+        ("route", "delete"),
         ("dlstat", "show-link"),
         ("flowstat", "transmit"),
         ("netstat", "json"),

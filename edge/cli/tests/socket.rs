@@ -86,7 +86,7 @@ fn every_change_and_list_crosses_the_socket() {
     let socket = folder.0.join("api.sock");
     let stub = Arc::new(Stub::new(Model::default(), planner));
     serve(stub.clone(), &socket);
-    for name in ["dladm", "flowadm", "ipadm", "dlstat", "flowstat"] {
+    for name in ["dladm", "flowadm", "ipadm", "route", "dlstat", "flowstat"] {
         symlink(FIRELANE, folder.0.join(name)).unwrap();
     }
     let lines = [
@@ -97,6 +97,9 @@ fn every_change_and_list_crosses_the_socket() {
         "dladm set-linkprop -t -p mtu=1500 vnic3",
         "ipadm create-if vnic3",
         "ipadm create-addr -T static -a 10.0.0.1/24 vnic3/v4",
+        "route -p add default 10.0.0.254",
+        "route -p change default 10.0.0.253",
+        "route delete default",
         "ipadm show-addr",
         "ipadm show-if",
         "dladm show-vnic",
@@ -104,6 +107,7 @@ fn every_change_and_list_crosses_the_socket() {
         "flowadm show-flowprop",
         "dlstat",
         "flowstat",
+        "route -p flush",
         "ipadm delete-addr vnic3/v4",
         "ipadm delete-if vnic3",
         "flowadm remove-flow http-1",
@@ -120,6 +124,10 @@ fn every_change_and_list_crosses_the_socket() {
         }
         if line.starts_with("ipadm create-addr") {
             assert_eq!(stub.store().active.addresses().count(), 1);
+        }
+        if line.starts_with("route delete") {
+            let routes = |model: &Model| model.netstacks["default"].routes.len();
+            assert_eq!((routes(&stub.store().active), routes(&stub.store().persistent)), (0, 1));
         }
     }
     let netstacks = stub.store().active.netstacks.len();

@@ -13,9 +13,9 @@ use firelane_api::{
     AddressState, ConnectionInfo, Counter, DestinationInfo, DeviceInfo, DeviceModes, DropInfo, FilterInfo,
     FlowStats, FpmInfo, GroupInfo, Judged, LaneReceived, LeaseInfo, Leased, LinkStats, MemoryInfo, NatInfo,
     NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep, PoolInfo, ProgramInfo, ProgramReport,
-    ProtocolCounters, RefusedInfo, ResolverInfo, RingStats, RingStorage, RouteInfo, RuleInfo, SeenInfo,
-    SocketInfo, SocketReport, StateInfo, StepInfo, Stub, TableInfo, TraceReport, Traffic, Usage, UsageSample,
-    WireCounts, WireStats,
+    ProtocolCounters, RefusedInfo, ResolverInfo, RingStats, RingStorage, RouteInfo, RouteOrigin, RuleInfo,
+    SeenInfo, SocketInfo, SocketReport, StateInfo, StepInfo, Stub, TableInfo, TraceReport, Traffic, Usage,
+    UsageSample, WireCounts, WireStats,
 };
 use firelane_cli::{Session, run};
 use firelane_model::{AddrObjName, Model};
@@ -196,6 +196,12 @@ fn host(name: &str) -> Stub {
             gateway: Some(gateway.into()),
             interface: Some("web0".into()),
             flags: flags.into(),
+            origin: match flags {
+                _ if flags.contains('S') => RouteOrigin::Operator,
+                _ if flags.contains('D') => RouteOrigin::Daemon,
+                _ if flags.contains('G') => RouteOrigin::Lease,
+                _ => RouteOrigin::Address,
+            },
             source: None,
             protocol: None,
             metric: None,
@@ -693,6 +699,7 @@ fn the_pages_show_every_usage() {
         ("ipf", &["ipf", "ipfstat"]),
         ("ipnat", &["ipnat"]),
         ("ippool", &["ippool"]),
+        ("route", &["route"]),
         ("acctadm", &["acctadm"]),
     ];
     for (page, commands) in pages_of {
@@ -709,7 +716,7 @@ fn the_pages_show_every_usage() {
 
 /// Words that get far into a command, and words that do not.
 fn word() -> impl Strategy<Value = String> {
-    let known = "acctadm net -x -D -e basic extended ippool -m 13 -A -R ipnat -C -f -l -s -v -F dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-phys show-ether show-aggr -m -H show-vnic create-wire modify-wire show-wire delete-wire delay=1ms -d forth wire0 create-vnic delete-vnic set-linkprop show-linkprop \
+    let known = "route add delete change get flush show default 10.0.0.1 10.1.0.0/16 -inet6 -net -host -netmask -blackhole -from -q acctadm net -x -D -e basic extended ippool -m 13 -A -R ipnat -C -f -l -s -v -F dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-phys show-ether show-aggr -m -H show-vnic create-wire modify-wire show-wire delete-wire delay=1ms -d forth wire0 create-vnic delete-vnic set-linkprop show-linkprop \
                  create-etherstub show-etherstub add-flow remove-flow show-flow set-flowprop show-flowprop create-if \
                  create-addr delete-addr show-addr show-if check plan status drops -l -p -o -P -t -j -s -i -a -c -m -v \
                  -T -A -r -u -N -R static all web0 bob0 vswitch1 iperf web0/v4 1 x= =x , transport=tcp local_port=1 \

@@ -21,6 +21,7 @@ mod promiscuous;
 mod protection;
 mod pythons;
 mod rings;
+mod route;
 mod routing;
 mod snooping;
 mod socket_filters;
