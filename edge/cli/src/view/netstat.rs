@@ -20,7 +20,8 @@ const USAGE: &str = "netstat [-anuv] [-f inet|inet6] [-P tcp|udp] [-N netstack] 
                      \x20      netstat -s [-f inet|inet6] [-P protocol] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
                      \x20      netstat -d|-M [-f inet|inet6] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
                      \x20      netstat -D [-I interface] [-f inet|inet6] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
-                     \x20      netstat -I link [-T d|u] [-j] [interval [count]]\n\
+                     \x20      netstat -i -I interface [-n] [-f inet|inet6] [-N netstack] [-T d|u] [-j]\n\
+                     \x20      netstat [-i] -I link [-T d|u] [-j] [interval [count]]\n\
                      \x20      netstat -m [-T d|u] [-j] [interval [count]]";
 
 pub(crate) const OPTIONS: &[Opt] = &[
@@ -68,6 +69,8 @@ enum Report {
     Table(Other),
     Counters(Shown),
     Link(Watched),
+    /// One of the interfaces of `-i`, in these families.
+    Interface(String, &'static [bool]),
     /// Of one interface, or of all.
     Dhcp(Option<String>),
     Memory,
@@ -81,8 +84,8 @@ impl Report {
             ));
         }
         let others = ['r', 'p', 'g', 'i', 's', 'd', 'm', 'D', 'M'];
-        // -I names the interface of -D, and is a report of its own without it.
-        let is_link = call.args.has('I') && !call.args.has('D');
+        // -I names the interface of -D and of -i, and is a report of its own without them.
+        let is_link = call.args.has('I') && !call.args.has('D') && !call.args.has('i');
         let reports = others.into_iter().filter(|letter| call.args.has(*letter)).count();
         if reports + usize::from(is_link) > 1 {
             return Err(call.misused());
@@ -95,6 +98,10 @@ impl Report {
             return Ok(Self::Dhcp(call.args.value('I').map(str::to_owned)));
         }
         if let Some(link) = call.args.value('I') {
+            // As in the original: its line of the table, or what passes at each interval.
+            if call.args.has('i') && call.args.operands.is_empty() {
+                return Ok(Self::Interface(link.to_owned(), families(call)?));
+            }
             return Ok(Self::Link(Watched::new(link)));
         }
         if call.args.has('s') {
@@ -111,6 +118,10 @@ impl Report {
             Self::Sockets(filter) => sockets(session, filter),
             Self::Link(watched) => watched.show(session, is_json),
             Self::Memory => memory::show(session, is_json),
+            Self::Interface(name, families) => {
+                let names = tables::netstacks(session, call.args.value('N'))?;
+                tables::interface(session, &names, families, name, is_json)
+            }
             Self::Dhcp(interface) => {
                 let names = tables::netstacks(session, call.args.value('N'))?;
                 dhcp::show(session, &names, families(call)?, interface.as_deref(), is_json)

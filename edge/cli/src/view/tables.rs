@@ -245,6 +245,27 @@ pub(super) fn interfaces(
     families: &[bool],
     json: bool,
 ) -> Result<(), Failure> {
+    let all = all_interfaces(session, netstacks)?;
+    list_interfaces(session, &all, families, json)
+}
+
+/// `-i -I`
+pub(super) fn interface(
+    session: &mut Session<'_>,
+    netstacks: &[NetstackName],
+    families: &[bool],
+    name: &str,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut all = all_interfaces(session, netstacks)?;
+    all.retain(|it| it.it.name.as_str() == name);
+    match all.is_empty() {
+        true => Err(crate::session::die(format!("no interface is called {name}"))),
+        false => list_interfaces(session, &all, families, json),
+    }
+}
+
+fn all_interfaces(session: &Session<'_>, netstacks: &[NetstackName]) -> Result<Vec<Interface>, Failure> {
     let (links, stats) = (session.api.links(Which::Active)?, session.api.link_stats()?);
     let addrs = session.api.addrs(Which::Active)?;
     let mut all = Vec::new();
@@ -259,13 +280,22 @@ pub(super) fn interfaces(
         let addresses = own.map(|addr| addr.addr.clone()).collect();
         all.push(Interface { it, mtu, addresses, traffic });
     }
+    Ok(all)
+}
+
+fn list_interfaces(
+    session: &mut Session<'_>,
+    all: &[Interface],
+    families: &[bool],
+    json: bool,
+) -> Result<(), Failure> {
     if json {
         return session.json("interfaces", &all, false);
     }
     for &is_v6 in families {
         let width = if is_v6 { 27 } else { 14 };
         let mut is_open = false;
-        for it in &all {
+        for it in all {
             for address in it.addresses.iter().filter(|text| is_v6_text(text) == is_v6) {
                 if !core::mem::replace(&mut is_open, true) {
                     let names = "Ipkts  Ierrs Opkts  Oerrs Collis Queue";
@@ -275,7 +305,7 @@ pub(super) fn interfaces(
                         "Net/Dest", "Address"
                     )?;
                 }
-                writeln!(session.out, "{}", interface(it, address, width))?;
+                writeln!(session.out, "{}", interface_line(it, address, width))?;
             }
         }
         if is_open {
@@ -286,7 +316,7 @@ pub(super) fn interfaces(
 }
 
 /// There are no collisions on a virtual wire, and what waits to be sent waits in sockets.
-fn interface(it: &Interface, address: &str, width: usize) -> String {
+fn interface_line(it: &Interface, address: &str, width: usize) -> String {
     let prefix = address.parse::<firelane_units::IpPrefix>().ok();
     let network = prefix.map(|prefix| prefix.network().to_string()).unwrap_or_default();
     let own = prefix.map(|prefix| prefix.addr().to_string()).unwrap_or_default();
