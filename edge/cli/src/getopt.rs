@@ -1,5 +1,5 @@
 //! Options in the grammar of getopt: clustered letters, values attached or apart, long names that may be
-//! shortened, operands anywhere, and `--` before operands that look like options.
+//! shortened, letters that mean the same, operands anywhere, and `--` before operands that look like options.
 
 use std::fmt;
 
@@ -124,7 +124,8 @@ pub(crate) fn parse(spec: &[Opt], words: &[String]) -> Result<Args, OptError> {
     Ok(args)
 }
 
-/// Letters after one dash: flags, and at most one option whose value is the rest or the next word.
+/// Letters after one dash: flags, and at most one option whose value is the rest or the next word. A letter whose option has the name of
+/// one before it is another spelling of that.
 fn cluster<'a>(
     spec: &[Opt],
     letters: &str,
@@ -133,7 +134,8 @@ fn cluster<'a>(
 ) -> Result<(), OptError> {
     for (at, letter) in letters.char_indices() {
         let opt = spec.iter().find(|opt| opt.letter == letter);
-        let opt = *opt.ok_or_else(|| OptError::Unknown(format!("-{letter}")))?;
+        let opt = opt.ok_or_else(|| OptError::Unknown(format!("-{letter}")))?;
+        let opt = *spec.iter().find(|it| it.long == opt.long).unwrap_or(opt);
         if opt.takes == Takes::Nothing {
             push(args, opt, String::new())?;
             continue;
@@ -169,8 +171,13 @@ fn find_long(spec: &[Opt], name: &str) -> Option<Opt> {
 mod tests {
     use super::*;
 
-    const SPEC: [Opt; 4] =
-        [flag('t', "temporary"), value('l', "link"), values('p', "prop"), flag('P', "persistent")];
+    const SPEC: [Opt; 5] = [
+        flag('t', "temporary"),
+        value('l', "link"),
+        values('p', "prop"),
+        flag('P', "persistent"),
+        value('k', "link"),
+    ];
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
@@ -187,6 +194,7 @@ mod tests {
             "-tlvnic3 a b -p x=1",
             "--temp --link=vnic3 -px=1 a b",
             "a --link vnic3 -t b --prop x=1",
+            "-tkvnic3 a -p x=1 b",
         ] {
             let args = parsed(line).unwrap();
             assert!(args.has('t') && !args.has('P'), "{line}");
@@ -207,6 +215,7 @@ mod tests {
             ("-tx", "unrecognized option '-x'"),
             ("--p", "unrecognized option '--p'"),
             ("--temporary=1", "unrecognized option '--temporary'"),
+            ("-l a -k b", "the option -l cannot be specified more than once"),
             ("-l a -l b", "the option -l cannot be specified more than once"),
             ("-é", "unrecognized option '-é'"),
         ] {

@@ -137,6 +137,17 @@ fn every_change_and_list_crosses_the_socket() {
 }
 
 #[test]
+fn run_takes_a_netstack_by_whatever_other_commands_call_it() {
+    let folder = Folder::new("run");
+    let socket = folder.0.join("api.sock");
+    serve(Arc::new(Stub::new(Model::default(), planner)), &socket);
+    let said = ["-z", "-N", "--zone", "--netstack"]
+        .map(|option| run(Path::new(FIRELANE), &socket, &["run", option, "nosuch", "true"]));
+    assert!(said[0].2.contains("there is no such netstack"), "{:?}", said[0]);
+    assert!(said.iter().all(|it| *it == said[0]), "{said:?}");
+}
+
+#[test]
 fn a_file_is_applied_and_dumped() {
     let folder = Folder::new("file");
     let socket = folder.0.join("api.sock");

@@ -15,7 +15,7 @@ use crate::session::{Failure, Session};
 
 const PROGRAM: &str = "ipadm";
 
-const CREATE_IF: &[Opt] = &[flag('t', "temporary"), value('N', "netstack")];
+const CREATE_IF: &[Opt] = &[flag('t', "temporary"), value('N', "netstack"), value('z', "netstack")];
 const NONE: &[Opt] = &[];
 const TEMPORARY: &[Opt] = &[flag('t', "temporary")];
 const SHOW: &[Opt] =
@@ -31,12 +31,14 @@ const CREATE_ADDR: &[Opt] = &[
     value('w', "wait"),
     flag('1', "primary"),
 ];
-const SET_PROP: &[Opt] = &[flag('t', "temporary"), value('N', "netstack"), value('p', "prop")];
+const SET_PROP: &[Opt] =
+    &[flag('t', "temporary"), value('N', "netstack"), value('z', "netstack"), value('p', "prop")];
 const SHOW_PROP: &[Opt] = &[
     flag('c', "parsable"),
     value('o', "output"),
     flag('j', "json"),
     value('N', "netstack"),
+    value('z', "netstack"),
     value('p', "prop"),
 ];
 const SET_IFPROP: &[Opt] = &[flag('t', "temporary"), value('p', "prop"), value('m', "module")];

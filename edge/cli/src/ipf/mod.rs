@@ -28,6 +28,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     flag('t', "temporary"),
     flag('v', "verbose"),
     value('z', "netstack"),
+    value('N', "netstack"),
 ];
 
 /// The options' words taken apart.

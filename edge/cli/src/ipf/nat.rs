@@ -35,6 +35,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     value('T', "tune"),
     flag('v', "verbose"),
     value('z', "netstack"),
+    value('N', "netstack"),
 ];
 
 /// Runs `ipnat` with the words after its name.

@@ -46,6 +46,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     flag('v', "verbose"),
     flag('x', "temporary"),
     value('z', "netstack"),
+    value('N', "netstack"),
 ];
 
 /// What each act needs or may have beside what all may have.

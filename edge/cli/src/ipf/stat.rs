@@ -26,6 +26,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     flag('o', "out"),
     flag('s', "states"),
     value('z', "netstack"),
+    value('N', "netstack"),
 ];
 
 /// What the original calls the lists, in the order in which they are shown.

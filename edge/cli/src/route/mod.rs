@@ -35,6 +35,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     flag('q', "quiet"),
     flag('v', "verbose"),
     value('N', "netstack"),
+    value('z', "netstack"),
 ];
 
 /// The commands.

@@ -84,7 +84,7 @@ impl Words {
                     return Err(die(format!("{other}: a netstack's routes have no such property")));
                 }
                 // Its value may look like anything.
-                "-N" | "-z" | "--netstack" | "--zone" => {
+                "-N" | "-z" | "--netstack" => {
                     plain.push(word.clone());
                     plain.extend(words.next().cloned());
                 }

@@ -45,7 +45,7 @@ pub(crate) struct Options {
     #[arg(short, long, conflicts_with = "zone")]
     vnic: Option<LinkName>,
     /// The zone, which is the netstack, that the program uses [default: the netstack called default, or the only one]
-    #[arg(short, long)]
+    #[arg(short, long, visible_short_alias = 'N', visible_alias = "netstack")]
     zone: Option<NetstackName>,
     /// Refuse a program that cannot be accelerated instead of giving it a network namespace
     #[arg(long, conflicts_with = "address")]

@@ -25,6 +25,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     flag('4', "ipv4"),
     flag('6', "ipv6"),
     value('N', "netstack"),
+    value('z', "netstack"),
     value('T', "timestamp"),
     value('F', "filter"),
     value('i', "interval"),

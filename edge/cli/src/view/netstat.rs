@@ -43,6 +43,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     value('f', "family"),
     value('P', "protocol"),
     value('N', "netstack"),
+    value('z', "netstack"),
     value('T', "timestamp"),
     flag('j', "json"),
 ];
