@@ -1,7 +1,8 @@
 //! The interface over the daemon's unix socket: one HTTP/1.1 request per connection.
 //!
 //! The daemon is trusted no further than its answers parse: sizes are bounded, and a daemon that does not
-//! answer in time is an error, not a wait without end.
+//! answer in time is an error, not a wait without end. Where it ends between a change and its answer, nobody knows
+//! whether the change was made, and that is what is said.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -25,9 +26,16 @@ use serde::de::DeserializeOwned;
 
 use crate::chunks::{Body, Chunks};
 use crate::common::system_message;
+use crate::patient::{Patience, Patient};
 
 /// How long the daemon may take for one answer: an apply of a large file makes thousands of devices.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
+/// When it is said that there is none: most changes take milliseconds.
+const NOTICE_TIME: Duration = Duration::from_secs(5);
+/// What answers after a time that was asked for, or when something has passed.
+const SLOW: [&str; 2] = [paths::TRACE, paths::STEPS];
+/// What changes nothing, though it has a body.
+const QUESTIONS: [&str; 2] = [paths::PLAN, paths::TRACE];
 /// The longest answer: a model with every list, in JSON.
 const ANSWER_MAX: u64 = 4 * MODEL_TEXT_MAX as u64;
 /// How much of a stream is read at once, and how long its headers may be.
@@ -72,7 +80,7 @@ impl Client {
         Err(serde_json::from_slice(&answer).unwrap_or_else(|_| garbled(&format!("HTTP status {status}"))))
     }
 
-    fn connect(&self, target: &str) -> Result<UnixStream, ApiError> {
+    fn connect(&self, target: &str) -> Result<Patient, ApiError> {
         // No name has such bytes, and in a request line they would mean something else.
         if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Status::NotFound.into());
@@ -82,16 +90,18 @@ impl Client {
             return Err(ApiError::new(Status::NoDaemon, "socket", "", allowed));
         };
         let stream = UnixStream::connect(socket).map_err(|error| self.unreachable(&error))?;
-        stream.set_read_timeout(Some(ANSWER_TIME)).map_err(|error| self.unreachable(&error))?;
-        stream.set_write_timeout(Some(ANSWER_TIME)).map_err(|error| self.unreachable(&error))?;
-        Ok(stream)
+        let is_slow = SLOW.iter().any(|it| target.starts_with(it));
+        let notice = Some(NOTICE_TIME).filter(|_| !is_slow);
+        // Nobody is left to be told when the error output itself is gone.
+        let say = |text: &str| drop(writeln!(std::io::stderr(), "{text}"));
+        Ok(Patient::new(stream, Patience { notice, end: ANSWER_TIME, say }))
     }
 
     fn unreachable(&self, error: &std::io::Error) -> ApiError {
-        let why = match error.kind() {
-            std::io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
-            _ => system_message(error),
-        };
+        self.lost(unanswered(error))
+    }
+
+    fn lost(&self, why: String) -> ApiError {
         let socket = self.socket.as_deref().unwrap_or(Path::new(""));
         ApiError::new(Status::NoDaemon, "socket", socket.display(), why)
     }
@@ -110,27 +120,26 @@ impl Client {
             let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
             match (end, count) {
                 (Some(end), _) => break end + 4,
-                (None, 0) => return Err(garbled("it is cut off")),
+                (None, 0) => return Err(self.lost(ENDED.to_owned())),
                 (None, _) if answer.len() > STREAM_PIECE => return Err(garbled("its headers do not end")),
                 (None, _) => {}
             }
         };
         if !answer.starts_with(b"HTTP/1.1 200 ") {
             stream.take(ANSWER_MAX).read_to_end(&mut answer).map_err(unreachable)?;
-            let (status, body) = split_answer(&answer)?;
+            let (status, body) = split_answer(&answer)?.ok_or_else(|| self.lost(ENDED.to_owned()))?;
             let unknown = || garbled(&format!("HTTP status {status}"));
             return Err(serde_json::from_slice(&body).unwrap_or_else(|_| unknown()));
         }
         let mut chunks = Chunks::default();
         let mut body = chunks.take(&answer[start..], sink);
+        let mut stream = stream.into_stream();
         // Nothing may pass for days.
         stream.set_read_timeout(None).map_err(unreachable)?;
         while body == Body::Open {
             let count = stream.read(&mut piece).map_err(unreachable)?;
             if count == 0 {
-                let socket = self.socket.as_deref().unwrap_or(Path::new(""));
-                let why = "it has ended before its answer did";
-                return Err(ApiError::new(Status::NoDaemon, "socket", socket.display(), why));
+                return Err(self.lost(ENDED.to_owned()));
             }
             body = chunks.take(&piece[..count], sink);
         }
@@ -210,12 +219,17 @@ impl Client {
         let written = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
         let mut answer = Vec::new();
         let read = stream.take(ANSWER_MAX).read_to_end(&mut answer);
+        let is_change = method != Method::Get && !QUESTIONS.contains(&target);
+        let broken = |why: &str| match is_change {
+            true => self.lost(format!("{why}; it is not known whether the change was made")),
+            false => self.lost(why.to_owned()),
+        };
         // A daemon that refuses a body may answer and close before it has read all of it.
-        read.map_err(unreachable)?;
         if answer.is_empty() {
             written.map_err(unreachable)?;
         }
-        split_answer(&answer)
+        read.map_err(|error| broken(&unanswered(&error)))?;
+        split_answer(&answer)?.ok_or_else(|| broken(ENDED))
     }
 }
 
@@ -227,17 +241,27 @@ pub(crate) fn socket_of_environment() -> Option<PathBuf> {
     paths::socket_path(explicit.as_deref(), is_root, runtime_dir.as_deref())
 }
 
+/// A daemon that ends, or is ended, with a question open.
+const ENDED: &str = "it has ended before its answer did";
+
+fn unanswered(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
+        _ => system_message(error),
+    }
+}
+
 fn garbled(why: &str) -> ApiError {
     ApiError::new(Status::Failed, "answer", "", format!("firelaned's answer makes no sense: {why}"))
 }
 
-/// The status and body of an HTTP answer that ends with its connection.
-fn split_answer(answer: &[u8]) -> Result<(u16, Vec<u8>), ApiError> {
+/// The status and body of an HTTP answer that ends with its connection; nothing if it is cut off.
+fn split_answer(answer: &[u8]) -> Result<Option<(u16, Vec<u8>)>, ApiError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let parsed = response.parse(answer).map_err(|error| garbled(&error.to_string()))?;
     let (httparse::Status::Complete(start), Some(status)) = (parsed, response.code) else {
-        return Err(garbled("it is cut off"));
+        return Ok(None);
     };
     let header = |name: &str| {
         let found = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
@@ -245,10 +269,10 @@ fn split_answer(answer: &[u8]) -> Result<(u16, Vec<u8>), ApiError> {
     };
     let rest = &answer[start..];
     if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
-        return unchunked(rest).map(|body| (status, body)).ok_or_else(|| garbled("a chunk is cut off"));
+        return Ok(unchunked(rest).map(|body| (status, body)));
     }
     let length = header("content-length").and_then(|value| value.trim().parse().ok()).unwrap_or(rest.len());
-    rest.get(..length).map(|body| (status, body.to_vec())).ok_or_else(|| garbled("its body is cut off"))
+    Ok(rest.get(..length).map(|body| (status, body.to_vec())))
 }
 
 fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
@@ -612,14 +636,15 @@ mod tests {
             format!("{head}\r\n{{}}"),
             format!("{head}Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n1\r\n}}\r\n0\r\n\r\n"),
         ] {
-            assert_eq!(split_answer(answer.as_bytes()), Ok((200, b"{}".to_vec())), "{answer}");
+            assert_eq!(split_answer(answer.as_bytes()), Ok(Some((200, b"{}".to_vec()))), "{answer}");
             for end in 0..head.len() + 2 {
-                assert!(split_answer(&answer.as_bytes()[..end]).is_err());
+                assert_eq!(split_answer(&answer.as_bytes()[..end]), Ok(None));
             }
         }
-        for bad in ["", "nonsense\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}"] {
-            assert_eq!(split_answer(bad.as_bytes()).unwrap_err().status, Status::Failed);
+        for cut in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}"] {
+            assert_eq!(split_answer(cut.as_bytes()), Ok(None));
         }
+        assert_eq!(split_answer(b"nonsense\r\n\r\n").unwrap_err().status, Status::Failed);
     }
 
     #[test]

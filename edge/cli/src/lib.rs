@@ -25,6 +25,7 @@ mod ipf;
 mod lab;
 mod ofmt;
 mod own;
+mod patient;
 mod route;
 mod run;
 mod session;

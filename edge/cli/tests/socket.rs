@@ -137,6 +137,38 @@ fn every_change_and_list_crosses_the_socket() {
 }
 
 #[test]
+fn a_daemon_that_ends_with_a_change_open_leaves_it_unknown() {
+    let folder = Folder::new("ends");
+    let socket = folder.0.join("api.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        // It ends without a word, within its headers, and within its body.
+        let pieces = ["", "HTTP/1.1 200 X\r\ncontent", "HTTP/1.1 200 X\r\ncontent-length: 9\r\n\r\n{"];
+        for (stream, piece) in listener.incoming().zip(pieces.into_iter().cycle()) {
+            let mut stream = stream.unwrap();
+            let (mut asked, mut buffer) = (Vec::new(), [0; 4096]);
+            while !asked.ends_with(b"}") && !asked.ends_with(b"Content-Length: 0\r\n\r\n") {
+                let read = stream.read(&mut buffer).unwrap();
+                asked.extend_from_slice(&buffer[..read]);
+            }
+            stream.write_all(piece.as_bytes()).unwrap();
+        }
+    });
+    let said = |why: &str| format!("could not reach firelaned (socket={}: {why})\n", socket.display());
+    let unknown = said("it has ended before its answer did; it is not known whether the change was made");
+    let question = said("it has ended before its answer did");
+    for _ in 0..3 {
+        let words = ["dladm", "create-etherstub", "stub0"];
+        let (code, _, err) = run(Path::new(FIRELANE), &socket, &words);
+        assert_eq!((code, err), (1, format!("dladm: {unknown}")));
+    }
+    for _ in 0..3 {
+        let (code, _, err) = run(Path::new(FIRELANE), &socket, &["dladm", "show-vnic"]);
+        assert_eq!((code, err), (1, format!("dladm: {question}")));
+    }
+}
+
+#[test]
 fn run_takes_a_netstack_by_whatever_other_commands_call_it() {
     let folder = Folder::new("run");
     let socket = folder.0.join("api.sock");
