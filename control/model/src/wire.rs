@@ -290,7 +290,8 @@ impl Share {
 }
 
 impl TextValue for Share {
-    const ALLOWED: &'static str = "a percentage from 0 to 100, such as 1% or 0.05%";
+    const ALLOWED: &'static str =
+        "a percentage from 0 to 100, to a thousandth of a percent, such as 1% or 0.005%";
 
     fn read(text: &str) -> Option<Self> {
         let number = thousandths(text.strip_suffix('%').unwrap_or(text))?;

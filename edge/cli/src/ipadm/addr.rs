@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use firelane_api::{AddrInfo, AddressState, ApiError, Change, ChangeRequest, LeaseAction, Status, Which};
-use firelane_model::{AddrObjName, Addrconf, Address, Dhcp, HostName};
+use firelane_model::{AddrObjName, Addrconf, Address, Dhcp, HostName, LinkName, NameError};
 use firelane_units::IpPrefix;
 
 use super::PROGRAM;
@@ -47,8 +47,8 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
         return Err(with_usage(format!("Invalid arguments for type {kind}")));
     }
     let name = || -> Result<AddrObjName, Failure> {
-        text.parse().map_err(|error| {
-            die(format!("Error in creating address object: {} ({text}: {error})", Status::BadName.text()))
+        read_name(text).map_err(|why| {
+            die(format!("Error in creating address object: {} ({why})", Status::BadName.text()))
         })
     };
     let wait = read_wait(call).map_err(with_usage)?;
@@ -74,6 +74,17 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
         Address::Dhcp(_) => await_lease(session, &name, wait),
         _ => Ok(()),
     }
+}
+
+/// Reads the name of an address object, or says what is wrong with it: with its interface's name, if it is that.
+fn read_name(text: &str) -> Result<AddrObjName, String> {
+    text.parse().map_err(|error: NameError| {
+        let interface = text.split_once('/').map(|(interface, _)| interface);
+        match interface.and_then(|it| Some((it, it.parse::<LinkName>().err()?))) {
+            Some((interface, why)) => format!("the interface {interface:?} of {text}: {why}"),
+            None => format!("{text}: {error}"),
+        }
+    })
 }
 
 /// How long `-w` lets the command wait for a lease; `None` is for ever.
@@ -179,9 +190,8 @@ fn read_address(text: &str) -> Option<Address> {
 /// delete-addr
 pub(super) fn delete(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let text = call.operand()?;
-    let name: AddrObjName = text.parse().map_err(|error| {
-        die(format!("could not delete address: {} ({text}: {error})", Status::NoAddrObj.text()))
-    })?;
+    let name = read_name(text)
+        .map_err(|why| die(format!("could not delete address: {} ({why})", Status::NoAddrObj.text())))?;
     if call.args.has('r') {
         let told = session.api.tell_client(text, LeaseAction::Release);
         told.map_err(|error| die_status("could not delete address", &error))?;
@@ -223,9 +233,7 @@ fn change(
     change: impl Fn(AddrObjName) -> Change,
 ) -> Result<(), Failure> {
     let text = call.operand()?;
-    let name: AddrObjName = text
-        .parse()
-        .map_err(|error| die(format!("{what}: {} ({text}: {error})", Status::NoAddrObj.text())))?;
+    let name = read_name(text).map_err(|why| die(format!("{what}: {} ({why})", Status::NoAddrObj.text())))?;
     let request = ChangeRequest { temporary: call.args.has('t'), change: change(name) };
     session.api.change(&request).map_err(|error| die_status(what, &error))
 }
