@@ -131,6 +131,11 @@ fn a_lease_brings_address_route_and_resolvers_and_goes_back() {
     answers(&sandbox, host);
     let table = routes(&daemon);
     assert!(table.lines().any(|line| line.starts_with("default ") && line.contains("10.7.0.1 ")), "{table}");
+    let refused = daemon.firelane(&["route", "-N", "default", "-p", "delete", "default", "10.7.0.1"]);
+    assert_eq!(refused.code(), 1, "{refused:?}");
+    let why = "delete net default: gateway 10.7.0.1: a DHCP server gave it on web0";
+    assert!(refused.stderr.starts_with(why), "{refused:?}");
+    assert_eq!(routes(&daemon), table, "it is left alone");
     assert!(log_of(&sandbox).contains("client provides name: web"), "{}", log_of(&sandbox));
 
     // A request that was repeated has more than one answer.
@@ -251,6 +256,8 @@ fn routers_give_addresses_a_way_out_and_resolvers() {
     answers(&sandbox, &global);
     let table = daemon.firelane(&["netstat", "-rn", "-f", "inet6"]).expect_success();
     assert!(table.lines().any(|line| line.starts_with("default ") && line.contains("fe80::")), "{table}");
+    let refused = daemon.firelane(&["route", "delete", "-inet6", "default"]).stderr;
+    assert!(refused.starts_with("delete net default: a router advertises it on web0"), "{refused}");
     until("the name server", || {
         let known = &row(&daemon, "web0/auto")["resolvers"]["name_servers"];
         (*known == serde_json::json!(["fd00:7::53"])).then_some(())

@@ -198,6 +198,8 @@ fn static_routes_of_zebra_are_the_netstacks() {
     ] {
         assert!(has(line), "{line}\n{table}");
     }
+    let refused = net.daemon.firelane(&["route", "change", "198.51.100.0/24", "10.2.0.3"]).stderr;
+    assert!(refused.contains("the routing daemon gave it (static), and takes it back"), "{refused}");
     assert_ne!(net.ping(&["-c", "1", "-W", "1", "192.0.2.1"]).code(), 0);
     assert_eq!(net.dropped("ip_blackhole"), 1);
     let told = net.ping(&["-c", "1", "-W", "5", "192.0.2.200"]).stdout;
