@@ -51,7 +51,7 @@ impl Facts for Running<'_> {
             return interface.state();
         }
         let device = lower.map(|it| &it.device).or_else(|| self.works.vnics.get(name).map(|it| &it.device));
-        if device.and_then(Option::as_ref).is_some_and(Device::is_gone) {
+        if device.and_then(Option::as_ref).is_some_and(Device::is_down) {
             return LinkState::Down;
         }
         let links = lower.map(|it| &it.memif);

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use firelane::{Queue, WireConfig, wire};
 use firelane_api::Status;
 use firelane_model::{Flow, FlowName, Link, LinkKind, LinkName, Mac, Model, Tap};
-use firelane_units::{BitRate, LinkId, Mtu};
+use firelane_units::{BitRate, LinkId, Mtu, Protection};
 
-use crate::kernel::{Device, TAP_SPEED, Wanted};
+use crate::kernel::{Device, Shall, TAP_SPEED, Wanted};
 use crate::memif;
 use crate::nic;
 use crate::refusal::refused;
@@ -107,15 +107,24 @@ impl Works {
             let link = model.links.get(name)?;
             Some((name.clone(), lower.nic.as_ref()?.fault(link.mtu)?))
         });
-        let devices = self.devices().filter_map(|(name, device)| Some((name.clone(), device.fault()?)));
-        nics.chain(devices).collect()
-    }
-
-    /// The interfaces that the daemon has made.
-    fn devices(&self) -> impl Iterator<Item = (&LinkName, &Device)> {
-        let links = self.links.iter().map(|(name, it)| (name, &it.device));
-        let vnics = self.vnics.iter().map(|(name, it)| (name, &it.device));
-        links.chain(vnics).filter_map(|(name, device)| Some((name, device.as_ref()?)))
+        // What is for the kernel behind a link is not for one address alone.
+        let links = self.links.iter().filter_map(|(name, lower)| {
+            let mtu = model.links.get(name)?.mtu;
+            let shall = Shall { mac: None, is_filtered: false, heeds_senders: false, mtu };
+            Some((name.clone(), lower.device.as_ref()?.fault(shall)?))
+        });
+        let vnics = self.vnics.iter().filter_map(|(name, upper)| {
+            let vnic = model.vnics.get(name)?;
+            let mtu = vnic.mtu.or_else(|| model.mtu_below(vnic))?;
+            let shall = Shall {
+                mac: Some(upper.mac),
+                is_filtered: vnic.promisc_filtered.is_on(),
+                heeds_senders: vnic.guard.kinds.has(Protection::MacNospoof),
+                mtu,
+            };
+            Some((name.clone(), upper.device.as_ref()?.fault(shall)?))
+        });
+        nics.chain(links).chain(vnics).collect()
     }
 
     /// Lets the user of a VNIC or link, and of the VNICs over it, see its limit as the speed of his interface.

@@ -16,11 +16,12 @@ use firelane_model::{Instance, LinkName, Model, Tap};
 use firelane_units::{IpPrefix, MacAddr, Mtu};
 use rustix::io::Errno;
 
-use crate::netns::{self, Presence};
+use crate::mac;
+use crate::netlink::{self, Asker, Seen};
+use crate::netns::{self, Identity, Presence};
 use crate::owned::Owned;
 use crate::text::plain;
 use crate::veth::{self, Pair};
-use crate::{mac, netlink};
 
 /// How long a name may stay taken: a TAP ends some time after its last descriptor is closed.
 const NAME_WAIT: Duration = Duration::from_secs(1);
@@ -48,8 +49,62 @@ pub(crate) struct Device {
     has_door: Option<bool>,
     /// What tells of it, if it is a TAP.
     handle: Option<TapHandle>,
+    /// Where it was made, if it is a TAP.
+    home: Option<Home>,
     /// The speed that its user sees, in Mb/s.
     speed: AtomicU32,
+}
+
+/// The network namespace in which a TAP was made, which its queues keep.
+#[derive(Debug)]
+struct Home {
+    namespace: Identity,
+    asker: Asker,
+}
+
+impl Home {
+    /// That of a TAP which has just been made.
+    fn of(tap: &TapHandle) -> io::Result<Self> {
+        let mut asker = None;
+        tap.inside(|| {
+            asker = Some(Asker::new()?);
+            Ok(())
+        })?;
+        let asker = asker.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { namespace: netns::identity(tap.namespace()?)?, asker })
+    }
+}
+
+/// A device as it is now, whatever its user has done to it.
+#[derive(Debug)]
+struct Found {
+    seen: Seen,
+    /// It is in another namespace than it shall be in, which may have a name.
+    elsewhere: Option<Option<String>>,
+}
+
+/// What a device shall be like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shall {
+    /// The address of its VNIC, if it has one.
+    pub(crate) mac: Option<MacAddr>,
+    /// Whether frames come for that address alone.
+    pub(crate) is_filtered: bool,
+    /// Whether frames from other addresses are dropped (`mac-nospoof`).
+    pub(crate) heeds_senders: bool,
+    /// The largest packet.
+    pub(crate) mtu: Mtu,
+}
+
+impl Shall {
+    /// What becomes of frames where it has another address.
+    fn of_another_address(self) -> Vec<&'static str> {
+        let effects = [
+            (self.is_filtered, "what is sent to it does not come there"),
+            (self.heeds_senders, "what it sends is dropped (mac-nospoof)"),
+        ];
+        effects.into_iter().filter_map(|(happens, effect)| happens.then_some(effect)).collect()
+    }
 }
 
 /// A veth pair in place of a TAP.
@@ -100,18 +155,103 @@ impl Device {
         }
     }
 
+    /// As it is now; none if it is gone. A TAP is found wherever it is, a veth only where it shall be.
+    fn look(&self) -> io::Result<Option<Found>> {
+        if let (Some(tap), Some(home)) = (&self.handle, &self.home) {
+            let Some(name) = tap.name() else { return Ok(None) };
+            let namespace = netns::identity(tap.namespace()?)?;
+            if namespace == home.namespace {
+                let seen = home.asker.look_by_name(&name)?;
+                return Ok(seen.map(|seen| Found { seen, elsewhere: None }));
+            }
+            let mut seen = None;
+            tap.inside(|| {
+                seen = Asker::new()?.look_by_name(&name)?;
+                Ok(())
+            })?;
+            return Ok(seen.map(|seen| Found { seen, elsewhere: Some(netns::name_of(namespace)) }));
+        }
+        let Some(Detour { near, .. }) = &self.detour else { return Err(io::ErrorKind::Unsupported.into()) };
+        let Some(near) = Asker::new()?.look_by_name(near)? else { return Ok(None) };
+        let far = near.peer.ok_or(io::ErrorKind::NotFound)?;
+        let seen = netns::inside(self.namespace.as_deref(), || netlink::look(far))?;
+        // Numbers are counted in each namespace.
+        let is_its = |it: &Seen| it.peer == Some(near.index);
+        Ok(Some(match seen.filter(is_its) {
+            Some(seen) => Found { seen, elsewhere: None },
+            // The near end has a carrier as long as the far one is on, and is as large.
+            None => {
+                Found { seen: Seen { name: self.ifname.clone(), mac: None, ..near }, elsewhere: Some(None) }
+            }
+        }))
+    }
+
+    /// Whether nothing passes it. One that cannot be asked after is taken for good.
+    pub(crate) fn is_down(&self) -> bool {
+        self.look().is_ok_and(|found| found.is_none_or(|it| !it.seen.passes()))
+    }
+
+    /// That its user has given it another name, which he may, and what the next start makes of that.
+    pub(crate) fn renamed(&self) -> Option<String> {
+        let (is, was) = (shown(&self.name()), &self.ifname);
+        (is != *was).then(|| format!("{was} is called {is} now, and the next start makes it as {was} again"))
+    }
+
+    /// What its user has made of it that keeps frames from him, or that was not said, with what sets it right.
+    fn changes(&self, shall: Shall) -> Option<String> {
+        // One that cannot be asked after is taken for good, and one that is gone is told of elsewhere.
+        let Found { seen, elsewhere } = self.look().ok()??;
+        let place = self.namespace.as_ref().and_then(|it| it.file_name()).map(|it| it.to_string_lossy());
+        let now = shown(&seen.name);
+        let into = |place: Option<&str>| place.map_or(String::new(), |place| format!("-n {place} "));
+        if let Some(other) = elsewhere {
+            let home = place.map_or("the daemon's".to_owned(), |it| it.into_owned());
+            return Some(match other {
+                Some(other) => format!(
+                    "{now} is in the namespace {other} and shall be in {home}: deleted (`ip -n {other} link delete {now}`), \
+                     it is made again there"
+                ),
+                None => format!(
+                    "{now} has left the namespace {home}: deleted where it is, it is made again there"
+                ),
+            });
+        }
+        let set = |words: String| format!("`ip {}link set {now} {words}`", into(place.as_deref()));
+        let mut told = Vec::new();
+        if let Some(why) = seen.stopped() {
+            let switch = if seen.is_up { "carrier on" } else { "up" };
+            told.push(format!("{now} {why}: {}", set(switch.to_owned())));
+        }
+        let effects = shall.of_another_address().join(", and ");
+        if let (Some(mac), Some(other), false) = (shall.mac, seen.mac, effects.is_empty())
+            && mac != other
+        {
+            let set = set(format!("address {mac}"));
+            told.push(format!("{now} has the address {other}, its VNIC {mac}: {effects}: {set}"));
+        }
+        let mtu = u32::from(shall.mtu.bytes());
+        if seen.mtu != mtu {
+            told.push(format!(
+                "{now} has the MTU {}, its VNIC {mtu}: {}",
+                seen.mtu,
+                set(format!("mtu {mtu}"))
+            ));
+        }
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
     /// Whether the network namespace is there that it shall be in.
     pub(crate) fn has_place(&self) -> bool {
         self.namespace.as_ref().is_none_or(|path| path.exists())
     }
 
-    /// Why it carries nothing, or nobody new can come to it. A TAP keeps the namespace of a name that was taken away.
-    pub(crate) fn fault(&self) -> Option<String> {
+    /// Why it does not carry what it shall, or nobody new can come to it. A TAP keeps the namespace of a name that was taken away.
+    pub(crate) fn fault(&self, shall: Shall) -> Option<String> {
         let name = &self.ifname;
         let place = self.namespace.as_ref().filter(|_| !self.has_place());
         let place = place.map(|it| it.file_name().unwrap_or_default().to_string_lossy().into_owned());
         match (self.is_gone(), place) {
-            (false, None) => None,
+            (false, None) => self.changes(shall),
             (true, None) => Some(format!("{name} is gone: somebody has deleted it")),
             (true, Some(place)) => {
                 Some(format!("{name} is gone with its namespace {place}: `firelane apply` makes both again"))
@@ -255,6 +395,7 @@ impl Kernel {
             Ok(queues) => {
                 let has_door = Some(queues.iter().all(TapQueue::has_door));
                 let handle = queues.first().and_then(|queue| queue.handle().ok());
+                let home = handle.as_ref().and_then(|tap| Home::of(tap).ok());
                 let queues = queues.into_iter().map(Queue::from).collect();
                 Ok((
                     Device {
@@ -263,6 +404,7 @@ impl Kernel {
                         detour: None,
                         has_door,
                         handle,
+                        home,
                         speed: AtomicU32::new(TAP_SPEED),
                     },
                     queues,
@@ -301,6 +443,7 @@ impl Kernel {
                     detour,
                     has_door: None,
                     handle: None,
+                    home: None,
                     speed: AtomicU32::new(TAP_SPEED),
                 };
                 tracing::warn!("{}", device.detour().unwrap_or_default());
@@ -373,6 +516,12 @@ impl Kernel {
     pub(crate) fn fault(&self) -> Option<&str> {
         self.owned.fault()
     }
+}
+
+/// An interface's name as a terminal and a shell may have it: a tenant calls his what he likes.
+fn shown(name: &str) -> String {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "._-@+".contains(it);
+    name.chars().map(|it| if is_plain(it) { it } else { '?' }).collect()
 }
 
 /// Waits a little while `ifname` is that of an interface which is just ending; whether it is free then.

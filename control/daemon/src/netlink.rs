@@ -1,7 +1,8 @@
 //! The few questions to the kernel's interfaces that go through rtnetlink: up, address, move, make, delete.
 //!
-//! Called by `netns.rs`, `veth.rs` and `nic.rs` in threads that stand in the right network namespace. Each function opens a
-//! socket of its own, because a socket belongs to the namespace of the thread that made it.
+//! Called by `netns.rs`, `veth.rs`, `nic.rs` and `kernel.rs` in threads that stand in the right network namespace. Each function opens a
+//! socket of its own, because a socket belongs to the namespace of the thread that made it; an [`Asker`] keeps one, for who looks again
+//! and again.
 
 use std::future::Future;
 use std::io;
@@ -48,13 +49,18 @@ pub(crate) struct Addresses {
 
 /// Asks for them.
 pub(crate) fn addresses(name: &str) -> io::Result<Addresses> {
-    Ok(addresses_of(&told_of(index_of(name)?)?.attributes))
+    let mut message = LinkMessage::default();
+    message.header.index = index_of(name)?;
+    message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf]));
+    Ok(addresses_of(&told_of(&socket()?, message)?.attributes))
 }
 
 /// An interface as it is now, which anybody may have renamed or changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) mac: Option<MacAddr>,
     /// The largest packet.
     pub(crate) mtu: u32,
     /// It is switched on.
@@ -63,25 +69,82 @@ pub(crate) struct Seen {
     pub(crate) has_carrier: bool,
     /// How often it has got a carrier.
     pub(crate) joined: u32,
+    /// The number of the one at the other end, in the namespace where that is, if there is one.
+    pub(crate) peer: Option<u32>,
+}
+
+impl Seen {
+    /// Whether frames pass it.
+    pub(crate) const fn passes(&self) -> bool {
+        self.has_carrier
+    }
+
+    /// Why they do not.
+    pub(crate) const fn stopped(&self) -> Option<&'static str> {
+        match (self.is_up, self.has_carrier) {
+            (false, _) => Some("is switched off"),
+            (true, false) => Some("has no carrier: nobody is at its other end"),
+            (true, true) => None,
+        }
+    }
 }
 
 /// Looks at the interface with this number; none if it is gone.
 pub(crate) fn look(index: u32) -> io::Result<Option<Seen>> {
-    match told_of(index) {
-        Ok(told) => Ok(Some(seen_of(&told))),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => Ok(None),
-        Err(error) => Err(error),
+    Asker::new()?.look(index)
+}
+
+/// Who asks after interfaces of the network namespace in which he was made, wherever the thread stands.
+#[derive(Debug)]
+pub(crate) struct Asker(OwnedFd);
+
+impl Asker {
+    pub(crate) fn new() -> io::Result<Self> {
+        socket().map(Self)
+    }
+
+    /// Looks at the interface with this number; none if it is gone.
+    pub(crate) fn look(&self, index: u32) -> io::Result<Option<Seen>> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        self.look_at(message)
+    }
+
+    /// Looks at the interface that has this name now; none if there is none.
+    pub(crate) fn look_by_name(&self, name: &str) -> io::Result<Option<Seen>> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        self.look_at(message)
+    }
+
+    fn look_at(&self, message: LinkMessage) -> io::Result<Option<Seen>> {
+        match told_of(&self.0, message) {
+            Ok(told) => Ok(Some(seen_of(&told))),
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
 fn seen_of(told: &LinkMessage) -> Seen {
     let flags = told.header.flags;
-    let is_up = flags.contains(LinkFlags::Up);
-    let has_carrier = flags.contains(LinkFlags::LowerUp);
-    let mut seen = Seen { name: String::new(), mtu: 0, is_up, has_carrier, joined: 0 };
+    let mut seen = Seen {
+        name: String::new(),
+        index: told.header.index,
+        mac: None,
+        mtu: 0,
+        is_up: flags.contains(LinkFlags::Up),
+        has_carrier: flags.contains(LinkFlags::LowerUp),
+        joined: 0,
+        peer: None,
+    };
     for attribute in &told.attributes {
         match attribute {
             LinkAttribute::IfName(name) => seen.name.clone_from(name),
+            LinkAttribute::Address(bytes) if bytes.len() == 6 => {
+                seen.mac = bytes.first_chunk().copied().map(MacAddr)
+            }
+            LinkAttribute::Link(index) => seen.peer = Some(*index),
             LinkAttribute::Mtu(mtu) => seen.mtu = *mtu,
             LinkAttribute::CarrierUpCount(count) => seen.joined = *count,
             _ => {}
@@ -90,13 +153,10 @@ fn seen_of(told: &LinkMessage) -> Seen {
     seen
 }
 
-/// What the kernel tells of the interface with this number.
-fn told_of(index: u32) -> io::Result<LinkMessage> {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf]));
-    let socket = ask(RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
-    match answers(&socket)?.into_iter().next() {
+/// What the kernel tells of the interface that a message names.
+fn told_of(socket: &OwnedFd, message: LinkMessage) -> io::Result<LinkMessage> {
+    ask(socket, RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
+    match answers(socket)?.into_iter().next() {
         Some(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(told))) => Ok(told),
         Some(NetlinkPayload::Error(error)) => Err(error.to_io()),
         _ => Err(unread()),
@@ -105,7 +165,8 @@ fn told_of(index: u32) -> io::Result<LinkMessage> {
 
 /// The addresses by which the kernel is reached at the interface with this number from other networks, too.
 pub(crate) fn kernels_addresses(index: u32) -> io::Result<Vec<IpAddr>> {
-    let socket = ask(RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_REQUEST | NLM_F_DUMP)?;
+    let socket = socket()?;
+    ask(&socket, RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_REQUEST | NLM_F_DUMP)?;
     let mut found = Vec::new();
     loop {
         let told = answers(&socket)?;
@@ -129,17 +190,21 @@ pub(crate) fn kernels_addresses(index: u32) -> io::Result<Vec<IpAddr>> {
     }
 }
 
-/// Asks the kernel on a socket of its own, from which its answers are to be read.
-fn ask(message: RouteNetlinkMessage, flags: u16) -> io::Result<OwnedFd> {
+/// A socket to ask by, in the namespace of this thread.
+fn socket() -> io::Result<OwnedFd> {
+    // Netlink's protocol 0 is rtnetlink.
+    Ok(socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Asks the kernel, whose answers are to be read from the same socket.
+fn ask(socket: &OwnedFd, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
     let mut question = NetlinkMessage::from(message);
     question.header.flags = flags;
     question.finalize();
     let mut bytes = vec![0; question.buffer_len()];
     question.serialize(&mut bytes);
-    // Netlink's protocol 0 is rtnetlink.
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    rustix::net::send(&socket, &bytes, SendFlags::empty())?;
-    Ok(socket)
+    rustix::net::send(socket, &bytes, SendFlags::empty())?;
+    Ok(())
 }
 
 /// What the next datagram says; an answer of many parts has several in each.

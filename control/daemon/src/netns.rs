@@ -48,6 +48,26 @@ pub(crate) fn look(name: &str) -> io::Result<Presence> {
     Ok(if is_namespace { Presence::Namespace(file.ino()) } else { Presence::Leftover })
 }
 
+/// What tells a namespace from all others: the device and inode of its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Identity(u64, u64);
+
+/// That of a namespace that is open.
+pub(crate) fn identity(namespace: impl AsFd) -> io::Result<Identity> {
+    let file = rustix::fs::fstat(namespace)?;
+    Ok(Identity(file.st_dev, file.st_ino))
+}
+
+/// The name of a namespace, if it has one.
+pub(crate) fn name_of(namespace: Identity) -> Option<String> {
+    let is_it = |file: &fs::DirEntry| {
+        // What is mounted on the file, which the entry itself would not tell.
+        fs::metadata(file.path()).is_ok_and(|it| Identity(it.dev(), it.ino()) == namespace)
+    };
+    let found = fs::read_dir(FOLDER).ok()?.flatten().find(is_it)?;
+    found.file_name().into_string().ok()
+}
+
 /// Makes the namespace `name`, with its loopback interface up, and gives its inode.
 pub(crate) fn create(name: &str) -> io::Result<u64> {
     share_folder()?;

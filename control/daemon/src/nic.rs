@@ -152,8 +152,16 @@ impl Attached {
         if !self.promiscuity.holds() {
             return None;
         }
-        let unknown =
-            || Seen { name: self.name.clone(), mtu: u32::MAX, is_up: true, has_carrier: true, joined: 0 };
+        let unknown = || Seen {
+            name: self.name.clone(),
+            index: self.index,
+            mac: None,
+            mtu: u32::MAX,
+            is_up: true,
+            has_carrier: true,
+            joined: 0,
+            peer: None,
+        };
         netlink::look(self.index).unwrap_or_else(|_| Some(unknown()))
     }
 
@@ -208,26 +216,25 @@ impl Attached {
 
     /// Whether it passes frames: it is there, is read, and has somebody at the other end.
     pub(crate) fn state(&self) -> LinkState {
-        let passes = !self.is_let_go && self.seen().is_some_and(|seen| seen.has_carrier);
+        let passes = !self.is_let_go && self.seen().is_some_and(|seen| seen.passes());
         if passes { LinkState::Up } else { LinkState::Down }
     }
 
     /// Why it does not carry all that a link with this MTU has for it.
     pub(crate) fn fault(&self, mtu: Mtu) -> Option<String> {
-        let Some(Seen { name, mtu: most, is_up, has_carrier, .. }) = self.seen() else {
+        let Some(seen) = self.seen() else {
             let name = &self.name;
             return Some(format!(
                 "{name} is gone: the link has an interface again as soon as there is one of that name"
             ));
         };
+        let stopped = seen.stopped();
+        let Seen { name, mtu: most, .. } = seen;
         if self.is_let_go {
             return Some(format!("{name} is there, and the link has not got it again"));
         }
-        if !is_up {
-            return Some(format!("{name} is switched off"));
-        }
-        if !has_carrier {
-            return Some(format!("{name} has no carrier: nobody is at its other end"));
+        if let Some(why) = stopped {
+            return Some(format!("{name} {why}"));
         }
         if let Some((now, read)) = self.queues_now() {
             return Some(format!(

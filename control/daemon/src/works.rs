@@ -352,11 +352,11 @@ impl Works {
         self.device_detours().chain(nics).collect()
     }
 
-    /// Those of them that are in place of a TAP.
+    /// Those of them that are in place of a TAP, and TAPs that have another name.
     pub(crate) fn device_detours(&self) -> impl Iterator<Item = String> {
         let links = self.links.values().map(|it| &it.device);
         let devices = links.chain(self.vnics.values().map(|it| &it.device));
-        devices.filter_map(|it| it.as_ref()?.detour())
+        devices.flatten().flat_map(|it| it.detour().into_iter().chain(it.renamed()))
     }
 
     /// TAPs at whose door nothing hangs.

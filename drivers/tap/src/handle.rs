@@ -23,6 +23,14 @@ impl TapHandle {
         Some(sys::name_of(self.0.as_fd()).ok()?.text())
     }
 
+    /// The network namespace where the interface is now.
+    ///
+    /// # Errors
+    /// The interface is gone, or the process may not go where it is.
+    pub fn namespace(&self) -> io::Result<OwnedFd> {
+        sys::namespace_of(self.0.as_fd())
+    }
+
     /// Does some work in the network namespace where the interface is now.
     ///
     /// # Errors

@@ -84,6 +84,106 @@ fn an_interface_that_a_tenant_deletes_is_made_again_and_one_whose_namespace_goes
     assert!(reaches(&sandbox) && !status().contains("problem: "), "{}", status());
 }
 
+/// The command that sets it right is told with what differs, and what its user hears of a link is whether anything passes.
+#[test]
+fn what_a_tenant_has_changed_of_his_interface_is_told_until_it_is_set_right() {
+    for has_tun in [true, false] {
+        let sandbox = Sandbox::new();
+        if !has_tun {
+            sandbox.run(None, "mount", &["-t", "tmpfs", "tmpfs", "/dev/net"]).expect_success();
+        }
+        let daemon = daemon(&sandbox);
+        let ip = |line: &str| {
+            sandbox.run(None, "ip", &line.split(' ').collect::<Vec<_>>()).expect_success();
+        };
+        let problem = || {
+            let status = daemon.firelane(&["status"]).expect_success();
+            status.lines().find_map(|it| it.strip_prefix("problem: link bob0: ").map(str::to_owned))
+        };
+        let state = || {
+            let shown =
+                daemon.firelane(&["dladm", "show-link", "-p", "-o", "state", "bob0"]).expect_success();
+            shown.trim().to_owned()
+        };
+        let shown =
+            daemon.firelane(&["dladm", "show-vnic", "-p", "-o", "macaddress", "bob0"]).expect_success();
+        let own = shown.trim().replace('\\', "");
+        let own = own.split(':').map(|it| format!("{it:0>2}")).collect::<Vec<_>>().join(":");
+        assert_eq!((state().as_str(), problem()), ("up", None));
+        for (change, told, right, is_cut_off) in [
+            (
+                "-n bob link set eth0 down",
+                "eth0 is switched off: `ip -n bob link set eth0 up`".to_owned(),
+                "-n bob link set eth0 up".to_owned(),
+                true,
+            ),
+            (
+                "-n bob link set eth0 address 02:08:20:ff:ff:01",
+                format!(
+                    "eth0 has the address 02:08:20:ff:ff:01, its VNIC {own}: what is sent to it does not come there: \
+                     `ip -n bob link set eth0 address {own}`"
+                ),
+                format!("-n bob link set eth0 address {own}"),
+                false,
+            ),
+            (
+                "-n bob link set eth0 mtu 1400",
+                "eth0 has the MTU 1400, its VNIC 1500: `ip -n bob link set eth0 mtu 1500`".to_owned(),
+                "-n bob link set eth0 mtu 1500".to_owned(),
+                false,
+            ),
+        ] {
+            ip(change);
+            let is = problem();
+            assert_eq!(is.as_deref(), Some(told.as_str()), "{change}");
+            assert_eq!(state(), if is_cut_off { "down" } else { "up" }, "{change}");
+            assert_eq!(daemon.firelane(&["doctor"]).code(), 1, "{change}");
+            ip(&right);
+            assert_eq!((state().as_str(), problem()), ("up", None), "{right}");
+        }
+        // Another name is his affair, and is noted; a veth pair is known by its names alone.
+        ip("-n bob link set eth0 name wan0");
+        let noted = daemon.firelane(&["status"]).expect_success();
+        let note = "eth0 is called wan0 now, and the next start makes it as eth0 again";
+        assert!(noted.contains(note) == has_tun && problem().is_none() && state() == "up", "{noted}");
+        ip("-n bob link set wan0 name eth0");
+        // His frames end where it is heeded who sends them, and several things are told at once.
+        set(&daemon, "bob0", "protection=mac-nospoof");
+        ip("-n bob link set eth0 address 02:08:20:ff:ff:01 mtu 1400");
+        let told = problem().unwrap_or_default();
+        let effects = "does not come there, and what it sends is dropped (mac-nospoof): `ip ";
+        assert!(told.contains(effects) && told.contains("; eth0 has the MTU 1400"), "{told}");
+        // One that sees all frames may have another's address, as a routing daemon in its router's place.
+        daemon.firelane(&["dladm", "reset-linkprop", "-p", "protection", "bob0"]).expect_success();
+        set(&daemon, "bob0", "promisc-filtered=off");
+        let told = problem().unwrap_or_default();
+        assert!(told.starts_with("eth0 has the MTU 1400"), "{told}");
+        set(&daemon, "bob0", "promisc-filtered=on");
+        ip(&format!("-n bob link set eth0 address {own} mtu 1500"));
+        assert_eq!(problem(), None);
+        // In another namespace it is up as soon as somebody switches it on; deleted there, it is made again where it belongs.
+        ip("-n bob link set eth0 netns alice name eth1");
+        assert_eq!(state(), "down");
+        let told = problem().unwrap_or_default();
+        if has_tun {
+            let want = "eth1 is in the namespace alice and shall be in bob: deleted (`ip -n alice link delete eth1`), it is made again there";
+            assert!(told.starts_with(want), "{told}");
+            ip("-n alice link set eth1 up");
+            assert_eq!(state(), "up");
+        } else {
+            assert!(
+                told.starts_with(
+                    "eth0 has left the namespace bob: deleted where it is, it is made again there"
+                ),
+                "{told}"
+            );
+        }
+        ip("-n alice link delete eth1");
+        until("made again", LIMIT, || reaches(&sandbox));
+        assert_eq!((state().as_str(), problem()), ("up", None));
+    }
+}
+
 /// A routing daemon that is started in the namespace anew finds who listens for it.
 #[test]
 fn who_listens_in_a_namespace_listens_in_the_one_that_is_made_in_its_place() {
