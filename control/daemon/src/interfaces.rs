@@ -127,6 +127,13 @@ impl Works {
         nics.chain(links).chain(vnics).collect()
     }
 
+    /// How many frames users of interfaces have sent in vain ([`Device::overflowed`]), by the ports that they send by.
+    pub(crate) fn overflowed(&self) -> impl Iterator<Item = (LinkId, u64)> {
+        let links = self.links.values().filter_map(|it| Some((it.uplink?, it.device.as_ref()?)));
+        let vnics = self.vnics.values().filter_map(|it| Some((it.id, it.device.as_ref()?)));
+        links.chain(vnics).map(|(id, device)| (id, device.overflowed()))
+    }
+
     /// Lets the user of a VNIC or link, and of the VNICs over it, see its limit as the speed of his interface.
     pub(crate) fn show_speed(&self, model: &Model, name: &LinkName) {
         let show = |link: &LinkName, device: &Option<Device>| {

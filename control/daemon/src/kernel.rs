@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use firelane::{OpenError, Queue, TapConfig, TapHandle, TapQueue, open_tap};
@@ -37,6 +37,8 @@ pub(crate) struct Kernel {
     instance: Instance,
     owned: Owned,
     queues: u16,
+    /// What [`Device::overflowed`] said of those that are closed.
+    overflowed: u64,
 }
 
 /// An interface of the kernel that uses a VNIC or carries a link.
@@ -53,6 +55,8 @@ pub(crate) struct Device {
     home: Option<Home>,
     /// The speed that its user sees, in Mb/s.
     speed: AtomicU32,
+    /// What was known of [`Self::overflowed`] at last.
+    overflowed: AtomicU64,
 }
 
 /// The network namespace in which a TAP was made, which its queues keep.
@@ -186,6 +190,17 @@ impl Device {
         }))
     }
 
+    /// How many frames its user has sent in vain, because those before were still to be read: the ring that the kernel has for them was
+    /// full. It is what a limit does to who does not heed it, as far as that has not ended at the door.
+    pub(crate) fn overflowed(&self) -> u64 {
+        let tap = self.handle.as_ref();
+        if let Some((tap, Ok(Some(Found { seen, .. })))) = tap.map(|tap| (tap, self.look())) {
+            // The door is asked last, because it counts first: what is in both is never taken for lost in the ring.
+            self.overflowed.fetch_max(seen.unsent.saturating_sub(tap.turned_away()), Relaxed);
+        }
+        self.overflowed.load(Relaxed)
+    }
+
     /// Whether nothing passes it. One that cannot be asked after is taken for good.
     pub(crate) fn is_down(&self) -> bool {
         self.look().is_ok_and(|found| found.is_none_or(|it| !it.seen.passes()))
@@ -291,7 +306,7 @@ pub(crate) struct Wanted<'a> {
 impl Kernel {
     /// What the record in `state_folder` says is ours. A TAP gets `queues` queues.
     pub(crate) fn new(instance: Instance, state_folder: &Path, queues: u16) -> Self {
-        Self { instance, owned: Owned::load(state_folder), queues }
+        Self { instance, owned: Owned::load(state_folder), queues, overflowed: 0 }
     }
 
     /// How many queues an interface gets: one per lane.
@@ -406,6 +421,7 @@ impl Kernel {
                         handle,
                         home,
                         speed: AtomicU32::new(TAP_SPEED),
+                        overflowed: AtomicU64::new(0),
                     },
                     queues,
                 ))
@@ -445,6 +461,7 @@ impl Kernel {
                     handle: None,
                     home: None,
                     speed: AtomicU32::new(TAP_SPEED),
+                    overflowed: AtomicU64::new(0),
                 };
                 tracing::warn!("{}", device.detour().unwrap_or_default());
                 Ok((device, vec![Queue::from(socket)]))
@@ -470,11 +487,17 @@ impl Kernel {
 
     /// Removes what remains of an interface once its queues are closed.
     pub(crate) fn close(&mut self, device: &Device) {
+        self.overflowed += device.overflowed();
         let Some(detour) = &device.detour else { return };
         match veth::delete(&detour.near) {
             Ok(()) => self.owned.forget_interface(&detour.near),
             Err(error) => tracing::warn!("interface {}: {error}", detour.near),
         }
+    }
+
+    /// What [`Device::overflowed`] said of interfaces that are closed.
+    pub(crate) const fn overflowed(&self) -> u64 {
+        self.overflowed
     }
 
     /// Changes the addresses of an interface from `is` to `shall`, whatever its user calls it; on an error they are as before.

@@ -37,6 +37,8 @@ pub(crate) fn set_up(name: &str) -> io::Result<()> {
 
 /// Room for what is said of one interface: a list of its virtual functions takes at most 64 KiB.
 const ANSWER_BYTES: usize = 128 * 1024;
+/// The same without them, which is one or two KiB: a look each second is to cost little.
+const LOOK_BYTES: usize = 16 * 1024;
 
 /// The address that an interface has now, and what its driver says of those that the device has for good: its own, and those of its
 /// virtual functions, each with its number.
@@ -52,7 +54,7 @@ pub(crate) fn addresses(name: &str) -> io::Result<Addresses> {
     let mut message = LinkMessage::default();
     message.header.index = index_of(name)?;
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf]));
-    Ok(addresses_of(&told_of(&socket()?, message)?.attributes))
+    Ok(addresses_of(&told_of(&socket()?, message, ANSWER_BYTES)?.attributes))
 }
 
 /// An interface as it is now, which anybody may have renamed or changed.
@@ -71,6 +73,8 @@ pub(crate) struct Seen {
     pub(crate) joined: u32,
     /// The number of the one at the other end, in the namespace where that is, if there is one.
     pub(crate) peer: Option<u32>,
+    /// How many frames it could not send.
+    pub(crate) unsent: u64,
 }
 
 impl Seen {
@@ -118,7 +122,7 @@ impl Asker {
     }
 
     fn look_at(&self, message: LinkMessage) -> io::Result<Option<Seen>> {
-        match told_of(&self.0, message) {
+        match told_of(&self.0, message, LOOK_BYTES) {
             Ok(told) => Ok(Some(seen_of(&told))),
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => Ok(None),
             Err(error) => Err(error),
@@ -137,6 +141,7 @@ fn seen_of(told: &LinkMessage) -> Seen {
         has_carrier: flags.contains(LinkFlags::LowerUp),
         joined: 0,
         peer: None,
+        unsent: 0,
     };
     for attribute in &told.attributes {
         match attribute {
@@ -144,6 +149,7 @@ fn seen_of(told: &LinkMessage) -> Seen {
             LinkAttribute::Address(bytes) if bytes.len() == 6 => {
                 seen.mac = bytes.first_chunk().copied().map(MacAddr)
             }
+            LinkAttribute::Stats64(stats) => seen.unsent = stats.tx_dropped,
             LinkAttribute::Link(index) => seen.peer = Some(*index),
             LinkAttribute::Mtu(mtu) => seen.mtu = *mtu,
             LinkAttribute::CarrierUpCount(count) => seen.joined = *count,
@@ -154,9 +160,9 @@ fn seen_of(told: &LinkMessage) -> Seen {
 }
 
 /// What the kernel tells of the interface that a message names.
-fn told_of(socket: &OwnedFd, message: LinkMessage) -> io::Result<LinkMessage> {
+fn told_of(socket: &OwnedFd, message: LinkMessage, room: usize) -> io::Result<LinkMessage> {
     ask(socket, RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
-    match answers(socket)?.into_iter().next() {
+    match answers(socket, room)?.into_iter().next() {
         Some(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(told))) => Ok(told),
         Some(NetlinkPayload::Error(error)) => Err(error.to_io()),
         _ => Err(unread()),
@@ -169,7 +175,7 @@ pub(crate) fn kernels_addresses(index: u32) -> io::Result<Vec<IpAddr>> {
     ask(&socket, RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_REQUEST | NLM_F_DUMP)?;
     let mut found = Vec::new();
     loop {
-        let told = answers(&socket)?;
+        let told = answers(&socket, ANSWER_BYTES)?;
         if told.is_empty() {
             return Err(unread());
         }
@@ -208,8 +214,8 @@ fn ask(socket: &OwnedFd, message: RouteNetlinkMessage, flags: u16) -> io::Result
 }
 
 /// What the next datagram says; an answer of many parts has several in each.
-fn answers(socket: &OwnedFd) -> io::Result<Vec<NetlinkPayload<RouteNetlinkMessage>>> {
-    let mut bytes = vec![0; ANSWER_BYTES];
+fn answers(socket: &OwnedFd, room: usize) -> io::Result<Vec<NetlinkPayload<RouteNetlinkMessage>>> {
+    let mut bytes = vec![0; room];
     let (count, _) = rustix::net::recv(socket, bytes.as_mut_slice(), RecvFlags::empty())?;
     let (mut rest, mut told) = (&bytes[..count], Vec::new());
     while !rest.is_empty() {

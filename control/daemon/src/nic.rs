@@ -161,6 +161,7 @@ impl Attached {
             has_carrier: true,
             joined: 0,
             peer: None,
+            unsent: 0,
         };
         netlink::look(self.index).unwrap_or_else(|_| Some(unknown()))
     }

@@ -15,12 +15,27 @@ use crate::works::{Upper, Works};
 
 /// Traffic of every link, etherstub and VNIC.
 pub(crate) fn links(works: &Works, model: &Model) -> Vec<LinkStats> {
-    links_in(&works.engine.snapshot(), works, model)
+    links_in(&counted(works), works, model)
+}
+
+/// The engine's counters with what it has never seen: what users of TAPs have sent while these were full. The kernel says the number of
+/// such packets alone, and not their bytes.
+fn counted(works: &Works) -> EngineSnapshot {
+    let mut snapshot = works.engine.snapshot();
+    snapshot.counters.drops.add(DropReason::RingFull, works.kernel.overflowed());
+    for (id, frames) in works.overflowed() {
+        snapshot.counters.drops.add(DropReason::RingFull, frames);
+        if let Some(port) = snapshot.ports.get_mut(&id) {
+            port.outward.packets += frames;
+            port.outward.dropped += frames;
+        }
+    }
+    snapshot
 }
 
 /// What everything has carried, for the history, which asks each second.
 pub(crate) fn totals(works: &Works, model: &Model) -> Totals {
-    let snapshot = works.engine.snapshot();
+    let snapshot = counted(works);
     let links = model.link_names().map(|(name, class)| {
         let subject = Subject { of: UsageOf::Links, name: name.to_string(), link: String::new() };
         (subject, carried(&snapshot, works, model, name, class))
@@ -262,5 +277,5 @@ pub(crate) fn drops(works: &Works) -> Vec<DropInfo> {
         reason: reason.word().to_owned(),
         frames,
     };
-    works.engine.snapshot().counters.drops.iter().map(info).collect()
+    counted(works).counters.drops.iter().map(info).collect()
 }

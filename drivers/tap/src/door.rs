@@ -16,7 +16,7 @@ use firelane_frame::Weight;
 use firelane_units::{FlowId, Instant, Mtu};
 
 use crate::program::{
-    self, BYTES_WORD, FRAMES_WORD, HEAD_WORDS, KEY_WORD, Key, SHUT, SLOT_WORDS, TABLE_BYTES,
+    self, BYTES_WORD, FRAMES_WORD, HEAD_WORDS, KEY_WORD, Key, SHUT, SLOT_WORDS, SLOTS, TABLE_BYTES,
 };
 use crate::sys::{self, Table};
 
@@ -74,9 +74,14 @@ impl Door {
         Self { table, lines: Vec::new() }
     }
 
+    /// What all queues have together.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table)
+    }
+
     /// The same door for another queue.
     pub(crate) fn beside(&self) -> Self {
-        Self::new(Arc::clone(&self.table))
+        Self::new(self.table())
     }
 
     /// Shuts out the conversation that `frame` is of; whether it is out then.
@@ -175,6 +180,11 @@ fn open(table: &Table, slot: usize) {
 fn counted(line: &[AtomicU64]) -> Weight {
     let [packets, bytes] = [FRAMES_WORD, BYTES_WORD].map(|word| line[word].load(Ordering::Relaxed));
     Weight { packets, bytes }
+}
+
+/// How many frames have ended here, of whatever conversation: lines go on counting with their next one.
+pub(crate) fn counted_in_all(table: &Table) -> u64 {
+    (0..SLOTS).map(|slot| counted(line(table, slot)).packets).sum()
 }
 
 /// The conversation of a frame, if the program can tell it: TCP or UDP, whole, right behind IP's shortest header, in no

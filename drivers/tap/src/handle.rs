@@ -5,22 +5,34 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
+use crate::door;
 use crate::open;
-use crate::sys;
+use crate::sys::{self, Table};
 
 /// A hold on a TAP that reads and sends nothing. The interface lives as long as it, and as the queues.
 #[derive(Debug)]
-pub struct TapHandle(OwnedFd);
+pub struct TapHandle {
+    queue: OwnedFd,
+    /// The table of its door, if it has one.
+    door: Option<Arc<Table>>,
+}
 
 impl TapHandle {
-    pub(crate) const fn new(queue: OwnedFd) -> Self {
-        Self(queue)
+    pub(crate) const fn new(queue: OwnedFd, door: Option<Arc<Table>>) -> Self {
+        Self { queue, door }
+    }
+
+    /// How many frames have ended at its door ever since it was made. The kernel counts them among those that it could not send
+    /// (`tx_dropped`), a moment later.
+    pub fn turned_away(&self) -> u64 {
+        self.door.as_ref().map_or(0, |table| door::counted_in_all(table))
     }
 
     /// What the interface is called now; none if somebody has deleted it.
     pub fn name(&self) -> Option<String> {
-        Some(sys::name_of(self.0.as_fd()).ok()?.text())
+        Some(sys::name_of(self.queue.as_fd()).ok()?.text())
     }
 
     /// The network namespace where the interface is now.
@@ -28,7 +40,7 @@ impl TapHandle {
     /// # Errors
     /// The interface is gone, or the process may not go where it is.
     pub fn namespace(&self) -> io::Result<OwnedFd> {
-        sys::namespace_of(self.0.as_fd())
+        sys::namespace_of(self.queue.as_fd())
     }
 
     /// Does some work in the network namespace where the interface is now.
@@ -36,7 +48,7 @@ impl TapHandle {
     /// # Errors
     /// The interface is gone, the process may not go where it is, or the work's own.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-        open::beside(self.0.as_fd(), work)
+        open::beside(self.queue.as_fd(), work)
     }
 
     /// Lets `ethtool` and `/sys/class/net` show this speed. It changes nothing of how frames pass.
@@ -46,7 +58,7 @@ impl TapHandle {
     pub fn set_speed(&self, mbps: u32) -> io::Result<()> {
         self.inside(|| {
             let socket = sys::control_socket()?;
-            sys::set_speed(socket.as_fd(), sys::name_of(self.0.as_fd())?, mbps)
+            sys::set_speed(socket.as_fd(), sys::name_of(self.queue.as_fd())?, mbps)
         })
     }
 }

@@ -68,7 +68,7 @@ impl TapQueue {
     /// # Errors
     /// There is no descriptor left for it.
     pub fn handle(&self) -> std::io::Result<TapHandle> {
-        Ok(TapHandle::new(self.fd.try_clone()?))
+        Ok(TapHandle::new(self.fd.try_clone()?, self.door.as_ref().map(Door::table)))
     }
 
     /// What says by which of the TAP's queues its frames come.

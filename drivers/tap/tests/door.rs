@@ -73,6 +73,7 @@ fn a_conversation_ends_at_the_door_and_nobody_elses_does() {
     for to in ["10.0.0.2:7", "[fd00::2]:7"] {
         let Some(mut world) = World::new() else { return };
         let (flood, other) = (sender(to), sender(to));
+        let handle = world.tap.handle().unwrap();
         let send = |socket: &UdpSocket, count: usize| {
             (0..count).for_each(|_| assert_eq!(socket.send(&[1; 58]).unwrap(), 58));
         };
@@ -89,6 +90,7 @@ fn a_conversation_ends_at_the_door_and_nobody_elses_does() {
         let bytes = 100 * came[0].len() as u64;
         assert_eq!(world.turned_away(), [(FLOODED, Weight { packets: 100, bytes })], "{to}");
         assert!(world.turned_away().is_empty(), "told once");
+        assert_eq!(handle.turned_away(), 100, "who asks for all of them is told all of them");
         // What is too large to be one packet goes on, and so does a fragment.
         flood.send(&[1; 4000]).unwrap();
         world.receive();

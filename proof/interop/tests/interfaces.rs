@@ -184,6 +184,69 @@ fn what_a_tenant_has_changed_of_his_interface_is_told_until_it_is_set_right() {
     }
 }
 
+/// More datagrams than a limit lets through, as fast as they can be sent.
+const FLOODS: &str = "import socket\n\
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+    for _ in range(20000): s.sendto(bytes(1000), ('10.0.0.1', 9))";
+
+/// One lane leaves what has no room in the interface. Of two, the one that has the limit is not the one that reads: frames end at the
+/// door, where they are counted, and the kernel counts them as well.
+#[test]
+fn what_a_tenant_sends_while_his_interface_is_full_is_counted_once() {
+    for lanes in [1, 2] {
+        lose_to_a_limit(lanes);
+    }
+}
+
+fn lose_to_a_limit(lanes: u16) {
+    let sandbox = Sandbox::new();
+    let text = "[etherstub.s0]\nmtu = 1500\n\
+                [vnic.alice0]\nover = 's0'\ntap = { namespace = 'alice', addresses = ['10.0.0.1/24'] }\n\
+                [vnic.bob0]\nover = 's0'\nmaxbw = '5M'\ntap = { namespace = 'bob', addresses = ['10.0.0.2/24'] }\n";
+    let daemon = Daemon::start_as(&sandbox, &format!("[daemon]\nlanes = {lanes}\n{text}"));
+    if daemon.firelane(&["status"]).stdout.contains("veth pair") {
+        skipped("a veth pair has no ring for what waits");
+        return;
+    }
+    let drops = |reason: &str| -> u64 {
+        let shown = daemon.firelane(&["drops", "-p", "-o", "reason,frames"]).expect_success();
+        let line = shown.lines().find_map(|line| line.strip_prefix(&format!("{reason}:")).map(str::to_owned));
+        line.map_or(0, |it| it.parse().expect("a number"))
+    };
+    // What the kernel has sent by the interface, and what it could not send.
+    let kernels = || -> (u64, u64) {
+        let shown = sandbox.run(Some("bob"), "ip", &["-s", "-j", "link", "show", "bob0"]).expect_success();
+        let shown: serde_json::Value = serde_json::from_str(&shown).expect("a document");
+        let sent = &shown[0]["stats64"]["tx"];
+        let number = |name: &str| sent[name].as_u64().expect("a number");
+        (number("packets"), number("dropped"))
+    };
+    let counted = |link: &str| -> (u64, u64) {
+        let said = daemon.firelane(&["dlstat", "-A", link]).expect_success();
+        let number = |name: &str| {
+            let line = said.lines().find_map(|line| line.trim().strip_prefix(name));
+            line.and_then(|it| it.trim().parse().ok()).expect("every counter is listed")
+        };
+        // What comes into an etherstub is what VNICs send.
+        if link == "s0" { (0, number("ierrors")) } else { (number("opackets"), number("oerrors")) }
+    };
+    for _ in 0..2 {
+        sandbox.run(Some("bob"), "python3", &["-c", FLOODS]).expect_success();
+        until("everything has been read", LIMIT, || {
+            let (sent, lost) = kernels();
+            counted("bob0").0 == sent + lost
+        });
+        let (full, over) = (drops("ring_full"), drops("flow_limit"));
+        assert!(full + over > 1000 && (lanes > 1 || full > 1000), "{full} and {over}");
+        assert_eq!(counted("bob0").1, full + over);
+    }
+    // What was counted stays so without who has sent it.
+    let (full, lost) = (drops("ring_full"), counted("s0").1);
+    assert!(lost >= full, "{lost} and {full}");
+    daemon.firelane(&["dladm", "delete-vnic", "bob0"]).expect_success();
+    assert_eq!((drops("ring_full"), counted("s0").1), (full, lost));
+}
+
 /// A routing daemon that is started in the namespace anew finds who listens for it.
 #[test]
 fn who_listens_in_a_namespace_listens_in_the_one_that_is_made_in_its_place() {
