@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use firelane::{OpenError, Queue, TapConfig, TapHandle, TapQueue, open_tap};
 use firelane_api::{ApiError, Status};
-use firelane_model::{Instance, LinkName, Model, Tap};
+use firelane_model::{Instance, LinkName, Model, Route, Tap};
 use firelane_units::{IpPrefix, MacAddr, Mtu};
 use rustix::io::Errno;
 
@@ -382,8 +382,19 @@ impl Kernel {
         }
     }
 
-    /// Makes an interface and gives its queues.
+    /// Makes an interface, with its routes, and gives its queues.
     pub(crate) fn open(&mut self, wanted: &Wanted<'_>) -> Result<(Device, Vec<Queue>), ApiError> {
+        let (device, queues) = self.open_unrouted(wanted)?;
+        match self.reroute(&device, &BTreeSet::new(), &wanted.tap.routes) {
+            Ok(()) => Ok((device, queues)),
+            Err(error) => {
+                self.close(&device);
+                Err(error)
+            }
+        }
+    }
+
+    fn open_unrouted(&mut self, wanted: &Wanted<'_>) -> Result<(Device, Vec<Queue>), ApiError> {
         let ifname = wanted.tap.ifname(wanted.link).to_owned();
         let name = wanted.tap.namespace.as_ref().map(|name| self.instance.namespace(name));
         if let Some(name) = &name {
@@ -532,6 +543,35 @@ impl Kernel {
                 Ok(())
             });
             ApiError::new(status_of(&error), "addresses", &name, error.to_string())
+        })
+    }
+
+    /// Changes the routes by an interface from `is` to `shall`; on an error they are as before.
+    ///
+    /// What stays is added, too: a route goes with the address on whose network its router is.
+    pub(crate) fn reroute(
+        &self,
+        device: &Device,
+        is: &BTreeSet<Route>,
+        shall: &BTreeSet<Route>,
+    ) -> Result<(), ApiError> {
+        if is.is_empty() && shall.is_empty() {
+            return Ok(());
+        }
+        let name = device.name();
+        let set = |from: &BTreeSet<Route>, to: &BTreeSet<Route>| {
+            for route in from.difference(to) {
+                let Some(router) = route.gateway() else { continue };
+                netlink::remove_route(&name, route.destination(), router)?;
+            }
+            to.iter().try_for_each(|route| {
+                let Some(router) = route.gateway() else { return Ok(()) };
+                netlink::add_route(&name, route.destination(), router)
+            })
+        };
+        device.inside(|| set(is, shall)).map_err(|error| {
+            let _ = device.inside(|| set(shall, is));
+            ApiError::new(status_of(&error), "routes", &name, plain(&error))
         })
     }
 

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use firelane_units::{IpPrefix, MacAddr, Mtu};
@@ -16,7 +16,8 @@ use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage, Address
 use rtnetlink::packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkFlags, LinkMessage, LinkVfInfo, VfInfo,
 };
-use rtnetlink::{AddressMessageBuilder, Handle, LinkUnspec, LinkVeth};
+use rtnetlink::packet_route::route::RouteMessage;
+use rtnetlink::{AddressMessageBuilder, Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
 
@@ -284,6 +285,36 @@ pub(crate) fn remove_address(name: &str, address: IpPrefix) -> io::Result<()> {
     done_if(removed, &[Errno::ADDRNOTAVAIL, Errno::NXIO])
 }
 
+/// Leads packets for a network by an interface to a router, in place of whatever else led there.
+pub(crate) fn add_route(name: &str, destination: IpPrefix, router: IpAddr) -> io::Result<()> {
+    let message = route_message(index_of(name)?, destination, router);
+    request(async |it| it.route().add(message).replace().execute().await)
+}
+
+/// Takes such a route away, which may be gone already.
+pub(crate) fn remove_route(name: &str, destination: IpPrefix, router: IpAddr) -> io::Result<()> {
+    let message = route_message(index_of(name)?, destination, router);
+    done_if(request(async |it| it.route().del(message).execute().await), &[Errno::SRCH])
+}
+
+/// Both are of one family; what is not would lead nowhere.
+fn route_message(index: u32, destination: IpPrefix, router: IpAddr) -> RouteMessage {
+    let length = destination.prefix_len();
+    match (destination.addr(), router) {
+        (IpAddr::V4(network), IpAddr::V4(router)) => RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(network, length)
+            .gateway(router)
+            .output_interface(index)
+            .build(),
+        (IpAddr::V6(network), IpAddr::V6(router)) => RouteMessageBuilder::<Ipv6Addr>::new()
+            .destination_prefix(network, length)
+            .gateway(router)
+            .output_interface(index)
+            .build(),
+        _ => RouteMessage::default(),
+    }
+}
+
 /// The errors that say that nothing was left to do.
 fn done_if(result: io::Result<()>, done: &[Errno]) -> io::Result<()> {
     result.or_else(|error| match error.raw_os_error() {
@@ -322,10 +353,10 @@ fn address_message(index: u32, address: IpPrefix) -> AddressMessage {
     let length = address.prefix_len();
     match address.addr() {
         IpAddr::V4(addr) => {
-            AddressMessageBuilder::<std::net::Ipv4Addr>::new().index(index).address(addr, length).build()
+            AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(addr, length).build()
         }
         IpAddr::V6(addr) => {
-            AddressMessageBuilder::<std::net::Ipv6Addr>::new().index(index).address(addr, length).build()
+            AddressMessageBuilder::<Ipv6Addr>::new().index(index).address(addr, length).build()
         }
     }
 }

@@ -740,7 +740,14 @@ impl Works {
         let (Some(device), Some(is), Some(shall)) = (&vnic.device, from.tap(), to.tap()) else {
             return Ok(());
         };
-        let readdressed = self.kernel.readdress(device, &is.addresses, &shall.addresses);
+        let readdressed = self.kernel.readdress(device, &is.addresses, &shall.addresses).and_then(|()| {
+            // Routes that stay are lost with addresses that go.
+            let rerouted = self.kernel.reroute(device, &is.routes, &shall.routes);
+            rerouted.inspect_err(|_| {
+                let _ = self.kernel.readdress(device, &shall.addresses, &is.addresses);
+                let _ = self.kernel.reroute(device, &shall.routes, &is.routes);
+            })
+        });
         readdressed.inspect_err(|_| {
             // Nobody is told of what was done before the error.
             if from.guard != to.guard {

@@ -247,6 +247,27 @@ mod tests {
             ("tap = { addresses = [\"x\"] }", "vnic.a0.tap.addresses: \"x\": an address with its prefix"),
             ("tap = { addresses = [\"10.0.0.1\"] }", "vnic.a0.tap.addresses: \"10.0.0.1\": an address with"),
             ("tap = { addresses = [\"10.0.0.0/24\"] }", "vnic.a0.tap.addresses: \"10.0.0.0/24\": a unicast"),
+            (
+                "tap = { routes = [{ destination = \"default\", gateway = \"10.0.0.9\" }] }",
+                "vnic.a0.tap.routes: \"0.0.0.0/0 via 10.0.0.9\": a gateway is another station on the network of one of",
+            ),
+            (
+                "tap = { addresses = [\"10.0.0.9/24\"], routes = [{ destination = \"default\", gateway = \"10.0.0.9\" }] }",
+                "vnic.a0.tap.routes: \"0.0.0.0/0 via 10.0.0.9\": a gateway is another station on the network of one of",
+            ),
+            (
+                "tap = { routes = [{ destination = \"10.0.0.0/8\", kind = \"blackhole\" }] }",
+                "vnic.a0.tap.routes: \"10.0.0.0/8 blackhole\": a route of a tap has a gateway",
+            ),
+            (
+                "tap = { routes = [{ destination = \"::/0\", gateway = \"fe80::1\", congestion_control = \"bbr\" }] }",
+                "vnic.a0.tap.routes: \"::/0 via fe80::1 congestion_control bbr\": a route of a tap is the kernel's",
+            ),
+            (
+                "tap = { routes = [{ destination = \"::/0\", gateway = \"fe80::1\" }, { destination = \"::/0\", gateway = \"fe80::2\" }] }",
+                "vnic.a0.tap.routes: \"::/0 via fe80::2\": ",
+            ),
+            ("tap = { routes = [\"default\"] }", "vnic.a0.tap.routes: "),
         ];
         for (line, want) in table {
             let got = fault(&format!("{BASE}{line}\n"));

@@ -204,6 +204,14 @@ impl Model {
             }
             faults.unique(&mut taken, prefix.addr(), field, prefix);
         }
+        let mut taken = BTreeMap::new();
+        for &route in &tap.routes {
+            let field = format!("vnic.{name}.tap.routes");
+            if let Some(allowed) = tap.refuses(route) {
+                faults.add(&field, route, allowed);
+            }
+            faults.unique(&mut taken, route.destination(), field, route);
+        }
     }
 
     /// What memifs say, and one server per control socket.

@@ -1,5 +1,8 @@
 //! A VNIC: a virtual NIC over a link or etherstub, with exactly one user.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use firelane_units::{BitRate, IpPrefix, Mtu, Priority, Protections, VlanId};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -9,7 +12,7 @@ use crate::polling::{self, Polling};
 use crate::value::{self, TextValue};
 use crate::{
     ClientId, Cpus, Guard, IfName, Iptun, LinkClass, LinkName, LinkRings, Mac, Memif, NamespaceName,
-    NetstackName, Over, Rings, Switch,
+    NetstackName, Over, Rings, Route, Switch,
 };
 
 /// A kernel interface in a network namespace, which is the VNIC's other side.
@@ -32,6 +35,9 @@ pub struct Tap {
     )]
     #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
     pub addresses: Vec<IpPrefix>,
+    /// The routes through the interface that Firelane gives its namespace, each to a router.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub routes: BTreeSet<Route>,
 }
 
 /// An address that an interface has: without its length nobody knows which network it is on.
@@ -182,6 +188,23 @@ impl Vnic {
 }
 
 impl Tap {
+    /// Why the kernel would not take a route by the interface, or not as it is meant.
+    pub(crate) fn refuses(&self, route: Route) -> Option<&'static str> {
+        let Some(gateway) = route.gateway() else {
+            return Some("a route of a tap has a gateway");
+        };
+        if route.source().is_some() || route.congestion_control().is_some() {
+            return Some(
+                "a route of a tap is the kernel's: it has a destination and a gateway, and nothing else",
+            );
+        }
+        let is_of_link = matches!(gateway, IpAddr::V6(addr) if addr.is_unicast_link_local());
+        let is_near = |it: &IpPrefix| it.contains(gateway) && it.addr() != gateway;
+        (!is_of_link && !self.addresses.iter().any(is_near)).then_some(
+            "a gateway is another station on the network of one of the tap's addresses, or link-local",
+        )
+    }
+
     /// The kernel interface's name, for the VNIC called `vnic`. A valid model has one that Linux accepts.
     pub fn ifname<'a>(&'a self, vnic: &'a LinkName) -> &'a str {
         self.ifname.as_ref().map_or(vnic.as_str(), IfName::as_str)

@@ -96,7 +96,7 @@ pub enum Action {
     SetLink(LinkName, Link, Link),
     /// Changes a virtual switch's properties.
     SetEtherstub(LinkName, Etherstub, Etherstub),
-    /// Changes a VNIC's properties, or the addresses of its kernel interface.
+    /// Changes a VNIC's properties, or the addresses and routes of its kernel interface.
     SetVnic(LinkName, Vnic, Vnic),
     /// Makes a VNIC.
     CreateVnic(LinkName, Vnic),
@@ -277,10 +277,7 @@ impl Step {
             }
             Action::SetVnic(name, from, to) => {
                 let mtu = |vnic: &Vnic| vnic.mtu.map_or_else(|| "--".to_owned(), |mtu| mtu.to_string());
-                let addresses = |vnic: &Vnic| match vnic.tap() {
-                    Some(tap) => list_of(&tap.addresses),
-                    None => "--".to_owned(),
-                };
+                let [(were, led), (are, lead)] = [from, to].map(of_tap);
                 let list = [
                     change("iptun", &tunnel(from), &tunnel(to)),
                     change("mtu", &mtu(from), &mtu(to)),
@@ -300,7 +297,8 @@ impl Step {
                         &list_of(&from.guard.allowed_cids),
                         &list_of(&to.guard.allowed_cids),
                     ),
-                    change("addresses", &addresses(from), &addresses(to)),
+                    change("addresses", &were, &are),
+                    change("routes", &led, &lead),
                 ];
                 ("vnic", name, list.to_vec())
             }
@@ -413,6 +411,12 @@ fn optional(value: Option<impl fmt::Display>) -> String {
 
 fn list_of(values: &[impl fmt::Display]) -> String {
     shown(values.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+}
+
+/// The addresses and the routes of a VNIC's kernel interface.
+fn of_tap(vnic: &Vnic) -> (String, String) {
+    let tap = vnic.tap().cloned().unwrap_or_default();
+    (list_of(&tap.addresses), list_of(&tap.routes.iter().collect::<Vec<_>>()))
 }
 
 /// What is shown of a value that may be empty.

@@ -124,7 +124,7 @@ impl Torn<'_> {
     }
 }
 
-/// Whether the user stays; the addresses of a kernel interface change in place.
+/// Whether the user stays; addresses and routes of a kernel interface change in place.
 fn same_user(is: &Vnic, shall: &Vnic) -> bool {
     match (&is.user, &shall.user) {
         (VnicUser::Tap(a), VnicUser::Tap(b)) => a.namespace == b.namespace && a.ifname == b.ifname,

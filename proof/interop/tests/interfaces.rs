@@ -247,6 +247,64 @@ fn lose_to_a_limit(lanes: u16) {
     assert_eq!((drops("ring_full"), counted("s0").1), (full, lost));
 }
 
+#[test]
+fn routes_by_a_tenants_interface_are_there_again_whenever_it_is_made() {
+    for has_tun in [true, false] {
+        let sandbox = Sandbox::new();
+        if !has_tun {
+            sandbox.run(None, "mount", &["-t", "tmpfs", "tmpfs", "/dev/net"]).expect_success();
+        }
+        let text = |address: &str, routes: &str| {
+            format!(
+                "[etherstub.s0]\nmtu = 1500\n[vnic.bob0]\nover = 's0'\ntap = {{ namespace = 'bob', ifname = 'eth0', \
+                 addresses = ['{address}/24', 'fd00::2/64'], routes = [{routes}] }}\n"
+            )
+        };
+        let both = "{ destination = 'default', gateway = '10.0.0.254' }, { destination = 'fd01::/16', gateway = 'fe80::9' }";
+        let file = sandbox.folder().join("host.toml");
+        std::fs::write(&file, text("10.0.0.2", both)).unwrap();
+        let config = file.to_string_lossy();
+        let routes = |family: &str| {
+            let shown = sandbox.run(Some("bob"), "ip", &[family, "route", "show"]).expect_success();
+            let led = shown.lines().filter(|line| line.contains(" via "));
+            led.map(|line| line.split(" dev ").next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+        };
+        let are_there = || {
+            assert_eq!(routes("-4"), ["default via 10.0.0.254"]);
+            assert_eq!(routes("-6"), ["fd01::/16 via fe80::9"]);
+        };
+        let daemon = Daemon::start(&sandbox, &file);
+        are_there();
+        daemon.kill();
+        let daemon = Daemon::start(&sandbox, &file);
+        are_there();
+        sandbox.run(Some("bob"), "ip", &["link", "delete", "eth0"]).expect_success();
+        until("made again", LIMIT, || routes("-6").len() == 1);
+        are_there();
+        // A route whose router was reached by an address that goes stays with the other one.
+        std::fs::write(&file, text("10.0.0.3", both)).unwrap();
+        let addresses = "addresses 10.0.0.2/24,fd00::2/64 -> 10.0.0.3/24,fd00::2/64\n";
+        assert_eq!(
+            daemon.firelane(&["apply", &config]).expect_success(),
+            format!("live      set vnic bob0 {addresses}")
+        );
+        are_there();
+        assert_eq!(daemon.firelane(&["plan", &config]).expect_success(), "no changes\n");
+        std::fs::write(&file, daemon.firelane(&["dump"]).expect_success()).unwrap();
+        assert_eq!(daemon.firelane(&["plan", &config]).expect_success(), "no changes\n");
+        let other = "{ destination = '10.9.0.0/16', gateway = '10.0.0.254' }";
+        std::fs::write(&file, text("10.0.0.3", other)).unwrap();
+        daemon.firelane(&["apply", &config]).expect_success();
+        assert_eq!((routes("-4"), routes("-6")), (vec!["10.9.0.0/16 via 10.0.0.254".to_owned()], Vec::new()));
+        std::fs::write(&file, text("10.0.0.3", &other.replace("10.0.0.254", "10.0.1.254"))).unwrap();
+        let refused = daemon.firelane(&["apply", &config]);
+        let allowed =
+            "a gateway is another station on the network of one of the tap's addresses, or link-local";
+        assert!(refused.code() == 2 && refused.stderr.contains(allowed), "{refused:?}");
+        assert_eq!(routes("-4"), ["10.9.0.0/16 via 10.0.0.254"]);
+    }
+}
+
 /// A routing daemon that is started in the namespace anew finds who listens for it.
 #[test]
 fn who_listens_in_a_namespace_listens_in_the_one_that_is_made_in_its_place() {

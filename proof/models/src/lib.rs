@@ -230,6 +230,13 @@ fn roll_wires(model: &mut Model, dice: &mut Dice<'_>) {
 
 const REVERSE_PATHS: [ReversePath; 3] = [ReversePath::Off, ReversePath::Loose, ReversePath::Strict];
 
+/// A route to a router that is known by its link alone.
+fn by_link(dice: &mut Dice<'_>) -> Route {
+    let destination = format!("fd00:{}::/32", dice.below(3)).parse().expect("a network");
+    let router = format!("fe80::{}", 1 + dice.below(2)).parse().expect("an address");
+    Route::new(destination, router).expect("both are of IPv6")
+}
+
 fn roll_user(dice: &mut Dice<'_>, number: usize) -> VnicUser {
     match dice.below(4) {
         0 => VnicUser::Nobody,
@@ -238,6 +245,7 @@ fn roll_user(dice: &mut Dice<'_>, number: usize) -> VnicUser {
             namespace: dice.maybe(|dice| name("ns", dice.below(2))),
             ifname: dice.maybe(|dice| name("t", dice.below(3))),
             addresses: dice.maybe(|dice| dice.prefix(number)).into_iter().collect(),
+            routes: dice.maybe(by_link).into_iter().collect(),
         }),
         _ => VnicUser::Netstack(name("n", dice.below(3))),
     }

@@ -43,6 +43,7 @@ impl Wishes {
             namespace: Some(NAMESPACE.parse().map_err(|_| own(NAMESPACE))?),
             ifname: None,
             addresses: self.peers()?,
+            ..Tap::default()
         };
         for (name, user) in [(INTERFACE, VnicUser::Netstack(netstack.clone())), (IFNAME, VnicUser::Tap(tap))]
         {

@@ -187,6 +187,7 @@ fn copy(like: &Vnic, namespace: &NamespaceName, addresses: &[IpPrefix]) -> Vnic 
         namespace: Some(namespace.clone()),
         ifname: None,
         addresses: addresses.to_vec(),
+        ..Tap::default()
     });
     vnic
 }
