@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use firelane_units::{IpPrefix, MacAddr, Mtu};
-use rtnetlink::packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, NlasIterator};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
 use rtnetlink::packet_route::link::{
@@ -55,7 +55,7 @@ pub(crate) fn addresses(name: &str) -> io::Result<Addresses> {
     let mut message = LinkMessage::default();
     message.header.index = index_of(name)?;
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::Vf]));
-    Ok(addresses_of(&told_of(&socket()?, message, ANSWER_BYTES)?.attributes))
+    Ok(addresses_of(&told_of(&socket()?, message)?.attributes))
 }
 
 /// An interface as it is now, which anybody may have renamed or changed.
@@ -123,19 +123,49 @@ impl Asker {
     }
 
     fn look_at(&self, message: LinkMessage) -> io::Result<Option<Seen>> {
-        match told_of(&self.0, message, LOOK_BYTES) {
-            Ok(told) => Ok(Some(seen_of(&told))),
+        ask(&self.0, RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
+        let mut bytes = [0; LOOK_BYTES];
+        let (count, _) = rustix::net::recv(&self.0, &mut bytes, RecvFlags::empty())?;
+        match seen_in(&bytes[..count]) {
+            Ok(seen) => Ok(Some(seen)),
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-fn seen_of(told: &LinkMessage) -> Seen {
-    let flags = told.header.flags;
+/// Of a netlink message its header, and what follows it in one about a link (`struct nlmsghdr`, `struct ifinfomsg`).
+const HEADER_BYTES: usize = 16;
+const LINK_BYTES: usize = 16;
+const NLMSG_ERROR: u16 = 2;
+const RTM_NEWLINK: u16 = 16;
+/// `linux/if_link.h`.
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_STATS64: u16 = 23;
+const IFLA_CARRIER_UP_COUNT: u16 = 47;
+/// Where `struct rtnl_link_stats64` has `tx_dropped`.
+const TX_DROPPED_BYTE: usize = 56;
+
+/// What an answer says of an interface. It is read here because a look happens to each TAP each second, and reading all of the fifty
+/// attributes takes several times as long as asking.
+fn seen_in(answer: &[u8]) -> io::Result<Seen> {
+    let half = |at: usize| Some(u16::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
+    let word = |at: usize| word_of(answer.get(at..)?);
+    match half(4) {
+        Some(RTM_NEWLINK) => {}
+        Some(NLMSG_ERROR) => {
+            let code = word(HEADER_BYTES).ok_or_else(unread)?.cast_signed();
+            return Err(io::Error::from_raw_os_error(code.wrapping_neg()));
+        }
+        _ => return Err(unread()),
+    }
+    let flags = LinkFlags::from_bits_retain(word(HEADER_BYTES + 8).ok_or_else(unread)?);
     let mut seen = Seen {
         name: String::new(),
-        index: told.header.index,
+        index: word(HEADER_BYTES + 4).ok_or_else(unread)?,
         mac: None,
         mtu: 0,
         is_up: flags.contains(LinkFlags::Up),
@@ -144,26 +174,37 @@ fn seen_of(told: &LinkMessage) -> Seen {
         peer: None,
         unsent: 0,
     };
-    for attribute in &told.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => seen.name.clone_from(name),
-            LinkAttribute::Address(bytes) if bytes.len() == 6 => {
-                seen.mac = bytes.first_chunk().copied().map(MacAddr)
+    let attributes = answer.get(HEADER_BYTES + LINK_BYTES..).ok_or_else(unread)?;
+    for attribute in NlasIterator::new(attributes) {
+        let attribute = attribute.map_err(io::Error::other)?;
+        let value = attribute.value();
+        match attribute.kind() {
+            IFLA_IFNAME => {
+                let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
+                seen.name = String::from_utf8_lossy(name).into_owned();
             }
-            LinkAttribute::Stats64(stats) => seen.unsent = stats.tx_dropped,
-            LinkAttribute::Link(index) => seen.peer = Some(*index),
-            LinkAttribute::Mtu(mtu) => seen.mtu = *mtu,
-            LinkAttribute::CarrierUpCount(count) => seen.joined = *count,
+            IFLA_ADDRESS if value.len() == 6 => seen.mac = value.first_chunk().copied().map(MacAddr),
+            IFLA_MTU => seen.mtu = word_of(value).unwrap_or_default(),
+            IFLA_LINK => seen.peer = word_of(value),
+            IFLA_CARRIER_UP_COUNT => seen.joined = word_of(value).unwrap_or_default(),
+            IFLA_STATS64 => {
+                let dropped = value.get(TX_DROPPED_BYTE..).and_then(<[u8]>::first_chunk);
+                seen.unsent = dropped.copied().map_or(0, u64::from_ne_bytes);
+            }
             _ => {}
         }
     }
-    seen
+    Ok(seen)
+}
+
+fn word_of(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
 /// What the kernel tells of the interface that a message names.
-fn told_of(socket: &OwnedFd, message: LinkMessage, room: usize) -> io::Result<LinkMessage> {
+fn told_of(socket: &OwnedFd, message: LinkMessage) -> io::Result<LinkMessage> {
     ask(socket, RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
-    match answers(socket, room)?.into_iter().next() {
+    match answers(socket)?.into_iter().next() {
         Some(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(told))) => Ok(told),
         Some(NetlinkPayload::Error(error)) => Err(error.to_io()),
         _ => Err(unread()),
@@ -176,7 +217,7 @@ pub(crate) fn kernels_addresses(index: u32) -> io::Result<Vec<IpAddr>> {
     ask(&socket, RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_REQUEST | NLM_F_DUMP)?;
     let mut found = Vec::new();
     loop {
-        let told = answers(&socket, ANSWER_BYTES)?;
+        let told = answers(&socket)?;
         if told.is_empty() {
             return Err(unread());
         }
@@ -215,8 +256,8 @@ fn ask(socket: &OwnedFd, message: RouteNetlinkMessage, flags: u16) -> io::Result
 }
 
 /// What the next datagram says; an answer of many parts has several in each.
-fn answers(socket: &OwnedFd, room: usize) -> io::Result<Vec<NetlinkPayload<RouteNetlinkMessage>>> {
-    let mut bytes = vec![0; room];
+fn answers(socket: &OwnedFd) -> io::Result<Vec<NetlinkPayload<RouteNetlinkMessage>>> {
+    let mut bytes = vec![0; ANSWER_BYTES];
     let (count, _) = rustix::net::recv(socket, bytes.as_mut_slice(), RecvFlags::empty())?;
     let (mut rest, mut told) = (&bytes[..count], Vec::new());
     while !rest.is_empty() {
@@ -411,5 +452,25 @@ mod tests {
         let seen = look(own).unwrap().unwrap();
         assert_eq!((seen.name.as_str(), seen.mtu), ("lo", 65_536));
         assert_eq!(look(gone).unwrap(), None);
+        let asker = Asker::new().unwrap();
+        assert_eq!(asker.look_by_name("nosuch0").unwrap(), None);
+        assert_eq!(asker.look_by_name("lo").unwrap(), Some(seen));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_none_and_one_that_is_cut_off_is_read_as_far_as_it_goes() {
+        let socket = socket().unwrap();
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName("lo".to_owned()));
+        ask(&socket, RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST).unwrap();
+        let mut bytes = [0; LOOK_BYTES];
+        let (count, _) = rustix::net::recv(&socket, &mut bytes, RecvFlags::empty()).unwrap();
+        let whole = seen_in(&bytes[..count]).unwrap();
+        assert_eq!((whole.name.as_str(), whole.mtu), ("lo", 65_536));
+        for end in 0..count {
+            if let Ok(seen) = seen_in(&bytes[..end]) {
+                assert!(end >= HEADER_BYTES + LINK_BYTES && seen.index == whole.index, "{end}");
+            }
+        }
     }
 }
