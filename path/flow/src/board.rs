@@ -23,8 +23,11 @@ const AHEAD: Duration = Duration::from_millis(2);
 const AHEAD_MAX: u64 = 128 << 10;
 /// What a frame counts for at least, because it takes a buffer whatever its size.
 const FRAME_LEAST: u64 = 128;
-/// With fewer free queues there may be none for who begins to wait.
-const FREE_LEAST: usize = QUEUES / 4;
+/// The bits of a queue's word that say that it began with a frame of another lane, and that it has several conversations' by now. Below
+/// them is what its frames count for.
+const ELSEWHERE: u64 = 1 << 31;
+const SHARED: u64 = 1 << 30;
+const WEIGHT: u64 = SHARED - 1;
 /// For how long nobody has to look whether there is room, at most.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -43,9 +46,25 @@ struct Waiting {
     all: u64,
     own: u64,
     longest: u64,
+    /// Queues that are other lanes'.
+    elsewhere: usize,
     /// Queues that nobody has.
     free: usize,
 }
+
+/// Where a frame was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Origin {
+    /// In the limit's home lane.
+    #[default]
+    Home,
+    /// In another one, which has handed it over.
+    Elsewhere,
+}
+
+/// How many queues those of the home may take who ask, and as many those of other lanes where both do: who comes at the right moment would
+/// take each one that is free.
+pub(crate) const EACH: usize = QUEUES / 2;
 
 /// What has been sent to a limit and is not there yet: in this round of a lane's senders, or to the limit's home in another lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,14 +73,17 @@ pub struct UnderWay {
     pub all: Bytes,
     /// Of the conversation that asks.
     pub own: Bytes,
+    /// How many others it is of, each of which may need a queue.
+    pub others: usize,
 }
 
 impl UnderWay {
     /// So much more is.
     pub fn add(&mut self, bytes: Bytes, is_own: bool) {
         self.all += bytes;
-        if is_own {
-            self.own += bytes;
+        match is_own {
+            true => self.own += bytes,
+            false => self.others += 1,
         }
     }
 }
@@ -72,10 +94,17 @@ impl Board {
         bytes.max(Bytes(FRAME_LEAST))
     }
 
-    /// The owner of a queue and what is in it have changed.
-    pub(crate) fn post(&self, nth: usize, conversation: u32, bytes: u64, frames: usize) {
-        let weight = bytes.max(frames as u64 * FRAME_LEAST).min(u64::from(u32::MAX));
-        let word = u64::from(conversation) << 32 | weight;
+    /// Whose a queue is, and whether others have frames in it, or how many bytes and frames it has, have changed.
+    pub(crate) fn post(
+        &self,
+        nth: usize,
+        (conversation, origin, is_shared): (u32, Origin, bool),
+        (bytes, frames): (u64, usize),
+    ) {
+        let weight = bytes.max(frames as u64 * FRAME_LEAST).min(WEIGHT);
+        let origin = if origin == Origin::Elsewhere { ELSEWHERE } else { 0 };
+        let shared = if is_shared { SHARED } else { 0 };
+        let word = u64::from(conversation) << 32 | origin | shared | weight;
         if let Some(queue) = self.queues.get(nth) {
             queue.store(word, Ordering::Relaxed);
         }
@@ -86,11 +115,12 @@ impl Board {
     }
 
     fn read(&self, conversation: Option<Conversation>) -> Waiting {
-        let (mut waiting, mut found, mut at_home) = (Waiting::default(), None, 0);
+        let (mut waiting, mut found, mut at_home, mut is_shared) = (Waiting::default(), None, 0, false);
         for (nth, queue) in self.queues.iter().enumerate() {
             let word = queue.load(Ordering::Relaxed);
-            let (owner, bytes) = ((word >> 32) as u32, word & u64::from(u32::MAX));
+            let (owner, bytes) = ((word >> 32) as u32, word & WEIGHT);
             waiting.free += usize::from(bytes == 0);
+            waiting.elsewhere += usize::from(bytes > 0 && word & ELSEWHERE != 0);
             waiting.all += bytes;
             waiting.longest = waiting.longest.max(bytes);
             if let Some(Conversation(number)) = conversation {
@@ -98,12 +128,12 @@ impl Board {
                     found = Some(bytes);
                 }
                 if nth == hold::home_of(number) {
-                    at_home = bytes;
+                    (at_home, is_shared) = (bytes, word & SHARED != 0);
                 }
             }
         }
-        // With no queue free it would share the one that others have.
-        waiting.own = found.unwrap_or(if waiting.free > 0 { 0 } else { at_home });
+        // What is in a queue that several have may be its own; with none free it would share the one that others have.
+        waiting.own = found.unwrap_or(if is_shared || waiting.free == 0 { at_home } else { 0 });
         waiting
     }
 
@@ -124,26 +154,39 @@ impl Board {
         let limit = hold::limit_of(rate, largest);
         let window = window(rate, frame);
         let (all, own) = (waiting.all + under_way.all.0, waiting.own + under_way.own.0);
+        // It has a frame's place at least if there is a queue for it beside those that are under way, or beside those who have more than
+        // they could have asked for.
+        let queues = waiting.elsewhere + under_way.others;
+        let has_place =
+            queues < EACH.min(waiting.elsewhere + waiting.free) || waiting.longest > window + frame;
+        let beside = if has_place { frame } else { 0 };
+        let half = (limit / 2).saturating_sub(all);
         let most = match conversation {
             // A frame that comes alone has room, and makes as much for others as large.
             _ if all == 0 => window.min((limit / 2).max(frame)),
-            // Nothing of it waits: it has a frame's place at least, also for others that are under way, or beside those who have more
-            // than they could have asked for.
-            Some(_) if own == 0 => {
-                let has_place = waiting.free >= FREE_LEAST || waiting.longest > window + frame;
-                let beside = if has_place { frame } else { 0 };
-                window.min(limit.saturating_sub(all + frame)).max(beside)
-            }
-            Some(_) => window.saturating_sub(own).min((limit / 2).saturating_sub(all)),
-            None => (limit / 2).saturating_sub(all),
+            // Without a queue of its own it waits for one, and who has one leaves it in his turn.
+            Some(_) if !has_place => 0,
+            Some(_) if own == 0 => window.min(half).max(beside),
+            Some(_) => window.saturating_sub(own).min(half),
+            // A device has frames of whoever it may be. Where others fill the hold its frames come one by one.
+            None if under_way.all == Bytes::ZERO && (all + frame <= limit || all > limit) => half.max(beside),
+            None => half,
         };
         if most >= frame {
             return Credit::Bytes(Bytes(most));
         }
         // When about half of what is in his way has left.
-        let before = if conversation.is_some() && own > 0 { own } else { all };
+        let before = match conversation {
+            Some(_) if own > 0 => own,
+            _ => all,
+        };
         Credit::At(now + rate.time_for(Bytes(before / 2)).clamp(GATHER, LOOK_AGAIN))
     }
+}
+
+/// How full a hold may become where several lanes put frames into it, each of which hears of the others' a moment later.
+pub(crate) const fn shared_limit(limit: u64) -> u64 {
+    limit / 4 * 3
 }
 
 /// How much a conversation of another lane may have waiting, of frames so large.
@@ -162,8 +205,8 @@ mod tests {
     fn credit(own: u64, others: u64, speaker: Option<Conversation>, under_way: UnderWay) -> Credit {
         let board = Board::default();
         board.post_largest(FRAME);
-        board.post(5, 1, own, (own / FRAME) as usize);
-        board.post(6, 2, others, (others / FRAME) as usize);
+        board.post(5, (1, Origin::Elsewhere, false), (own, (own / FRAME) as usize));
+        board.post(6, (2, Origin::Home, false), (others, (others / FRAME) as usize));
         board.credit(Instant::ZERO, BitRate::from_mbps(10), speaker, under_way)
     }
 
@@ -174,28 +217,42 @@ mod tests {
         assert_eq!(credit(0, 0, ONE, none), window);
         assert_eq!(credit(FRAME, 0, ONE, none), Credit::Bytes(Bytes(FRAME)));
         assert!(matches!(credit(2 * FRAME, 0, ONE, none), Credit::At(_)));
-        // Beside others that fill half of the hold, and up to the last frame.
-        assert_eq!(credit(0, 12_500, ONE, none), window);
+        // Beside others that fill half of the hold, or more.
+        assert_eq!(credit(0, 12_500, ONE, none), Credit::Bytes(Bytes(FRAME)));
         assert!(matches!(credit(FRAME, 12_500, ONE, none), Credit::At(_)));
-        let under_way = UnderWay { all: Bytes(22_000), own: Bytes(0) };
+        let under_way = UnderWay { all: Bytes(22_000), ..none };
         assert_eq!(credit(0, 3_000, ONE, under_way), Credit::Bytes(Bytes(FRAME)));
         // Beside those who do not ask, who lose a frame for it.
-        assert_eq!(credit(0, 25_000, ONE, none), Credit::Bytes(Bytes(FRAME)));
-        // Where nearly every queue is taken there is no place.
-        let board = Board::default();
-        (0..30).for_each(|n| board.post(n, 100 + n as u32, 900, 1));
-        let none_left = board.credit(Instant::ZERO, BitRate::from_mbps(10), ONE, none);
-        assert!(matches!(none_left, Credit::At(_)), "{none_left:?}");
+        assert_eq!(credit(0, 25_000, ONE, UnderWay { others: QUEUES, ..none }), Credit::Bytes(Bytes(FRAME)));
         // What is under way counts as if it were there.
-        let under_way = UnderWay { all: Bytes(2 * FRAME), own: Bytes(2 * FRAME) };
+        let under_way = UnderWay { all: Bytes(2 * FRAME), own: Bytes(2 * FRAME), ..none };
         assert!(matches!(credit(0, 0, ONE, under_way), Credit::At(_)));
     }
 
+    /// As many queues are other lanes' as the home's, and what is under way will take some of them.
     #[test]
-    fn a_device_has_half_of_the_hold() {
+    fn where_both_sides_have_many_each_has_half_of_the_queues() {
+        let has_place = |home: usize, elsewhere: usize, others: usize| {
+            let board = Board::default();
+            let post = |n: usize, origin| board.post(n, (100 + n as u32, origin, false), (2_000, 2));
+            (0..home).for_each(|n| post(n, Origin::Home));
+            (home..home + elsewhere).for_each(|n| post(n, Origin::Elsewhere));
+            let under_way = UnderWay { others, ..UnderWay::default() };
+            matches!(board.credit(Instant::ZERO, BitRate::from_mbps(10), ONE, under_way), Credit::Bytes(_))
+        };
+        assert!(has_place(EACH, EACH - 1, 0) && !has_place(EACH, EACH, 0));
+        assert!(!has_place(EACH, EACH - 1, 1) && has_place(EACH, 3, 12) && !has_place(EACH, 3, 13));
+        // The home has more where it was alone.
+        assert!(has_place(30, 1, 0) && !has_place(30, 1, 2) && !has_place(31, 1, 0));
+    }
+
+    #[test]
+    fn a_device_has_half_of_the_hold_and_a_frame_beside_many() {
         let none = UnderWay::default();
         assert_eq!(credit(0, 10_000, None, none), Credit::Bytes(Bytes(2_500)));
-        assert!(matches!(credit(0, 12_000, None, none), Credit::At(_)));
+        assert_eq!(credit(0, 12_000, None, none), Credit::Bytes(Bytes(FRAME)));
+        let under_way = UnderWay { all: Bytes(FRAME), others: 1, ..none };
+        assert!(matches!(credit(0, 12_000, None, under_way), Credit::At(_)));
     }
 
     #[test]
@@ -207,10 +264,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_a_shared_queue_counts_as_ones_own() {
+        let board = Board::default();
+        board.post(1, (1 + QUEUES as u32, Origin::Elsewhere, false), (5_000, 4));
+        assert_eq!(board.read(ONE).own, 0);
+        board.post(1, (1 + QUEUES as u32, Origin::Elsewhere, true), (5_000, 4));
+        assert_eq!(board.read(ONE).own, 5_000);
+    }
+
+    #[test]
     fn small_frames_count_for_the_buffers_that_they_take() {
         let board = Board::default();
-        board.post(0, 1, 20 * 64, 20);
-        assert_eq!(board.read(ONE), Waiting { all: 2_560, own: 2_560, longest: 2_560, free: QUEUES - 1 });
+        board.post(0, (1, Origin::Elsewhere, false), (20 * 64, 20));
+        let waiting = Waiting { all: 2_560, own: 2_560, longest: 2_560, elsewhere: 1, free: QUEUES - 1 };
+        assert_eq!(board.read(ONE), waiting);
         assert_eq!(Board::weight_of(Bytes(64)), Bytes(128));
     }
 }

@@ -21,6 +21,12 @@ impl Conversation {
         let ports = u32::from(src.1.0) << 16 | u32::from(dst.1.0);
         Self(mixed([src.0, dst.0], protocol, ports))
     }
+
+    /// The same of a packet's pieces, of which but the first have no ports.
+    pub fn in_pieces(protocol: IpProtocol, src: IpAddr, dst: IpAddr) -> Self {
+        let protocol = if src.is_ipv4() { protocol } else { IpProtocol::FRAGMENT };
+        Self(mixed([src, dst], protocol, 0))
+    }
 }
 
 impl Conversation {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use firelane_frame::{Chain, Frame};
 use firelane_units::{BitRate, Bytes};
 
-use crate::board::{self, Board, UnderWay};
+use crate::board::{self, Board, Origin, UnderWay};
 use crate::conversation::{Conversation, conversation};
 
 /// Two of the original's clock ticks.
@@ -37,6 +37,8 @@ pub(crate) struct Hold {
     queues: Vec<Queue>,
     /// Bit n: queue n holds frames.
     waiting: u32,
+    /// Bit n: queue n began with a frame of another lane.
+    elsewhere: u32,
     /// Bit n: queue n has been given to several conversations.
     shared: u32,
     /// The queue whose first frame is next, if any waits.
@@ -97,7 +99,10 @@ impl Hold {
 
     fn post(&self, nth: usize) {
         if let (Some(board), Some(queue)) = (&self.board, self.queues.get(nth)) {
-            board.post(nth, queue.conversation, queue.bytes, queue.frames.len());
+            let [is_elsewhere, is_shared] = [self.elsewhere, self.shared].map(|bits| bits >> nth & 1 == 1);
+            let origin = if is_elsewhere { Origin::Elsewhere } else { Origin::Home };
+            let load = (queue.bytes, queue.frames.len());
+            board.post(nth, (queue.conversation, origin, is_shared), load);
         }
     }
 
@@ -112,13 +117,16 @@ impl Hold {
         sent: UnderWay,
     ) -> Option<Bytes> {
         let (frame, longest) = (self.largest().0, ones(self.waiting).map(|n| self.queues[n].bytes).max()?);
-        let room = self.limit(rate).saturating_sub(self.bytes + sent.all.0);
+        let limit = self.limit(rate);
+        let limit = if self.is_shown() { board::shared_limit(limit) } else { limit };
+        let room = limit.saturating_sub(self.bytes + sent.all.0);
         // Who asks in another lane has no more than a window.
         let asked = if self.is_shown() { board::window(rate, frame) } else { 0 };
         let beside = match longest > asked + frame {
             true => frame.max(longest / 2),
-            false if self.has_free_queue() => frame,
-            false => 0,
+            false if self.has_queue_for_another(sent) => frame,
+            // It waits for a queue of its own.
+            false => return None,
         };
         // What it has sent in this round will be all that it has here.
         let [most, beside] = [piece.0.max(frame), beside].map(|bytes| bytes.saturating_sub(sent.own.0));
@@ -126,6 +134,34 @@ impl Hold {
         let is_asked = !self.is_shown() && self.bytes <= 2 * piece.0.max(frame);
         let least = if sent.own == Bytes::ZERO { frame } else { 1 };
         (self.found(number).is_none() && !is_asked && most >= least).then_some(Bytes(most))
+    }
+
+    /// The same for a device of the home, whose frames are of whoever it may be: where other lanes ask as well, a few frames of the home's
+    /// have room beside all that these have.
+    pub(crate) fn admits_of_device(&self, rate: BitRate, sent: UnderWay) -> Option<Bytes> {
+        let frame = self.largest().0;
+        let of_home: u64 = ones(self.waiting & !self.elsewhere).map(|n| self.queues[n].bytes).sum();
+        let room = (self.limit(rate) / 4).max(2 * frame).saturating_sub(of_home + sent.all.0);
+        (self.is_shown() && self.has_queue_for_another(sent) && room >= frame).then_some(Bytes(room))
+    }
+
+    /// Whether a conversation of the home that asks may have a queue, beside those that were told so in this round.
+    fn has_queue_for_another(&self, sent: UnderWay) -> bool {
+        let of_home = (self.waiting & !self.elsewhere).count_ones() as usize;
+        let free = QUEUES - self.waiting.count_ones() as usize;
+        match self.is_shown() {
+            true => of_home + sent.others < board::EACH.min(of_home + free),
+            false => sent.others < free,
+        }
+    }
+
+    /// Frames are smaller than they were, or the limit is another: it goes by those that wait.
+    pub(crate) fn forget_sizes(&mut self) {
+        let frames = ones(self.waiting).flat_map(|n| self.queues[n].frames.iter());
+        self.largest = frames.map(|frame| frame.wire_bytes() as u64).max().unwrap_or(0);
+        if let Some(board) = &self.board {
+            board.post_largest(self.largest);
+        }
     }
 
     /// Makes room for a frame of `bytes`: the first frame of the longest queue, if that is enough.
@@ -137,7 +173,7 @@ impl Hold {
         (self.bytes - first + bytes.0 <= limit).then(|| self.take(longest)).flatten()
     }
 
-    pub(crate) fn push(&mut self, frame: Frame) {
+    pub(crate) fn push(&mut self, frame: Frame, origin: Origin) {
         if self.queues.is_empty() {
             self.queues.resize_with(QUEUES, Queue::default);
         }
@@ -146,7 +182,10 @@ impl Hold {
         self.note_size(bytes);
         self.bytes += bytes;
         self.frames += 1;
-        self.waiting |= 1 << nth;
+        if self.waiting >> nth & 1 == 0 {
+            self.waiting |= 1 << nth;
+            self.elsewhere = self.elsewhere & !(1 << nth) | u32::from(origin == Origin::Elsewhere) << nth;
+        }
         let queue = &mut self.queues[nth];
         queue.bytes += bytes;
         queue.frames.push(frame);
@@ -282,7 +321,7 @@ mod tests {
             if !hold.has_room(rate, &frame) {
                 return hold.len();
             }
-            hold.push(frame);
+            hold.push(frame, Origin::Home);
         }
     }
 
@@ -325,7 +364,7 @@ mod tests {
             for (serial, (step, conversation, len)) in (0..).zip(steps) {
                 let out = match step {
                     0..3 => {
-                        hold.push(pools.copy_of(&datagram(conversation, serial, len)).unwrap());
+                        hold.push(pools.copy_of(&datagram(conversation, serial, len)).unwrap(), Origin::Home);
                         model.entry(conversation).or_default().push_back(serial);
                         bytes += len as u64;
                         None
@@ -357,7 +396,7 @@ mod tests {
             let (mut hold, mut pools) = (Hold::default(), pools());
             let mut served = vec![0u64; sizes.len()];
             let add = |hold: &mut Hold, n: usize, pools: &mut Pools| {
-                hold.push(pools.copy_of(&datagram(n as u16, 0, sizes[n])).unwrap());
+                hold.push(pools.copy_of(&datagram(n as u16, 0, sizes[n])).unwrap(), Origin::Home);
             };
             // The first has a long queue from the start.
             (0..100).for_each(|_| add(&mut hold, 0, &mut pools));
@@ -378,17 +417,17 @@ mod tests {
     fn who_holds_most_makes_room() {
         let (mut hold, mut pools) = (Hold::default(), pools());
         let rate = BitRate::from_mbps(50);
-        hold.push(pools.copy_of(&datagram(1, 0, 1000)).unwrap());
+        hold.push(pools.copy_of(&datagram(1, 0, 1000)).unwrap(), Origin::Home);
         for serial in 0.. {
             let frame = pools.copy_of(&datagram(2, serial, 1000)).unwrap();
             if !hold.has_room(rate, &frame) {
                 break;
             }
-            hold.push(frame);
+            hold.push(frame, Origin::Home);
         }
         for serial in 0..20 {
             assert_eq!(hold.make_room(rate, Bytes(1000)).map(|frame| told(&frame)), Some((2, serial)));
-            hold.push(pools.copy_of(&datagram(2, 1000, 1000)).unwrap());
+            hold.push(pools.copy_of(&datagram(2, 1000, 1000)).unwrap(), Origin::Home);
         }
         let soon: Vec<u16> = (0..3).map(|_| told(&hold.pop().unwrap()).0).collect();
         assert!(soon.contains(&1), "{soon:?}");
@@ -401,7 +440,7 @@ mod tests {
             let frame = pools.copy_of(&datagram(conversation, serial, 1000)).unwrap();
             let enters = hold.has_room(rate, &frame);
             if enters {
-                hold.push(frame);
+                hold.push(frame, Origin::Home);
             }
             enters
         };

@@ -10,6 +10,7 @@ use core::cmp::Reverse;
 use firelane_frame::Frame;
 use firelane_units::{BitRate, Bytes, Direction, DropReason, FlowId, Instant, Priority};
 
+use crate::board::Origin;
 use crate::counters::Counters;
 use crate::gate::{Gate, Links, Neighbours, Owed, RANKS};
 use crate::guarantee::Guarantee;
@@ -69,11 +70,11 @@ impl Side {
 
     /// Drops a frame because the hold is full: one of the conversation that holds most, if `frame` can have its
     /// place, else `frame` itself.
-    pub(crate) fn drop_one(&mut self, rate: BitRate, bytes: Bytes, frame: Frame) -> Verdict {
+    pub(crate) fn drop_one(&mut self, rate: BitRate, bytes: Bytes, frame: Frame, origin: Origin) -> Verdict {
         let dropped = match self.hold.make_room(rate, bytes) {
             Some(first) => {
                 self.counters.held += 1;
-                self.hold.push(frame);
+                self.hold.push(frame, origin);
                 first
             }
             None => frame,
@@ -124,6 +125,12 @@ impl Nodes {
     #[inline]
     pub(crate) fn get_mut(&mut self, flow: FlowId) -> Option<&mut Node> {
         self.places.get_mut(flow.index())?.as_mut()
+    }
+
+    /// A limit is another: what holds go by is what waits in them.
+    pub(crate) fn forget_sizes(&mut self) {
+        let sides = self.places.iter_mut().flatten().flat_map(|node| node.sides.iter_mut());
+        sides.for_each(|side| side.hold.forget_sizes());
     }
 
     /// A flow that a table or a queue refers to.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use firelane_frame::{Chain, Frame, Pools, Weight, offload};
 use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId, Instant, Priority};
 
-use crate::board::{Board, UnderWay};
+use crate::board::{Board, Origin, UnderWay};
 use crate::conversation::Conversation;
 use crate::counters::Counters;
 use crate::gate::Gate;
@@ -116,6 +116,8 @@ pub struct FlowTable {
     pub(crate) held: usize,
     /// Frames whose flow does not exist; they pass.
     stray: Counters,
+    /// Where the frames at hand come from.
+    origin: Origin,
     /// Where large frames are cut; kept for its storage.
     pieces: Chain,
 }
@@ -124,6 +126,12 @@ impl FlowTable {
     /// No flows.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Frames that are asked for from here on come from there.
+    #[inline]
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.origin = origin;
     }
 
     /// Whether no limit stands on the way of this flow's frames, and none waits.
@@ -206,10 +214,10 @@ impl FlowTable {
         }
         let share = HELD_FRAMES_MAX.saturating_sub(self.held).max(HELD_FRAMES_LEAST);
         if side.hold.len() >= share || !side.hold.has_room(tightest, &frame) {
-            return side.drop_one(tightest, bytes, frame);
+            return side.drop_one(tightest, bytes, frame, self.origin);
         }
         side.counters.held += 1;
-        side.hold.push(frame);
+        side.hold.push(frame, self.origin);
         self.held += 1;
         if let Some(gate) = gate {
             self.nodes.begin_waiting(now, flow, direction);
@@ -349,7 +357,10 @@ impl FlowTable {
         let room = side.tightest.map_or(0, |rate| side.hold.limit(rate) / 2);
         let room = room.saturating_sub(side.hold.largest().0);
         // Others of the flow, who do not ask, may never leave it empty: other lanes, and who forwards.
-        let beside = || side.hold.admits(side.tightest?, speaker?, gate?.limiter.piece(), sent);
+        let beside = || match speaker {
+            Some(speaker) => side.hold.admits(side.tightest?, speaker, gate?.limiter.piece(), sent),
+            None => side.hold.admits_of_device(side.tightest?, sent),
+        };
         match wanted.0.min(room).checked_sub(side.hold.bytes().0 + sent.all.0) {
             Some(bytes) if bytes > 0 => Credit::Bytes(Bytes(bytes)),
             // The flow has frames of its own in the queue; more would only make it longer.
@@ -559,6 +570,7 @@ impl FlowTable {
             }
         }
         self.nodes.refresh_family(flow);
+        self.nodes.forget_sizes();
         self.forget_stale_alarms();
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::counters::LaneCounters;
 use crate::message::{LaneMessage, Stage};
 use crate::outbox::Outbox;
 use crate::probes;
+use crate::stacks::Tickets;
 use crate::watch::{Sight, Watch};
 
 /// The shared parts of a lane.
@@ -31,6 +32,8 @@ pub(crate) struct Common<D> {
     pub(crate) uncovered: (Vec<(LinkId, Frame)>, Chain),
     /// Links on which a netstack listens to other groups than before.
     pub(crate) regrouped: Vec<(NetstackId, LinkId)>,
+    /// For those who wait for a limit.
+    pub(crate) tickets: Tickets,
     /// Who looks on.
     pub(crate) taps: Taps,
     /// Who looks closely.
@@ -49,6 +52,7 @@ impl<D> Common<D> {
             backlogs: Arc::clone(&config.backlogs),
             uncovered: (Vec::new(), Chain::new()),
             regrouped: Vec::new(),
+            tickets: Tickets::default(),
             taps: Taps::default(),
             watch: Watch::default(),
         }

@@ -109,6 +109,10 @@ fn has_come(run: &Run, taken: usize) -> bool {
 impl<D> Links<D> {
     /// A frame is about to be handed over to the home of its flow's limit.
     pub(crate) fn note_far(&mut self, common: &mut Common<D>, home: LaneId, flow: At, frame: &Frame) {
+        // A flow may have a home for its own lanes' sake.
+        if !self.flows.is_limited(flow.0, flow.1) {
+            return;
+        }
         let (id, now) = (common.id, common.now);
         let end = common.outbox.handed_to(home).wrapping_add(1);
         let (conversation, bytes) =
@@ -171,7 +175,7 @@ mod tests {
             run(&mut far, conversation, 100, start.wrapping_add(n + 1), start);
         }
         let of = |far: &Far, speaker, taken: usize| {
-            let UnderWay { all, own } =
+            let UnderWay { all, own, .. } =
                 far.under_way(HOME, FLOW, speaker, start.wrapping_add(taken), UnderWay::default());
             (all.0, own.0)
         };

@@ -7,6 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use firelane_filter::FilterCounts;
+use firelane_flow::Origin;
 use firelane_frame::{Arrival, Chain, Driver, Packed, PoolUsage, Pools};
 use firelane_ip::{Egress, Membership};
 use firelane_nat::{NatCounts, NatRow};
@@ -151,6 +152,7 @@ impl<D: Driver> Lane<D> {
         self.common.counters.taken += count as u64;
         self.links.next_chain(Arrival::Local);
         self.links.is_decided = stage == Stage::Deliver;
+        self.links.flows.set_origin(Origin::Elsewhere);
         let went_on = catch_unwind(AssertUnwindSafe(|| {
             while let Some(frame) = chain.pop() {
                 self.links.resume(&mut self.common, stage, link, frame);
@@ -158,6 +160,7 @@ impl<D: Driver> Lane<D> {
             self.links.is_decided = false;
             self.stacks.arrive(&mut self.common, &mut self.links);
         }));
+        self.links.flows.set_origin(Origin::Home);
         // What a limit holds back stands on its board by now.
         self.common.backlogs.take(from, self.common.id, count);
         let is_called = self.common.backlogs.consumed(from, count);

@@ -63,9 +63,9 @@ mod tests {
         sent.note([Some(out), None], other, Bytes(1));
         sent.note([Some(out), None], None, Bytes(1000));
         assert_eq!(sent.0.borrow().len(), 4, "what one sends in a row is one entry");
-        assert_eq!(sent.of(out, one), UnderWay { all: Bytes(1111), own: Bytes(110) });
-        assert_eq!(sent.of(inward, other), UnderWay { all: Bytes(110), own: Bytes(0) });
-        assert_eq!(sent.of(out, None), UnderWay { all: Bytes(1111), own: Bytes(0) });
+        assert_eq!(sent.of(out, one), UnderWay { all: Bytes(1111), own: Bytes(110), others: 2 });
+        assert_eq!(sent.of(inward, other), UnderWay { all: Bytes(110), own: Bytes(0), others: 1 });
+        assert_eq!(sent.of(out, None), UnderWay { all: Bytes(1111), own: Bytes(0), others: 3 });
         sent.begin_round();
         assert_eq!(sent.of(out, one), UnderWay::default());
     }

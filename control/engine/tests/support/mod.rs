@@ -277,7 +277,10 @@ impl Drop for Program<'_> {
 /// Whether the other side has ended or reset the connection.
 pub(crate) fn is_over(client: &mut TcpStream) -> bool {
     client.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    match client.read(&mut [0]) {
+    let read = client.read(&mut [0]);
+    // What is read next may take longer.
+    client.set_read_timeout(None).unwrap();
+    match read {
         Ok(count) => count == 0,
         Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
     }

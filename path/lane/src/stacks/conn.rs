@@ -22,7 +22,7 @@ use firelane_wire::{Ecn, IpProtocol};
 use super::bands::Band;
 use super::brought::Deserted;
 use super::credit::Allowance;
-use super::limited::{Limited, Ticket};
+use super::limited::{Limited, Ticket, Tickets};
 use super::local::Passed;
 use super::sweep::Hand;
 use super::turns::Turns;
@@ -770,12 +770,17 @@ impl Conns {
     }
 
     /// A connection waits for its flow's limit.
-    pub(crate) fn wait_for_credit(&mut self, id: ConnId, until: Instant) {
+    pub(crate) fn wait_for_credit(&mut self, tickets: &mut Tickets, id: ConnId, until: Instant) {
         if self.begins_to_wait(id)
             && let Some(conn) = self.slab.get_mut(id)
         {
-            self.limited.put(until, &mut conn.awake().ticket, id);
+            self.limited.put(until, tickets.of(&mut conn.awake().ticket), id);
         }
+    }
+
+    /// Since when the next one waits whose time has come.
+    pub(crate) fn first_due(&self, now: Instant) -> Option<Ticket> {
+        self.limited.first_due(now)
     }
 
     /// It has sent something: the next time it waits behind those who wait by then.

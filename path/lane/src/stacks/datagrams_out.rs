@@ -33,6 +33,9 @@ pub(super) const TURN: usize = 128 << 10;
 /// What a record costs beside its text: as much text is copied in about that time.
 const RECORD_COST: usize = 2 << 10;
 
+/// What it costs to ask a limit in vain.
+const ASK_COST: usize = 256;
+
 /// How many shares leave at once before something about their socket is changed: as much as it can queue, unless datagrams are tiny.
 const SHARES_BEFORE: usize = 16;
 
@@ -122,8 +125,12 @@ impl<D> Inside<'_, D> {
                 Pause::Until(at) => {
                     let at = at.min(self.common.now + LOOKS_AGAIN);
                     if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
-                        self.shard.limited_datagrams.put(at, &mut place.ticket, socket);
+                        let ticket = self.common.tickets.of(&mut place.ticket);
+                        self.shard.limited_datagrams.put(at, ticket, socket);
                     }
+                    // Asking costs something, and many may.
+                    self.conns.add_sent(ASK_COST);
+                    left = left.saturating_sub(ASK_COST);
                 }
                 Pause::Empty => self.rest_datagrams(socket),
             }
@@ -356,10 +363,13 @@ impl<D> Inside<'_, D> {
         };
         let packets = envelope.segments(len) as u64;
         let bytes = octets_of(envelope, len, egress) + Bytes(packets * LINK_HEADER);
-        // Pieces of a packet are of a conversation without ports.
-        let is_one = packets == 1 && bytes <= Bytes(u64::from(egress.mtu.bytes()) + LINK_HEADER);
         let flows = self.shard.flows_of(links, egress.link, &tuple);
-        let speaker = is_one.then(|| conversation_of(&tuple));
+        // Pieces of a packet are of a conversation without ports.
+        let is_whole = packets > 1 || bytes <= Bytes(u64::from(egress.mtu.bytes()) + LINK_HEADER);
+        let speaker = Some(match is_whole {
+            true => conversation_of(&tuple),
+            false => Conversation::in_pieces(tuple.protocol(), tuple.local(), tuple.remote()),
+        });
         match links.credit(self.common, flows, || speaker) {
             Credit::At(until) => Err(Unsent::Until(until)),
             // One goes whatever its size, and behind others what there is room for.

@@ -48,6 +48,7 @@ mod view;
 
 pub use bands::Band;
 pub use fast_open::SynText;
+pub(crate) use limited::Tickets;
 pub use steered::{Heard, Strangers};
 
 use core::net::IpAddr;
@@ -155,14 +156,22 @@ impl Stacks {
         links: &mut Links<D>,
         out: &mut Chain,
     ) -> bool {
-        self.transmit_streams(common, links);
         let share = datagrams_out::TURN / self.shards.senders().max(1);
         let (mut nth, mut more) = (0, false);
+        let has_gone_first = self.datagrams_go_first(common.now);
+        while has_gone_first && let Some(shard) = self.shards.nth_sender(nth) {
+            nth += 1;
+            more |= Inside { common, shard, conns: &mut self.conns }.transmit_datagrams(links, share);
+        }
+        self.transmit_streams(common, links);
+        nth = 0;
         while let Some(shard) = self.shards.nth_sender(nth) {
             nth += 1;
             let mut inside = Inside { common, shard, conns: &mut self.conns };
             inside.show_joined();
-            more |= inside.transmit_datagrams(links, share);
+            if !has_gone_first {
+                more |= inside.transmit_datagrams(links, share);
+            }
             inside.pass_events();
             inside.all_go_out();
             shard.ip.collect(common, out, &mut self.loops);
@@ -178,6 +187,19 @@ impl Stacks {
         }
         self.shards.end_round();
         more
+    }
+
+    /// Whether a datagram socket has waited longer for a limit that is due than any connection.
+    fn datagrams_go_first(&mut self, now: Instant) -> bool {
+        let Some(stream) = self.conns.first_due(now) else { return false };
+        let mut nth = 0;
+        while let Some(shard) = self.shards.nth_sender(nth) {
+            nth += 1;
+            if shard.limited_datagrams.first_due(now).is_some_and(|datagram| datagram < stream) {
+                return true;
+            }
+        }
+        false
     }
 
     fn inside<'a, D>(&'a mut self, common: &'a mut Common<D>, netstack: NetstackId) -> Option<Inside<'a, D>> {

@@ -140,15 +140,15 @@ impl<D> Inside<'_, D> {
             }
             let sent = outgoing.segment.map_or(0, |it| it.payload_len());
             self.conns.charge(self.shard.config.id, sent);
-            if self.conns.slab.get_mut(id).is_some_and(|conn| conn.has_sent_all(self.common.now)) {
-                return Pause::Empty;
-            }
-            text += sent;
             if outgoing.is_limited {
                 let (flows, speaker) = (self.flows_of(id, links), self.conversation_of(id));
                 links.sent.note(flows, speaker, Bytes(sent as u64 + HEADERS_MAX));
                 self.conns.has_had_credit(id);
             }
+            if self.conns.slab.get_mut(id).is_some_and(|conn| conn.has_sent_all(self.common.now)) {
+                return Pause::Empty;
+            }
+            text += sent;
             // The next question to the limit comes after this frame has been charged.
             if outgoing.is_limited || text >= TEXT_PER_TURN {
                 return Pause::Again;
@@ -222,7 +222,7 @@ impl<D> Inside<'_, D> {
             Credit::Unlimited => {}
             // The rest of what others have left is no segment.
             Credit::Bytes(bytes) if bytes.0 < HEADERS_MAX + SMALL_TEXT && links.sent.has_any(flows) => {
-                self.conns.wait_for_credit(id, self.common.now);
+                self.conns.wait_for_credit(&mut self.common.tickets, id, self.common.now);
                 return Err(Pause::Waits);
             }
             Credit::Bytes(bytes) => {
@@ -231,7 +231,7 @@ impl<D> Inside<'_, D> {
                 self.cut_for_limits(id);
             }
             Credit::At(until) => {
-                self.conns.wait_for_credit(id, until);
+                self.conns.wait_for_credit(&mut self.common.tickets, id, until);
                 return Err(Pause::Waits);
             }
         }
