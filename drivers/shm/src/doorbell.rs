@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -23,6 +24,15 @@ const KIND: &str = "anon_inode:[timerfd]";
 pub fn make() -> Result<OwnedFd, Errno> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     timerfd_create(TimerfdClockId::Monotonic, flags)
+}
+
+/// From now on it also rings by itself, ten times a second, and who reads it waits for it.
+pub fn ring_now_and_then(fd: BorrowedFd<'_>) {
+    let span = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let rings = Itimerspec { it_interval: span, it_value: span };
+    // Neither fails for anything but a descriptor of another kind.
+    let _ = timerfd_settime(fd, TimerfdTimerFlags::empty(), &rings);
+    let _ = fcntl_setfl(fd, OFlags::empty());
 }
 
 /// Whether a stranger's descriptor is one that may be rung.
@@ -58,7 +68,6 @@ fn ring_by_time(fd: BorrowedFd<'_>) {
 mod tests {
     use super::*;
     use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-    use rustix::fs::{OFlags, fcntl_setfl};
     use std::time::{Duration, Instant};
 
     fn is_ready(bell: &OwnedFd, milliseconds: i64) -> bool {
@@ -104,6 +113,17 @@ mod tests {
             ring(bell.as_fd());
             assert!(is_ready(&bell, 900));
         }
+    }
+
+    #[test]
+    fn one_that_rings_now_and_then_is_read_until_it_rings() {
+        let bell = make().unwrap();
+        ring_now_and_then(bell.as_fd());
+        for _ in 0..3 {
+            assert_eq!(rustix::io::read(&bell, &mut [0_u8; 8]), Ok(8), "by itself");
+        }
+        ring(bell.as_fd());
+        assert!(is_ready(&bell, 0));
     }
 
     #[test]

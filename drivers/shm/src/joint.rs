@@ -31,6 +31,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use crate::bits::set_bits;
 use crate::layout::{Inbox, SLOTS, order_for_models};
+use crate::owner::spares_the_kernel;
 use crate::stream::{Storage, copy_in, copy_out};
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::Mapping;
@@ -376,9 +377,12 @@ impl<'a> Beside<'a> {
     /// whether it has, and told off afterwards, so that one who dies between the two has rung twice at the worst.
     /// Whether the daemon is to be told as well: the peer is gone or cannot be told from here.
     pub fn tell(&self, mut ring: impl FnMut(u32) -> bool) -> bool {
-        self.wake_threads();
         let theirs = self.theirs();
-        let mut is_deaf = false;
+        // A system call wakes threads, too: who makes none leaves it to the daemon.
+        let mut is_deaf = spares_the_kernel() && theirs.sleep.has_sleepers();
+        if !is_deaf {
+            self.wake_threads();
+        }
         for slot in set_bits(theirs.waiters.load(Ordering::SeqCst)) {
             let Some(inbox) = self.memory.slot(slot) else { continue };
             match inbox.tell_napper(theirs.block.load(Ordering::Relaxed)) {

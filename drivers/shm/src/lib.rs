@@ -49,7 +49,7 @@ pub use datagram::Record;
 pub use fault::{Fault, Origin};
 pub use joint::{Beside, Joint};
 pub use layout::{Block, Layout};
-pub use owner::{Busy, Holder};
+pub use owner::{Busy, Holder, spare_the_kernel};
 pub use readiness::{Readiness, is_roomy};
 pub use stream::{ReadError, StreamEnd, WriteError};
 pub use sys::Mapping;

@@ -4,6 +4,7 @@
 //! never while he waits for bytes or room. The word names him, so that the daemon can free it when his session has
 //! died inside. A signal handler that comes back into the direction that its thread is in is told so.
 
+use core::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::sync::{AtomicU64, Ordering};
@@ -27,6 +28,22 @@ const YIELDS: u32 = 64;
 /// How long to sleep between looks, and how often: a tenth of a second in all.
 const NAP: Duration = Duration::from_micros(200);
 const NAPS: u32 = 500;
+
+/// Who finds a direction taken, or wakes another program, makes no system calls in this process.
+static SPARES_THE_KERNEL: AtomicBool = AtomicBool::new(false);
+/// How often who makes none looks on instead.
+const LOOKS_ON: u32 = 64;
+
+/// From now on who finds a direction taken, or wakes who is fused with it, makes no system calls: they may be forbidden to this process.
+pub fn spare_the_kernel() {
+    SPARES_THE_KERNEL.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process makes none that it could do without.
+#[inline]
+pub(crate) fn spares_the_kernel() -> bool {
+    SPARES_THE_KERNEL.load(Ordering::Relaxed)
+}
 
 impl Holder {
     /// The thread `tid` of the session with this number. Neither is zero.
@@ -72,6 +89,9 @@ impl<'a> Inside<'a> {
             }
             match look {
                 0..LOOKS => core::hint::spin_loop(),
+                _ if spares_the_kernel() => {
+                    (0..LOOKS_ON).for_each(|_| core::hint::spin_loop());
+                }
                 LOOKS.. if look < LOOKS + YIELDS => std::thread::yield_now(),
                 _ => std::thread::sleep(NAP),
             }

@@ -200,6 +200,12 @@ impl Sleep {
         }
     }
 
+    /// Whether anybody sleeps here, or is about to, after what he waits for was changed (R1).
+    pub(crate) fn has_sleepers(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.sleepers.load(Ordering::SeqCst) != 0
+    }
+
     /// Wakes whoever sleeps here, after what he waits for was changed (R1).
     pub fn wake(&self) {
         fence(Ordering::SeqCst);
