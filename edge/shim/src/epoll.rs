@@ -18,13 +18,13 @@ use core::time::Duration;
 use std::sync::OnceLock;
 
 use firelane_shm::set_bits;
-use libc::{epoll_event, pollfd, sigset_t};
+use libc::{epoll_event, pollfd};
 use rustix::io::Errno;
 
 use crate::handlers::Seen;
 use crate::lock::Lock;
 use crate::socket::{self, Kind};
-use crate::sys::{self, Limit};
+use crate::sys::{self, Limit, Manner};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
 use crate::waiter::{self, BELLS_MAX, Slices, Waiter};
@@ -113,6 +113,20 @@ pub(crate) fn make_ready() {
         let sets = USED.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum();
         Waiter::make_ready(sets);
     }
+}
+
+/// This process is about to forbid itself what its sets may need: they have it from now on.
+pub(crate) fn get_ready() {
+    each(|set| {
+        // Who has none then looks now and then.
+        let _ = set.waiter().map(|waiter| waiter.get_ready());
+        let of_streams =
+            table::programs().filter_map(table::get).filter(|&word| socket::kind(word) == Kind::Stream);
+        session::own_arena()
+            .into_iter()
+            .chain(of_streams.map(socket::arena))
+            .for_each(|arena| set.interests.make_room(arena));
+    });
 }
 
 /// A descriptor was closed. A set goes with its last one, as far as this process knows; until then it is found by another.
@@ -245,7 +259,7 @@ pub(crate) fn has_something(word: Word) -> bool {
 /// Whether the kernel has something to tell of a set, or cannot be asked.
 fn is_readable(fd: c_int) -> bool {
     let mut entry = [pollfd { fd, events: libc::POLLIN, revents: 0 }];
-    sys::ppoll(&mut entry, Some(Duration::ZERO), None, None).is_err() || entry[0].revents != 0
+    sys::ppoll(&mut entry, Some(Duration::ZERO), Manner::OWN, None).is_err() || entry[0].revents != 0
 }
 
 /// What a set has to tell.
@@ -328,7 +342,7 @@ impl SetRef {
         self,
         events: &mut [epoll_event],
         limit: Limit,
-        mask: Option<&sigset_t>,
+        manner: Manner<'_>,
     ) -> Result<c_int, Errno> {
         let seen = Seen::now();
         let deadline = Deadline::of(limit.filter(|limit| !limit.is_zero()));
@@ -347,7 +361,7 @@ impl SetRef {
                 // What was found is told, whatever has run.
                 let seen = (left != Some(Duration::ZERO)).then_some(seen);
                 let slice = slices.limit(left);
-                let ask = || sys::epoll_pwait(fd, &mut events[found..], slice, mask, seen);
+                let ask = || sys::epoll_pwait(fd, &mut events[found..], slice, manner, seen);
                 cancelling::sleeping(Err(Errno::INTR), ask)
             } else {
                 Ok(0)
@@ -732,7 +746,7 @@ impl Set {
             for (entry, fd) in all.iter_mut().zip(core::iter::once(self.fd).chain(bells)) {
                 entry.fd = fd;
             }
-            let looked = sys::ppoll(&mut all, Some(Duration::ZERO), None, None);
+            let looked = sys::ppoll(&mut all, Some(Duration::ZERO), Manner::OWN, None);
             match looked {
                 Ok(_) if all[0].revents == 0 => return Told::Nothing,
                 // One has rung meanwhile, perhaps in vain again.

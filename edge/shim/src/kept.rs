@@ -79,6 +79,12 @@ pub(crate) fn may_have_copies() -> bool {
     GATE.load(Ordering::Relaxed) != 0
 }
 
+/// A number that is another whenever somebody has passed since.
+#[inline]
+pub(crate) fn passed() -> u64 {
+    GATE.load(Ordering::Relaxed)
+}
+
 impl Drop for Passing {
     fn drop(&mut self) {
         GATE.fetch_sub(1, Ordering::SeqCst);

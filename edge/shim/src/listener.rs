@@ -16,6 +16,7 @@ use crate::accept_queue::Watching;
 use crate::address::Shown;
 use crate::handlers::Seen;
 use crate::socket::{self, Held, Kind};
+use crate::sys::Manner;
 use crate::{
     accept_queue, arenas, cancelling, connecting, interfaces, names, options, session, sys, to_itself, wait,
 };
@@ -90,7 +91,7 @@ fn ended(listener: &Held, seen: Seen) -> Errno {
     if listener.is_nonblocking().unwrap_or(false) {
         return if IS_NEXT_ONE_TOLD.fetch_not(Ordering::Relaxed) { Errno::NETDOWN } else { Errno::AGAIN };
     }
-    if sys::ppoll(&mut [], Some(ENDED), None, Some(seen)) == Err(Errno::INTR) {
+    if sys::ppoll(&mut [], Some(ENDED), Manner::OWN, Some(seen)) == Err(Errno::INTR) {
         return Errno::INTR;
     }
     Errno::NETDOWN
@@ -163,6 +164,6 @@ fn receive(listener: &Held, seen: Seen) -> Result<Arrived, Errno> {
 /// Whether both directions of a listener's descriptor have ended.
 fn has_hung_up(listener: &Held) -> Result<bool, Errno> {
     let mut entry = [libc::pollfd { fd: listener.fd, events: 0, revents: 0 }];
-    sys::ppoll(&mut entry, Some(Duration::ZERO), None, None)?;
+    sys::ppoll(&mut entry, Some(Duration::ZERO), Manner::OWN, None)?;
     Ok(entry[0].revents & libc::POLLHUP != 0)
 }

@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_short};
 use core::time::Duration;
 
 use firelane_shm::{SLICE, Woken};
-use libc::{pollfd, sigset_t};
+use libc::pollfd;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -20,11 +20,11 @@ use crate::holds::Hold;
 use crate::memory::Pages;
 use crate::socket::{self, Kind};
 use crate::stream::Stream;
-use crate::sys::{self, Limit};
+use crate::sys::{self, Limit, Manner};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
 use crate::waiter::{self, BELLS_MAX, Slices, Waiter};
-use crate::{cancelling, elsewhere, epoll, ready, session};
+use crate::{cancelling, confining, elsewhere, epoll, ready, session};
 
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
 /// Lists up to this length are copied to the stack.
@@ -41,8 +41,8 @@ pub(crate) fn concerns(fds: &[pollfd]) -> bool {
 }
 
 /// Waits for the first of them.
-pub(crate) fn wait(fds: &mut [pollfd], limit: Limit, mask: Option<&sigset_t>) -> Result<c_int, Errno> {
-    wait_since(Seen::now(), fds, limit, mask)
+pub(crate) fn wait(fds: &mut [pollfd], limit: Limit, manner: Manner<'_>) -> Result<c_int, Errno> {
+    wait_since(Seen::now(), fds, limit, manner)
 }
 
 /// The same in a call that began when so many handlers had run.
@@ -50,16 +50,16 @@ pub(crate) fn wait_since(
     seen: Seen,
     fds: &mut [pollfd],
     limit: Limit,
-    mask: Option<&sigset_t>,
+    manner: Manner<'_>,
 ) -> Result<c_int, Errno> {
     let blank = pollfd { fd: -1, events: 0, revents: 0 };
     // The program's, and as many as there may be bells.
     let len = fds.len() + BELLS_MAX;
     if len <= SHORT {
-        wait_with(fds, &mut [blank; SHORT][..len], (limit, seen), mask)
+        wait_with(fds, &mut [blank; SHORT][..len], (limit, seen), manner)
     } else {
         let mut pages = Pages::new(len)?;
-        wait_with(fds, &mut pages, (limit, seen), mask)
+        wait_with(fds, &mut pages, (limit, seen), manner)
     }
 }
 
@@ -68,7 +68,7 @@ fn wait_with(
     fds: &mut [pollfd],
     list: &mut [pollfd],
     (limit, seen): (Limit, Seen),
-    mask: Option<&sigset_t>,
+    manner: Manner<'_>,
 ) -> Result<c_int, Errno> {
     for (copy, entry) in list.iter_mut().zip(fds.iter()) {
         elsewhere::look(entry.fd);
@@ -76,11 +76,12 @@ fn wait_with(
     }
     let now = Some(Duration::ZERO);
     if look(fds) > 0 || limit == now {
-        sys::ppoll(&mut list[..fds.len()], now, mask, None)?;
+        sys::ppoll(&mut list[..fds.len()], now, manner, None)?;
         return Ok(merge(fds, list));
     }
     let deadline = Deadline::of(limit);
-    if mask.is_none() {
+    if manner.mask.is_none() && !confining::is_confined() {
+        // (Who is confined sleeps by the call that he has made.)
         if let Some(answer) = wait_alone(fds, deadline, seen) {
             return answer;
         }
@@ -94,7 +95,7 @@ fn wait_with(
         .for_each(|(fd, word)| watching.add(fd, word, waiter.as_ref()));
     let answer = watch(fds, waiter.as_mut()).and_then(|is_told| {
         let slices = Slices::new(!is_told);
-        sleep(fds, list, (deadline, seen), mask, (waiter.as_ref(), slices))
+        sleep(fds, list, (deadline, seen), manner, (waiter.as_ref(), slices))
     });
     if let Some(waiter) = &waiter {
         fds.iter().filter_map(ours).for_each(|word| waiter.unwatch(word));
@@ -159,7 +160,7 @@ fn sleep(
     fds: &mut [pollfd],
     list: &mut [pollfd],
     (deadline, seen): (Option<Deadline>, Seen),
-    mask: Option<&sigset_t>,
+    manner: Manner<'_>,
     (waiter, mut slices): (Option<&Waiter>, Slices),
 ) -> Result<c_int, Errno> {
     loop {
@@ -180,8 +181,8 @@ fn sleep(
         let seen = (left != Some(Duration::ZERO)).then_some(seen);
         let all = &mut list[..fds.len() + bells];
         let slice = slices.limit(left);
-        cancelling::sleeping(Err(Errno::INTR), || match sys::ppoll(all, slice, mask, seen) {
-            Err(Errno::INVAL) => ask_shortened(fds, all, slice, mask, seen),
+        cancelling::sleeping(Err(Errno::INTR), || match sys::ppoll(all, slice, manner, seen) {
+            Err(Errno::INVAL) => ask_shortened(fds, all, slice, manner, seen),
             told => told,
         })?;
         waiter::silence_rung(&list[fds.len()..][..bells]);
@@ -190,7 +191,7 @@ fn sleep(
             session::look_for_death();
         }
         if renew(list, fds) {
-            sys::ppoll(&mut list[..fds.len()], Some(Duration::ZERO), mask, None)?;
+            sys::ppoll(&mut list[..fds.len()], Some(Duration::ZERO), manner, None)?;
         }
         look(fds);
         let count = merge(fds, list);
@@ -207,7 +208,7 @@ fn ask_shortened(
     fds: &[pollfd],
     list: &mut [pollfd],
     limit: Limit,
-    mask: Option<&sigset_t>,
+    manner: Manner<'_>,
     seen: Option<Seen>,
 ) -> Result<usize, Errno> {
     if getrlimit(Resource::Nofile).current.is_some_and(|most| fds.len() as u64 > most) {
@@ -223,7 +224,7 @@ fn ask_shortened(
     short[0] = pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
     let asked = short[1..].iter_mut().zip(list.iter().filter(|copy| copy.fd >= 0));
     let len = 1 + asked.map(|(place, copy)| *place = *copy).count();
-    let told = sys::ppoll(&mut short[..len], limit, mask, seen)?;
+    let told = sys::ppoll(&mut short[..len], limit, manner, seen)?;
     if short[0].revents != 0 {
         session::look_for_death();
     }

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::holds::{PLACES, Place};
-use crate::kept;
+use crate::{confining, kept};
 
 /// What a forked child finds wiped.
 struct Page {
@@ -89,7 +89,7 @@ pub(crate) fn set_session() {
 /// Whether this process only borrows the memory of its parent (`vfork`). That is not asked before anybody has made a process.
 #[inline]
 pub(crate) fn is_borrowed() -> bool {
-    kept::may_have_copies() && is_borrowed_now()
+    kept::may_have_copies() && !confining::is_nobodys_child() && is_borrowed_now()
 }
 
 fn is_borrowed_now() -> bool {

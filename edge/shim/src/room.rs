@@ -67,7 +67,7 @@ pub(crate) fn is_limited(limit: u64, widen: impl FnOnce(u64) -> bool) -> bool {
 }
 
 /// How many threads the process has.
-fn threads() -> Option<u32> {
+pub(crate) fn threads() -> Option<u32> {
     let mut text = [0; 512];
     let stat = open("/proc/self/stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let len = read(&stat, &mut text).ok()?;

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::handlers::Seen;
 use crate::memory::Pages;
-use crate::sys::Limit;
+use crate::sys::{Call, Limit, Manner};
 use crate::wait::Deadline;
 use crate::{poll, table};
 
@@ -16,6 +16,9 @@ const READ: c_short = libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc:
 const WRITE: c_short = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR;
 const EXCEPT: c_short = libc::POLLPRI;
 const MASKS: [c_short; 3] = [READ, WRITE, EXCEPT];
+
+/// So many are copied to the stack.
+const FEW: usize = 64;
 
 /// The sets of a call: to be read, written, and exceptional; words of 64 descriptors.
 pub(crate) struct Sets<'a> {
@@ -66,7 +69,16 @@ pub(crate) fn wait(sets: Sets<'_>, limit: Limit, mask: Option<&sigset_t>) -> (Re
 }
 
 fn wait_since(seen: Seen, mut sets: Sets<'_>, limit: Limit, mask: Option<&sigset_t>) -> Result<c_int, Errno> {
-    let mut list = Pages::<pollfd>::new(sets.n.unsigned_abs() as usize)?;
+    let all = (0..sets.n).filter(|&fd| sets.events(fd) != 0).count();
+    let (mut few, mut many);
+    // Most sets have few, and a confined process may not map memory.
+    let list = if all <= FEW {
+        few = [pollfd { fd: -1, events: 0, revents: 0 }; FEW];
+        &mut few[..]
+    } else {
+        many = Pages::<pollfd>::new(all)?;
+        &mut many[..]
+    };
     let mut len = 0;
     for fd in 0..sets.n {
         let events = sets.events(fd);
@@ -76,7 +88,7 @@ fn wait_since(seen: Seen, mut sets: Sets<'_>, limit: Limit, mask: Option<&sigset
         }
     }
     let list = &mut list[..len];
-    poll::wait_since(seen, list, limit, mask)?;
+    poll::wait_since(seen, list, limit, Manner { call: Call::Masked, mask })?;
     if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
         return Err(Errno::BADF);
     }

@@ -91,7 +91,7 @@ pub(crate) fn is_dead() -> bool {
 /// Looks whether the daemon is gone.
 pub(crate) fn look_for_death() -> bool {
     let control = CONTROL.load(Ordering::Relaxed);
-    if control >= 0 && process::has_session() {
+    if control >= 0 && process::has_session() && !confining::is_strict() {
         let fd = sys::borrow(control);
         let mut entry = [PollFd::new(&fd, PollFlags::empty())];
         let looked = poll(&mut entry, Some(&rustix::event::Timespec::default()));
@@ -530,6 +530,10 @@ pub(crate) fn open_socket(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
 
 /// A socket made ahead, if there is any or some are on their way.
 fn spare(is_v6: bool) -> Result<Option<Spare>, Errno> {
+    if confining::is_confined() {
+        // To copy its descriptor may be forbidden.
+        return Ok(None);
+    }
     if let Some(spare) = pool::take(is_v6) {
         return Ok(Some(spare));
     }
@@ -542,9 +546,18 @@ fn spare(is_v6: bool) -> Result<Option<Spare>, Errno> {
 
 /// The program has made a socket: asks for more if there are few.
 fn order_ahead(is_v6: bool) {
-    if pool::is_low(is_v6) && !AHEAD.load(Ordering::Relaxed) && is_roomy() && watches_forks() {
+    let is_wanted = pool::is_low(is_v6) && !AHEAD.load(Ordering::Relaxed) && !confining::is_confined();
+    if is_wanted && is_roomy() && watches_forks() {
         // Those that cannot be asked for ahead are asked for when they are wanted.
         let _ = begun().and_then(|mut session| session.as_mut().ok_or(Errno::NETDOWN)?.ask_ahead(is_v6));
+    }
+}
+
+/// Waits for the sockets that were asked for ahead, if there is a session.
+pub(crate) fn receive_ahead() {
+    if AHEAD.load(Ordering::Relaxed) && process::has_session() {
+        // Without them they are made one by one.
+        let _ = await_ahead();
     }
 }
 
@@ -589,7 +602,8 @@ pub(crate) fn given(fd: OwnedFd, flags: c_int) -> Result<c_int, Errno> {
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty())?;
     }
     if flags & libc::SOCK_NONBLOCK != 0 {
-        rustix::io::ioctl_fionbio(&fd, true)?;
+        // It has no other flags as yet. Filters of calls (seccomp) seldom let FIONBIO pass.
+        rustix::fs::fcntl_setfl(&fd, rustix::fs::OFlags::NONBLOCK)?;
     }
     Ok(fd.into_raw_fd())
 }

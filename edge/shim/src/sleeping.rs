@@ -68,6 +68,9 @@ impl Sleeper {
         is_ready: impl Fn() -> bool,
         shallow: impl FnOnce(Duration, Seen) -> Woken,
     ) -> Woken {
+        if confining::is_strict() {
+            return self.strictly(own, is_ready);
+        }
         let left = deadline.map(Deadline::left);
         if let Some((fd, word)) = own
             && self.is_long
@@ -83,6 +86,25 @@ impl Sleeper {
         self.is_long |= woken == Woken::TimeOut;
         self.closed += u32::from(woken == Woken::TimeOut && own.is_none());
         if self.closed > CLOSED_MAX { Woken::Interrupted } else { woken }
+    }
+
+    /// By a read(2) of a bell, which is all that is allowed.
+    #[cold]
+    fn strictly(&mut self, own: Option<(c_int, Word)>, is_ready: impl Fn() -> bool) -> Woken {
+        let watching = own.and_then(|(fd, word)| {
+            let mut waiter = Waiter::for_call().ok()?;
+            waiter.watch(fd, word).is_ok().then_some((waiter, word))
+        });
+        if let Some((waiter, word)) = watching {
+            waiter.forget_news();
+            waiter.fall_asleep();
+            if !is_ready() {
+                waiter.read_bell();
+            }
+            waiter.unwatch(word);
+        }
+        // What else may have ended it cannot be asked.
+        if self.seen.is_old() { Woken::Interrupted } else { Woken::Ready }
     }
 
     /// `None` if there is no place, or the system calls that it takes may be forbidden by now.

@@ -20,6 +20,7 @@ use crate::buffers::{Sink, Source};
 use crate::handlers::Seen;
 use crate::socket::{self, Held, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
+use crate::sys::Manner;
 use crate::{names, sys, wait};
 
 /// The flags that there are.
@@ -113,7 +114,7 @@ impl Pipe {
         let mut seen = self.seen;
         loop {
             let (limit, since) = if waits { (None, Some(seen)) } else { (Some(Duration::ZERO), None) };
-            match sys::ppoll(&mut entry, limit, None, since) {
+            match sys::ppoll(&mut entry, limit, Manner::OWN, since) {
                 Err(Errno::INTR) => wait::interrupted(&mut seen, true)?,
                 looked => return looked.map(|_| entry[0].revents),
             }

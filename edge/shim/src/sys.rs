@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libc::{epoll_event, pollfd, sigset_t, timespec};
 use rustix::io::Errno;
 
+use crate::confining;
 use crate::handlers::{self, Seen};
 
 /// The kernel's signal sets have 64 bits, wherever libc's have more.
@@ -77,13 +78,49 @@ pub(crate) fn timespec_of(limit: Duration) -> timespec {
     }
 }
 
-/// Polls the kernel's descriptors, with the signals of `mask` held back meanwhile.
+/// By which call a program waits, as libc makes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
+    /// poll(2) or epoll_wait(2), without a set of signals.
+    Plain,
+    /// ppoll(2) or epoll_pwait(2).
+    Masked,
+    /// epoll_pwait2(2), for less than a millisecond, too.
+    Exact,
+}
+
+/// How a program waits: by which call, and with which signals held back meanwhile. What it waits for is asked of the kernel by the newest call,
+/// but of who is confined by his own: his filter may know no other.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    pub(crate) call: Call,
+    pub(crate) mask: Option<&'a sigset_t>,
+}
+
+impl Manner<'static> {
+    /// By this library itself.
+    pub(crate) const OWN: Self = Self { call: Call::Masked, mask: None };
+}
+
+/// As poll(2) and its kin have it, which wait no shorter than asked for.
+fn milliseconds_of(limit: Limit) -> c_int {
+    limit.map_or(-1, |limit| c_int::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX))
+}
+
+/// Polls the kernel's descriptors in this manner.
 pub(crate) fn ppoll(
     fds: &mut [pollfd],
     limit: Limit,
-    mask: Option<&sigset_t>,
+    manner: Manner<'_>,
     seen: Option<Seen>,
 ) -> Result<usize, Errno> {
+    #[cfg(target_arch = "x86_64")]
+    if manner.call == Call::Plain && confining::is_confined() {
+        let args = [fds.as_mut_ptr() as usize, fds.len(), milliseconds_of(limit) as usize, 0, 0, 0];
+        // SAFETY: the array lives through the call.
+        return unsafe { call(seen, libc::SYS_poll, args) };
+    }
+    let mask = manner.mask;
     // SAFETY: the set lives through the call.
     unsafe { ppoll_by(fds, limit, mask.map_or(0, |mask| ptr::from_ref(mask) as usize), seen) }
 }
@@ -108,13 +145,24 @@ pub(crate) fn epoll_pwait(
     epoll: c_int,
     events: &mut [epoll_event],
     limit: Limit,
-    mask: Option<&sigset_t>,
+    manner: Manner<'_>,
     seen: Option<Seen>,
 ) -> Result<usize, Errno> {
+    let mask = manner.mask.map_or(0, |mask| ptr::from_ref(mask) as usize);
+    let (events, len) = (events.as_mut_ptr() as usize, events.len());
+    if manner.call != Call::Exact && confining::is_confined() {
+        let number = match manner.call {
+            #[cfg(target_arch = "x86_64")]
+            Call::Plain => libc::SYS_epoll_wait,
+            _ => libc::SYS_epoll_pwait,
+        };
+        let args = [epoll as usize, events, len, milliseconds_of(limit) as usize, mask, SIGSET_BYTES];
+        // SAFETY: the array and the set live through the call.
+        return unsafe { call(seen, number, args) };
+    }
     let mut limit = limit.map(timespec_of);
     let limit = limit.as_mut().map_or(0, |limit| ptr::from_mut(limit) as usize);
-    let mask = mask.map_or(0, |mask| ptr::from_ref(mask) as usize);
-    let args = [epoll as usize, events.as_mut_ptr() as usize, events.len(), limit, mask, SIGSET_BYTES];
+    let args = [epoll as usize, events, len, limit, mask, SIGSET_BYTES];
     // SAFETY: the array, the time and the set live through the call.
     unsafe { call(seen, libc::SYS_epoll_pwait2, args) }
 }
@@ -346,6 +394,12 @@ pub(crate) fn number_of(thread: libc::pthread_t) -> Option<u32> {
     (answer == 0).then(|| (!(clock >> 3)).cast_unsigned())
 }
 
+/// The calling thread's, as libc has noted it, without a system call.
+pub(crate) fn own_number() -> Option<u32> {
+    // SAFETY: no memory is involved, and the caller has not ended.
+    number_of(unsafe { libc::pthread_self() })
+}
+
 /// Whether this process has a thread of that number.
 pub(crate) fn is_thread(number: u32) -> bool {
     // SAFETY: no signal is sent.
@@ -413,8 +467,19 @@ pub(crate) fn is_there(address: usize, writes: bool) -> bool {
     unsafe { syscall6(libc::SYS_futex, args) != Err(Errno::FAULT) }
 }
 
+/// Lets others have the CPU. Who is confined has no call for that, and looks on.
+pub(crate) fn pass() {
+    if confining::is_confined() { core::hint::spin_loop() } else { std::thread::yield_now() }
+}
+
+/// How often who is confined looks on in the place of a nap, which takes some ten microseconds.
+const LOOKS_PER_NAP: u32 = 1024;
+
 /// Sleeps for a moment.
 pub(crate) fn nap() {
+    if confining::is_confined() {
+        return (0..LOOKS_PER_NAP).for_each(|_| core::hint::spin_loop());
+    }
     let moment = timespec_of(Duration::from_micros(20));
     // SAFETY: the time lives through the call.
     let _ = unsafe { syscall6(libc::SYS_nanosleep, [ptr::from_ref(&moment) as usize, 0, 0, 0, 0, 0]) };
@@ -454,4 +519,17 @@ pub(crate) fn variable(name: &CStr, into: &mut [u8]) -> Option<usize> {
     let bytes = value?.to_bytes();
     into.get_mut(..bytes.len())?.copy_from_slice(bytes);
     Some(bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wait_in_milliseconds_is_shorter_than_asked_for() {
+        let told =
+            [0, 1, 1_000_000, 1_000_001, u64::MAX].map(|it| milliseconds_of(Some(Duration::from_nanos(it))));
+        assert_eq!(told, [0, 1, 1, 2, c_int::MAX]);
+        assert_eq!(milliseconds_of(None), -1);
+    }
 }

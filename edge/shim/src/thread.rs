@@ -7,7 +7,7 @@ use std::thread::LocalKey;
 
 use firelane_shm::{Holder, Spin};
 
-use crate::{process, session, sys};
+use crate::{confining, process, session, sys};
 
 /// How often who connects looks: somewhat longer than it takes to wake his lane.
 const LOOKS_TO_CONNECT: u32 = 2048;
@@ -68,8 +68,10 @@ pub(crate) fn kernel_number() -> u32 {
         if process == process::number() {
             return number;
         }
-        // A forked child has another.
-        let number = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        // A forked child has another. Who is confined believes libc, which has none noted for a child that it has not made.
+        let noted = if confining::is_confined() { sys::own_number() } else { None };
+        let asked = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let number = noted.unwrap_or_else(asked);
         known.set((process::number(), number));
         number
     })

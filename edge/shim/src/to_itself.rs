@@ -161,7 +161,7 @@ impl Refusal {
                 continue;
             }
             if nth < LOOKS_MAX {
-                std::thread::yield_now()
+                sys::pass()
             } else {
                 sys::nap()
             }
@@ -290,7 +290,7 @@ fn look(mut is_there: impl FnMut() -> bool) -> bool {
         if is_there() {
             return true;
         }
-        if nth % LOOKS_PER_YIELD == 0 { std::thread::yield_now() } else { spin_loop() }
+        if nth % LOOKS_PER_YIELD == 0 { sys::pass() } else { spin_loop() }
     }
     (0..NAPS_MAX).any(|_| {
         sys::nap();

@@ -142,6 +142,14 @@ impl Waiter {
         place.arenas.store(0, Ordering::Relaxed);
         let waiter = Self { place, at, session };
         if place.bell.get() < 0 {
+            // Who is confined takes one that has, while there is any.
+            if confining::is_confined()
+                && let Some((at, place)) = places::take_made()
+            {
+                drop(waiter);
+                place.arenas.store(0, Ordering::Relaxed);
+                return Ok(Self { place, at, session });
+            }
             match doorbell::make().and_then(session::hide) {
                 Ok(bell) => place.bell.put(bell),
                 Err(errno) => {
@@ -216,6 +224,35 @@ impl Waiter {
             beside.watch(self.place.bit_in(segment, fd)?.0);
         }
         Ok(())
+    }
+
+    /// Its bells ring by themselves, too, and who reads one waits for that: all that a thread may do to which the rest is forbidden.
+    pub(crate) fn rings_by_itself(&self) {
+        self.place.all_bells().map(Descriptor::get).filter(|&bell| bell >= 0).for_each(|bell| {
+            doorbell::ring_now_and_then(sys::borrow(bell));
+        });
+    }
+
+    /// Reads the bell that is rung for the only stream that it watches, until that rings.
+    pub(crate) fn read_bell(&self) {
+        if let Some(bell) = self.bells().last() {
+            let _ = rustix::io::read(sys::borrow(bell), &mut [0_u8; 8]);
+        }
+    }
+
+    /// Asks for what it takes to wait for sockets of this process' own arena, and for all that it has by now.
+    pub(crate) fn get_ready(&self) {
+        // Who gets nothing now asks again when he waits.
+        session::own_arena().into_iter().for_each(|own| _ = self.place.bit_in(own, -1));
+        for fd in table::programs() {
+            let Some(word) = table::get(fd).filter(|&word| socket::kind(word) == Kind::Stream) else {
+                continue;
+            };
+            let _ = self.place.bit_in(socket::arena(word), fd);
+            if let Some((segment, _)) = end_of(word).and_then(|end| fused::reached(fd, &end)) {
+                let _ = self.place.bit_in(segment, fd);
+            }
+        }
     }
 
     /// From now on news of a listener's accept queue come to this waiter, who looks once more. The mark that is taken back later; zero

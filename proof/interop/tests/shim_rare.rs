@@ -1,6 +1,7 @@
 //! The preloaded library, third part: what programs do rarely, with options, times and lists at their ends. Each script prints the
 //! same on the netstack as in the kernel.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use firelane_interop::{On, Sandbox, Stage, as_the_kernels, script, skipped};
@@ -43,6 +44,43 @@ fn what_a_child_does_to_an_inherited_set_leaves_its_parents_alone() {
 #[test]
 fn what_goes_to_many_takes_the_kernels_way() {
     as_the_kernels("to_many.py", 28);
+}
+
+/// What a filter of system calls must allow, as docs/calls.md has it: `KIND=CALL,CALL`.
+fn allowed() -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/calls.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let (_, table) = page.split_once("| what a confined process does |").expect("it has the table");
+    let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let calls: Vec<&str> = cells[1].split('`').skip(1).step_by(2).collect();
+        format!("{}={}", cells[0], calls.join(","))
+    })
+    .collect()
+}
+
+/// As chrony and tor do: a filter knows the calls that a program makes, and no others.
+#[test]
+fn who_allows_himself_what_is_documented_goes_on() {
+    let allowed = allowed();
+    assert!(allowed.len() > 10 && allowed.contains(&"`close`=".to_owned()), "{allowed:?}");
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let program = sandbox.compiled("allowed", include_str!("shim/allowed.c"), &["-w", "-pthread"]);
+        let program = program.to_string_lossy();
+        let ask = |on, host| {
+            let words: Vec<&str> =
+                [&*program, host].into_iter().chain(allowed.iter().map(String::as_str)).collect();
+            let told = stage.ask(on, &words);
+            let wrong: Vec<&str> = told.lines().filter(|line| !line.ends_with(": 0")).collect();
+            assert!(wrong.is_empty() && told.lines().count() > 100, "{lanes} lanes, {host}: {wrong:#?}");
+        };
+        ask(On::Kernel, Stage::KERNEL);
+        ask(On::Firelane, Stage::FIRELANE);
+        stage.wait_until_nothing_is_left();
+    }
 }
 
 /// Whom a program in a PID namespace of its own asks has no number there.

@@ -131,6 +131,18 @@ impl Interests {
         Ok(())
     }
 
+    /// Makes the arrays that the first descriptor would make, and for the streams of an arena.
+    pub(super) fn make_room(&mut self, arena: u16) {
+        if self.by_fd.is_none() {
+            self.by_fd = Pages::new(room::descriptors()).ok();
+        }
+        if let Some(heads) = self.by_block.get_mut(usize::from(arena))
+            && heads.is_none()
+        {
+            *heads = Pages::new(BLOCKS_MAX as usize).ok();
+        }
+    }
+
     /// Whether it was added with EPOLLEXCLUSIVE.
     pub(super) fn is_exclusive(&self, fd: c_int) -> bool {
         self.at(fd as usize).is_some_and(|it| it.events & libc::EPOLLEXCLUSIVE as u32 != 0)

@@ -44,7 +44,7 @@ hooks! {
 pub(super) fn by_number(number: c_long, arguments: [usize; 4]) -> Option<Result<c_int, Errno>> {
     let [a, b, c, d] = arguments;
     match number {
-        libc::SYS_seccomp => note(by_seccomp(a as c_uint, c)),
+        libc::SYS_seccomp => note(by_seccomp(a as c_uint, b as c_uint, c)),
         libc::SYS_prctl => note(by_prctl(a as c_int, [b as c_ulong, c as c_ulong])),
         libc::SYS_chroot => session::come_in(),
         _ if becoming::is_one(number) => session::come_in_before_rights_change(),
@@ -55,22 +55,39 @@ pub(super) fn by_number(number: c_long, arguments: [usize; 4]) -> Option<Result<
     None
 }
 
-fn note(forbids: bool) {
-    if forbids {
-        confining::begin();
+/// What a call forbids.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Forbids {
+    Nothing,
+    /// What a filter says.
+    Some,
+    /// All but reading, writing and ending.
+    All,
+}
+
+fn note(forbids: Forbids) {
+    if forbids != Forbids::Nothing {
+        confining::begin(forbids == Forbids::All);
     }
 }
 
-/// Whether seccomp(2) is to forbid calls. Libraries ask what the kernel can do by offering it no filter.
-fn by_seccomp(operation: c_uint, filter: usize) -> bool {
-    operation == libc::SECCOMP_SET_MODE_STRICT || operation == libc::SECCOMP_SET_MODE_FILTER && filter != 0
+/// What seccomp(2) is to forbid. Libraries ask what the kernel can do by offering it no filter, or what it does not take.
+fn by_seccomp(operation: c_uint, flags: c_uint, filter: usize) -> Forbids {
+    match operation {
+        libc::SECCOMP_SET_MODE_STRICT if flags == 0 && filter == 0 => Forbids::All,
+        libc::SECCOMP_SET_MODE_FILTER if filter != 0 => Forbids::Some,
+        _ => Forbids::Nothing,
+    }
 }
 
 /// The same of prctl(2).
-fn by_prctl(option: c_int, [mode, filter]: [c_ulong; 2]) -> bool {
+fn by_prctl(option: c_int, [mode, filter]: [c_ulong; 2]) -> Forbids {
     let is = |known: c_uint| mode == c_ulong::from(known);
-    option == libc::PR_SET_SECCOMP
-        && (is(libc::SECCOMP_MODE_STRICT) || is(libc::SECCOMP_MODE_FILTER) && filter != 0)
+    match option {
+        libc::PR_SET_SECCOMP if is(libc::SECCOMP_MODE_STRICT) => Forbids::All,
+        libc::PR_SET_SECCOMP if is(libc::SECCOMP_MODE_FILTER) && filter != 0 => Forbids::Some,
+        _ => Forbids::Nothing,
+    }
 }
 
 /// A program is about to limit itself or another, or only asks. (Both kinds of limits are the same on 64 bits.) `None` if the call is to be
@@ -116,18 +133,24 @@ mod tests {
 
     #[test]
     fn who_only_asks_is_not_confined() {
-        // Strict; a filter; no filter; whether an action is known; the sizes of notifications.
-        for (operation, filter, forbids) in
-            [(0, 0, true), (1, 8, true), (1, 0, false), (2, 8, false), (3, 8, false)]
-        {
-            assert_eq!(by_seccomp(operation, filter), forbids, "{operation} {filter}");
+        // Strict; the same with what the kernel refuses; a filter; no filter; whether an action is known; the sizes of notifications.
+        for (operation, flags, filter, forbids) in [
+            (0, 0, 0, Forbids::All),
+            (0, 1, 0, Forbids::Nothing),
+            (0, 0, 8, Forbids::Nothing),
+            (1, 1, 8, Forbids::Some),
+            (1, 1, 0, Forbids::Nothing),
+            (2, 0, 8, Forbids::Nothing),
+            (3, 0, 8, Forbids::Nothing),
+        ] {
+            assert_eq!(by_seccomp(operation, flags, filter), forbids, "{operation} {flags} {filter}");
         }
         for (option, mode, filter, forbids) in [
-            (libc::PR_SET_SECCOMP, 1, 0, true),
-            (libc::PR_SET_SECCOMP, 2, 8, true),
-            (libc::PR_SET_SECCOMP, 2, 0, false),
-            (libc::PR_GET_SECCOMP, 1, 8, false),
-            (libc::PR_SET_NAME, 2, 8, false),
+            (libc::PR_SET_SECCOMP, 1, 0, Forbids::All),
+            (libc::PR_SET_SECCOMP, 2, 8, Forbids::Some),
+            (libc::PR_SET_SECCOMP, 2, 0, Forbids::Nothing),
+            (libc::PR_GET_SECCOMP, 1, 8, Forbids::Nothing),
+            (libc::PR_SET_NAME, 2, 8, Forbids::Nothing),
         ] {
             assert_eq!(by_prctl(option, [mode, filter]), forbids, "{option} {mode} {filter}");
         }

@@ -7,22 +7,25 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, time
 use rustix::io::Errno;
 
 use crate::real::hooks;
-use crate::sys::{Limit, SIGSET_BYTES};
+use crate::sys::{Call, Limit, Manner, SIGSET_BYTES};
 use crate::{buffers, epoll, poll, select};
+
+/// A call without a set of signals.
+const PLAIN: (Call, *const sigset_t) = (Call::Plain, core::ptr::null());
 
 hooks! {
     @point fn poll(fds: *mut pollfd, n: nfds_t, milliseconds: c_int) -> c_int =
-        poll_for(fds, n, Ok(milliseconds_of(milliseconds)), core::ptr::null());
+        poll_for(fds, n, Ok(milliseconds_of(milliseconds)), PLAIN);
 
     @point fn __poll_chk(fds: *mut pollfd, n: nfds_t, milliseconds: c_int, room: size_t) -> c_int =
-        checked(n, room).and_then(|()| poll_for(fds, n, Ok(milliseconds_of(milliseconds)), core::ptr::null()));
+        checked(n, room).and_then(|()| poll_for(fds, n, Ok(milliseconds_of(milliseconds)), PLAIN));
 
     @point fn ppoll(fds: *mut pollfd, n: nfds_t, limit: *const timespec, mask: *const sigset_t) -> c_int =
-        poll_for(fds, n, time_of(limit), mask);
+        poll_for(fds, n, time_of(limit), (Call::Masked, mask));
 
     @point fn __ppoll_chk(
         fds: *mut pollfd, n: nfds_t, limit: *const timespec, mask: *const sigset_t, room: size_t,
-    ) -> c_int = checked(n, room).and_then(|()| poll_for(fds, n, time_of(limit), mask));
+    ) -> c_int = checked(n, room).and_then(|()| poll_for(fds, n, time_of(limit), (Call::Masked, mask)));
 
     /// Linux leaves in `limit` what was not waited, also where a signal has ended the call: whoever calls again waits for the rest.
     @point fn select(
@@ -64,16 +67,16 @@ hooks! {
         epoll::change(epoll, what, fd, || unsafe { event_at(event) }).map(|result| result.map(|()| 0));
 
     @point fn epoll_wait(epoll: c_int, events: *mut epoll_event, n: c_int, milliseconds: c_int) -> c_int =
-        epoll_for(epoll, events, n, Ok(milliseconds_of(milliseconds)), core::ptr::null());
+        epoll_for(epoll, events, n, Ok(milliseconds_of(milliseconds)), PLAIN);
 
     @point fn epoll_pwait(
         epoll: c_int, events: *mut epoll_event, n: c_int, milliseconds: c_int, mask: *const sigset_t,
-    ) -> c_int = epoll_for(epoll, events, n, Ok(milliseconds_of(milliseconds)), mask);
+    ) -> c_int = epoll_for(epoll, events, n, Ok(milliseconds_of(milliseconds)), (Call::Masked, mask));
 
     /// In libc since 2.35.
     @point fn epoll_pwait2(
         epoll: c_int, events: *mut epoll_event, n: c_int, limit: *const timespec, mask: *const sigset_t,
-    ) -> c_int = epoll_for(epoll, events, n, time_of(limit), mask);
+    ) -> c_int = epoll_for(epoll, events, n, time_of(limit), (Call::Exact, mask));
 }
 
 /// What pselect6(2) has in the place of signals: where they are, and how long.
@@ -163,7 +166,7 @@ fn poll_for(
     fds: *mut pollfd,
     n: nfds_t,
     limit: Result<Limit, Errno>,
-    mask: *const sigset_t,
+    (call, mask): (Call, *const sigset_t),
 ) -> Option<Result<c_int, Errno>> {
     let bytes = (n as usize).checked_mul(size_of::<pollfd>())?;
     buffers::check_mut(fds.cast(), bytes).ok()?;
@@ -176,7 +179,7 @@ fn poll_for(
         return None;
     }
     // SAFETY: the caller's promise about the signals.
-    Some(limit.and_then(|limit| poll::wait(fds, limit, unsafe { mask.as_ref() })))
+    Some(limit.and_then(|limit| poll::wait(fds, limit, Manner { call, mask: unsafe { mask.as_ref() } })))
 }
 
 /// The sets as words of 64 descriptors, if one of ours is among them.
@@ -212,7 +215,7 @@ fn epoll_for(
     events: *mut epoll_event,
     n: c_int,
     limit: Result<Limit, Errno>,
-    mask: *const sigset_t,
+    (call, mask): (Call, *const sigset_t),
 ) -> Option<Result<c_int, Errno>> {
     let set = epoll::at(epoll)?;
     let count = usize::try_from(n).ok().filter(|&n| n > 0 && n <= epoll::EVENTS_MAX);
@@ -221,6 +224,6 @@ fn epoll_for(
         // SAFETY: the caller's promise about the array.
         let events = unsafe { core::slice::from_raw_parts_mut(events, n) };
         // SAFETY: the caller's promise about the signals.
-        set.wait(events, limit?, unsafe { mask.as_ref() })
+        set.wait(events, limit?, Manner { call, mask: unsafe { mask.as_ref() } })
     }))
 }

@@ -11,7 +11,7 @@ use super::{
     ask, attach, given, is_attached, name_of, number_by_now, order_ahead, post_closed, refusal, spare,
 };
 use crate::socket::{self, Held};
-use crate::{arenas, kept, options, pool, process, sys};
+use crate::{arenas, confining, kept, options, pool, process, sys};
 
 /// A name that no socket has: what is taken under it ends.
 const NOBODYS: SocketId = SocketId(u64::MAX);
@@ -44,9 +44,12 @@ pub(crate) fn has_taken(words: &Block) {
 /// Whether there is a number for the descriptor of the next connection. `accept` asks before it takes one, as in Linux: who has none left
 /// loses none. Nothing is kept meanwhile, for a child that is forked would have it, too.
 pub(crate) fn has_number(listener: &Held) -> Result<(), Errno> {
+    if confining::is_confined() {
+        // Of who may not copy descriptors the daemon's does not come.
+        return Ok(());
+    }
     match fcntl_dupfd_cloexec(sys::borrow(listener.fd), 0) {
         Err(errno @ (Errno::MFILE | Errno::NFILE)) => Err(errno),
-        // Who may not copy descriptors (seccomp) gets one from the daemon.
         _ => Ok(()),
     }
 }
@@ -63,6 +66,9 @@ pub(crate) struct Made {
 /// There is no number left.
 pub(crate) fn descriptor_ahead(listener: &Held, flags: c_int) -> Result<Option<Made>, Errno> {
     let is_v6 = listener.is_v6();
+    if confining::is_confined() {
+        return Ok(None);
+    }
     let Some(spare) = pool::take(is_v6) else { return Ok(None) };
     match kept::give(is_v6, spare, flags) {
         Ok(fd) => Ok(Some(Made { fd, is_v6 })),
@@ -101,7 +107,7 @@ fn begin(listener: &Held, fd: c_int, arena: u16, block: u32, flags: c_int) -> c_
         // The lane tells the listener first, and has been interrupted by its waking up: the other end, which may be on this host, is to be told
         // that it is connected before its peer goes on, as in Linux.
         if stream.end().interrupts_lane(sys::cpu()) {
-            std::thread::yield_now();
+            sys::pass();
         }
         stream.take();
         stream.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
