@@ -12,7 +12,7 @@
 
 use core::hint::spin_loop;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::time::Instant;
 
@@ -54,6 +54,9 @@ const VAIN_MAX: u64 = 3;
 
 /// To which ports a listener of this process listens.
 static LISTENED: Ports = Ports::none();
+
+/// A connection to one of those was begun.
+static CONNECTS: AtomicBool = AtomicBool::new(false);
 
 /// A datagram socket of this process has its words there, and perhaps a port.
 pub(crate) fn hears(arena: u16, block: u32) {
@@ -278,9 +281,19 @@ fn exchange(word: &AtomicU64, known: u64, new: u64) {
 /// listener of this process. Who does not answer (his accept queue is full) is not waited for again until he accepts.
 #[inline]
 pub(crate) fn begun(stream: &Stream, to: SocketAddr) {
-    if LISTENED.has(to.port()) && to.ip().to_canonical().is_loopback() && !look(|| !stream.is_connecting()) {
+    if !LISTENED.has(to.port()) {
+        return;
+    }
+    CONNECTS.store(true, Ordering::Relaxed);
+    if to.ip().to_canonical().is_loopback() && !look(|| !stream.is_connecting()) {
         LISTENED.take(to.port());
     }
+}
+
+/// Whether this process connects to listeners of its own, without waiting.
+#[inline]
+pub(crate) fn connects() -> bool {
+    CONNECTS.load(Ordering::Relaxed)
 }
 
 /// Looks until something is there, or in vain. Whether it was there.

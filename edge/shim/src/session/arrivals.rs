@@ -11,7 +11,7 @@ use super::{
     ask, attach, given, is_attached, name_of, number_by_now, order_ahead, post_closed, refusal, spare,
 };
 use crate::socket::{self, Held};
-use crate::{arenas, confining, kept, options, pool, process, sys};
+use crate::{arenas, confining, kept, options, pool, process, sys, to_itself};
 
 /// A name that no socket has: what is taken under it ends.
 const NOBODYS: SocketId = SocketId(u64::MAX);
@@ -104,9 +104,9 @@ impl Drop for Made {
 fn begin(listener: &Held, fd: c_int, arena: u16, block: u32, flags: c_int) -> c_int {
     let accepted = socket::accepted(fd, listener.is_v6(), arena, block);
     if let Some(stream) = accepted.stream() {
-        // The lane tells the listener first, and has been interrupted by its waking up: the other end, which may be on this host, is to be told
-        // that it is connected before its peer goes on, as in Linux.
-        if stream.end().interrupts_lane(sys::cpu()) {
+        // The lane tells the listener first, and has been interrupted by its waking up: the other end, if it is this process', is to be told
+        // that it is connected before its peer goes on, as in Linux. A server would keep what it has taken from others that have a CPU.
+        if to_itself::connects() && stream.end().interrupts_lane(sys::cpu()) {
             sys::pass();
         }
         stream.take();
