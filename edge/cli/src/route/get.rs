@@ -18,9 +18,8 @@ pub(super) fn run(
     session: &mut Session<'_>,
     words: &Words,
     netstack: &NetstackName,
-    destination: &str,
+    wanted: IpPrefix,
 ) -> Result<(), Failure> {
-    let wanted = words.destination(destination, None)?;
     let source = words.source.map(IpPrefix::addr);
     let best = best(session.api.routes(netstack.as_str())?, wanted, source);
     if best.is_empty() {

@@ -55,21 +55,53 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         None if !words.call.args.has('f') => return Err(words.call.misused()),
         _ => {}
     }
+    // Nothing is flushed for a command that is refused.
+    let command = Command::of(&words, verb, rest)?;
     let netstack = netstack(session, 'N', words.call.args.value('N'))?;
     let mut table = Table::of(session, netstack)?;
-    if words.call.args.has('f') {
+    let is_flushed = words.call.args.has('f');
+    if is_flushed && !matches!(command, Command::Add(_)) {
         flush(session, &words, &table)?;
         table = Table::of(session, table.netstack)?;
     }
-    match (verb, rest) {
-        (None, _) => Ok(()),
-        (Some("flush"), []) => flush(session, &words, &table),
-        (Some("show"), []) => show(session, &words, &table),
-        (Some("get"), [destination]) => get::run(session, &words, &table.netstack, destination),
-        (Some("add"), rest) => add(session, &words, &table, &Asked::of(&words, rest, true)?),
-        (Some("delete"), rest) => delete(session, &words, &table, &Asked::of(&words, rest, false)?),
-        (Some("change"), rest) => change(session, &words, &table, &Asked::of(&words, rest, true)?),
-        _ => Err(words.call.misused()),
+    match &command {
+        Command::None => Ok(()),
+        Command::Flush => flush(session, &words, &table),
+        Command::Show => show(session, &words, &table),
+        Command::Get(destination) => get::run(session, &words, &table.netstack, *destination),
+        Command::Add(asked) => {
+            let flushed = if is_flushed { table.flushed(&words) } else { Vec::new() };
+            add(session, &words, &table, asked, flushed)
+        }
+        Command::Delete(asked) => delete(session, &words, &table, asked),
+        Command::Change(asked) => change(session, &words, &table, asked),
+    }
+}
+
+/// A command with its operands read.
+enum Command {
+    /// `-f` alone.
+    None,
+    Flush,
+    Show,
+    Get(IpPrefix),
+    Add(Asked),
+    Delete(Asked),
+    Change(Asked),
+}
+
+impl Command {
+    fn of(words: &Words, verb: Option<&str>, operands: &[String]) -> Result<Self, Failure> {
+        Ok(match (verb, operands) {
+            (None, _) => Self::None,
+            (Some("flush"), []) => Self::Flush,
+            (Some("show"), []) => Self::Show,
+            (Some("get"), [destination]) => Self::Get(words.destination(destination, None)?),
+            (Some("add"), operands) => Self::Add(Asked::of(words, operands, true)?),
+            (Some("delete"), operands) => Self::Delete(Asked::of(words, operands, false)?),
+            (Some("change"), operands) => Self::Change(Asked::of(words, operands, true)?),
+            _ => return Err(words.call.misused()),
+        })
     }
 }
 
@@ -104,6 +136,11 @@ impl Table {
             }
         }
         found
+    }
+
+    /// All of them, or those of a family.
+    fn flushed(&self, words: &Words) -> Vec<Route> {
+        self.found(words, |it| words.is_v6.is_none_or(|is_v6| it.destination().addr().is_ipv6() == is_v6))
     }
 
     /// Changes both, or what is in force alone.
@@ -222,14 +259,21 @@ fn failed(what: &str, error: &ApiError) -> Failure {
     die_status(&format!("cannot {what} the route"), error)
 }
 
-fn add(session: &mut Session<'_>, words: &Words, table: &Table, asked: &Asked) -> Result<(), Failure> {
+/// The route takes the place of those that are `flushed`, all at once: if it is refused, they stay.
+fn add(
+    session: &mut Session<'_>,
+    words: &Words,
+    table: &Table,
+    asked: &Asked,
+    flushed: Vec<Route>,
+) -> Result<(), Failure> {
     let Some(route) = asked.route else { return Err(words.call.misused()) };
-    let exists = |it: &Netstack| it.same_way(route).map(|_| "entry exists");
+    let stays = |it: &Route| !flushed.iter().any(|gone| gone.is_same_way(*it));
+    let exists = |it: &Netstack| it.same_way(route).filter(stays).map(|_| "entry exists");
     let mut missed: Vec<_> = table.touched(words).iter().map(exists).collect();
     if missed.iter().any(Option::is_none) {
-        let done = table.change(session, words, RoutesChange { add: vec![route], ..RoutesChange::default() });
-        match done {
-            Ok(()) => {}
+        match table.change(session, words, RoutesChange { remove: flushed.clone(), add: vec![route] }) {
+            Ok(()) => tell_flushed(session, words, &flushed)?,
             // Somebody else was faster.
             Err(error) if error.status == Status::Exists => missed.fill(Some("entry exists")),
             Err(error) => return Err(failed("add", &error)),
@@ -359,18 +403,22 @@ fn whose(route: &RouteInfo) -> String {
 
 /// All of the operator's routes go, or those of a family.
 fn flush(session: &mut Session<'_>, words: &Words, table: &Table) -> Result<(), Failure> {
-    let is_asked = |it: Route| words.is_v6.is_none_or(|is_v6| it.destination().addr().is_ipv6() == is_v6);
-    let remove = table.found(words, is_asked);
+    let remove = table.flushed(words);
     if remove.is_empty() {
         return Ok(());
     }
     table
         .change(session, words, RoutesChange { remove: remove.clone(), ..RoutesChange::default() })
         .map_err(|error| die_status("cannot flush the routes", &error))?;
+    tell_flushed(session, words, &remove)
+}
+
+/// A line for each that is gone.
+fn tell_flushed(session: &mut Session<'_>, words: &Words, flushed: &[Route]) -> Result<(), Failure> {
     if words.call.args.has('q') {
         return Ok(());
     }
-    for route in remove {
+    for route in flushed {
         let way = match route.way() {
             Way::Via(gateway) => gateway.to_string(),
             Way::Ends(end) => end_word(end).to_owned(),
