@@ -283,6 +283,8 @@ impl Fabric {
         }
         for message in place.squeue.take_left() {
             if let LaneMessage::Frames(frames) = message {
+                // They are on their way to a limit there no more either.
+                self.backlogs.take(frames.from, lane, frames.chain.len());
                 self.backlogs.consumed(frames.from, frames.chain.len());
             }
         }
@@ -489,9 +491,12 @@ impl Outlet<Queue> for FabricOutlet {
                     && first != lane =>
             {
                 let next = LaneId((lane.0 + 1) % fabric.lanes.len() as u16);
-                let filled = self.fill(next, LaneMessage::Frames(frames));
+                let (from, count) = (frames.from, frames.chain.len());
+                self.fill(next, LaneMessage::Frames(frames))?;
+                // They were counted as handed over to this lane. The one that they come from looks after it has emptied its outbox.
+                fabric.backlogs.pass_on(from, lane, next, count);
                 fabric.squeue(next).waker().wake();
-                filled
+                Ok(())
             }
             // Frames are counted where they were to go. What else a lane that has failed was to be told is said to nobody: who kept it
             // would try for ever.
@@ -593,7 +598,7 @@ impl Fabric {
 
 #[cfg(test)]
 mod tests {
-    use firelane_frame::Chain;
+    use firelane_frame::{Chain, Pools, PoolsConfig};
     use firelane_lane::Frames;
     use firelane_socket::ConnRef;
     use firelane_units::{ConnId, LinkId, NetstackId};
@@ -626,17 +631,25 @@ mod tests {
         let engine = failed(4, LaneId(1));
         let fabric = &engine.0.fabric;
         let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new(), lists: Vec::new() };
+        let mut pools = Pools::new(PoolsConfig { small_slots: 64, large_slots: 4 });
         let mut fill = |first| {
             let stage = Stage::Asked(NetstackId(0), first);
-            let frames = Frames { from: LaneId(0), stage, link: LinkId(0), chain: Chain::default() };
+            let chain = Chain::from_iter((0..3).filter_map(|_| pools.copy_of(&[0; 60])));
+            fabric.backlogs.add(LaneId(0), chain.len());
+            let frames = Frames { from: LaneId(0), stage, link: LinkId(0), chain };
             outlet.fill(LaneId(1), LaneMessage::Frames(frames)).is_ok()
         };
+        // Who has handed over three to a lane knows by these whether they are there.
+        let taken = || [1, 2, 3].map(|lane| fabric.backlogs.taken(LaneId(0), LaneId(lane)) as isize);
         assert_eq!([LaneId(3), LaneId(1)].map(&mut fill), [true, false], "itself judges nothing");
         assert_eq!([0, 1, 2, 3].map(|lane| fabric.squeue(LaneId(lane)).waiting()), [0, 0, 1, 0]);
         assert!(fabric.bell(LaneId(2)).is_rung());
+        assert_eq!(taken(), [3, -3, 0], "what the one asked takes was not handed over to it");
         fabric.fail(LaneId(2), || ());
+        assert_eq!(taken(), [3, 0, 0], "it has taken them before");
         assert!(fill(LaneId(3)), "the first one judges");
         assert_eq!(fabric.squeue(LaneId(3)).waiting(), 1);
+        assert_eq!(taken(), [6, 0, -3]);
     }
 
     #[test]

@@ -242,6 +242,7 @@ mod tests {
         assert_eq!(worker.run_once(Some(Duration::ZERO)), Ran::Failed);
         assert!(fabric.bell(LaneId(1)).is_rung(), "it may fetch more");
         assert_eq!((fabric.backlogs.of(LaneId(1)), fabric.squeue(LaneId(0)).waiting()), (0, 0));
+        assert_eq!(fabric.backlogs.taken(LaneId(1), LaneId(0)), 20, "nothing is on its way there");
     }
 
     #[test]

@@ -69,14 +69,22 @@ impl Backlogs {
     }
 
     /// How many frames the lane `to` has taken so far that `from` has handed over, or that found no room there.
-    pub(crate) fn taken(&self, from: LaneId, to: LaneId) -> usize {
+    pub fn taken(&self, from: LaneId, to: LaneId) -> usize {
         self.taken_of(from, to).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// `to` has gone on with so many more.
-    pub(crate) fn take(&self, from: LaneId, to: LaneId, frames: usize) {
+    /// `to` has gone on with so many more, or somebody has cleared them up there.
+    pub fn take(&self, from: LaneId, to: LaneId, frames: usize) {
         if let Some(count) = self.taken_of(from, to) {
             count.fetch_add(frames, Ordering::Relaxed);
+        }
+    }
+
+    /// What `from` had handed over to `to` waits in `next` instead: who has it is not the one that it was counted for.
+    pub fn pass_on(&self, from: LaneId, to: LaneId, next: LaneId, frames: usize) {
+        self.take(from, to, frames);
+        if let Some(count) = self.taken_of(from, next) {
+            count.fetch_sub(frames, Ordering::Relaxed);
         }
     }
 
@@ -106,5 +114,16 @@ mod tests {
         assert!(backlogs.consumed(LaneId(1), 2), "sixteen are left");
         assert!(!backlogs.consumed(LaneId(1), 15));
         assert!(backlogs.consumed(LaneId(1), 1), "none is left");
+    }
+
+    #[test]
+    fn what_another_takes_instead_is_not_counted_for_it() {
+        let backlogs = Backlogs::new(3);
+        let taken = || [1, 2].map(|to| backlogs.taken(LaneId(0), LaneId(to)));
+        backlogs.take(LaneId(0), LaneId(2), 7);
+        backlogs.pass_on(LaneId(0), LaneId(1), LaneId(2), 5);
+        assert_eq!(taken(), [5, 2]);
+        backlogs.take(LaneId(0), LaneId(2), 5);
+        assert_eq!(taken(), [5, 7]);
     }
 }
