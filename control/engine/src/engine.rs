@@ -198,7 +198,10 @@ impl Engine {
 
     /// The lanes' workers, for a program that drives them itself.
     pub fn workers(&self) -> Vec<Worker> {
-        let make = |lane| Worker::new(Arc::clone(&self.0.fabric), lane, Arc::clone(&self.0.stop));
+        let make = |lane| {
+            let (fabric, stop) = (Arc::clone(&self.0.fabric), Arc::clone(&self.0.stop));
+            Worker::new(fabric, lane, stop, Arc::downgrade(&self.0))
+        };
         self.0.fabric.lane_ids().map(make).collect()
     }
 
@@ -301,7 +304,7 @@ impl Engine {
         }
         let (id, flow) = (registry.mint_link(), registry.mint_flow());
         let limits = FlowConfig { parent, maxbw: config.maxbw, priority: config.priority };
-        let home = registry.home_of(flow, &limits, netstack, self.lanes());
+        let home = registry.home_of(flow, &limits, netstack, &self.0.lanes_left());
         let setup = FlowSetup { flow, owner: id, rule: None, config: limits, home };
         self.0.tell_all(|_| Control::AddFlow(setup))?;
         let kind = PortKind::Vnic { mac: config.mac, vlan: config.vlan, flow };
@@ -442,7 +445,7 @@ impl Engine {
         let flow = registry.mint_flow();
         registry.add_rule(owner, &rule, flow).map_err(ChangeError::Rule)?;
         let config = FlowConfig { parent, maxbw, priority };
-        let home = registry.home_of(flow, &config, registry.user_of(owner), self.lanes());
+        let home = registry.home_of(flow, &config, registry.user_of(owner), &self.0.lanes_left());
         let lanes = Vec::new();
         registry.flows.insert(flow, Flow { owner, rule: Some(rule), config, home, lanes });
         let setup = FlowSetup { flow, owner, rule: Some(rule), config, home };

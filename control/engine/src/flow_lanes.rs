@@ -4,7 +4,7 @@
 //! stays where it is and goes on. The flow has to name local ports: what programs begin themselves is in the lanes where they
 //! begin it. *Of a device* the frames of the flow go over to its lane where they are classified, which is one: there they are
 //! limited and switched; a TAP has a queue for them in that lane (`aside.rs`). A limit above the flow keeps its lane, since one lane
-//! keeps it for all that are below.
+//! keeps it for all that are below. When a lane fails, its worker has what was limited there limited in another.
 
 use firelane_classify::FlowMatch;
 use firelane_lane::Control;
@@ -57,16 +57,46 @@ fn check(rule: &FlowMatch, is_netstacks: bool, count: usize) -> Result<(), Chang
     }
 }
 
+/// The lanes in which flows can be limited.
+#[derive(Debug)]
+pub(crate) struct LanesLeft {
+    /// Those that netstacks spread over.
+    pub(crate) common: Vec<LaneId>,
+    /// Of all lanes those that have failed.
+    pub(crate) failed: Vec<LaneId>,
+}
+
+impl LanesLeft {
+    /// The `nth` of some lanes, round and round; if it has failed, the next one that has not.
+    pub(crate) fn choose(&self, among: &[LaneId], nth: usize) -> Option<LaneId> {
+        let in_turn = among.iter().cycle().skip(nth % among.len().max(1)).take(among.len());
+        in_turn.copied().find(|lane| !self.failed.contains(lane))
+    }
+}
+
 impl Inner {
+    /// The lanes in which flows can be limited now.
+    pub(crate) fn lanes_left(&self) -> LanesLeft {
+        let failed = self.fabric.lane_ids().filter(|&lane| self.fabric.has_failed(lane)).collect();
+        LanesLeft { common: self.fabric.common_lanes().collect(), failed }
+    }
+
+    /// A lane has failed: what was limited there is limited in another one. Senders would wait for a limit that goes on no more.
+    #[cold]
+    pub(crate) fn lane_lost(&self) {
+        // Where all have failed nobody is left to be told.
+        let _ = self.rehome(&mut self.registry());
+    }
+
     /// Brings the lanes in which flows are limited up to date.
     pub(crate) fn rehome(&self, registry: &mut Registry) -> Result<(), ChangeError> {
-        let moved = registry.rehome(self.fabric.lane_count());
+        let moved = registry.rehome(&self.lanes_left());
         self.tell_homes(&moved)
     }
 
     /// The same after one flow has changed.
     pub(crate) fn rehome_below(&self, registry: &mut Registry, flow: FlowId) -> Result<(), ChangeError> {
-        let moved = registry.rehome_below(flow, self.fabric.lane_count());
+        let moved = registry.rehome_below(flow, &self.lanes_left());
         self.tell_homes(&moved)
     }
 
@@ -82,5 +112,66 @@ impl Inner {
         }
         let user = registry.user_of(owner).filter(|id| registry.netstacks.contains_key(id));
         user.map_or(Ok(()), |id| self.steer(registry, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use firelane_units::{BitRate, Mtu};
+
+    use super::*;
+    use crate::cpus::listed;
+    use crate::{EngineConfig, NetstackConfig, UdpSocket, VnicConfig, VnicUser};
+
+    /// Waits until `text` comes to the second one.
+    fn passes([from, to]: &[UdpSocket; 2], text: &[u8]) -> bool {
+        let (mut came, deadline) = ([0; 16], Instant::now() + Duration::from_secs(10));
+        while Instant::now() < deadline {
+            // Where it waits for the limit, there is no room some time.
+            let _ = from.send_to(text, "10.0.0.2:9");
+            if to.recv(&mut came).is_ok_and(|len| &came[..len] == text) {
+                return true;
+            }
+        }
+        false
+    }
+
+    #[test]
+    fn what_is_limited_in_a_lane_that_has_failed_is_limited_in_one_that_is_left() {
+        let config = EngineConfig { lanes: 2, reserve: 1, ..EngineConfig::default() };
+        let engine = Engine::start(&config).unwrap();
+        let link = engine.add_link(Mtu::ETHERNET).unwrap();
+        engine.set_link_maxbw(link, Some(BitRate::from_mbps(10))).unwrap();
+        let cpu = listed(&rustix::thread::sched_getaffinity(None).unwrap())[0];
+        // They are in the lane in reserve, and the limit of their link is not.
+        let sockets = [1, 2].map(|n| {
+            let id = engine.add_netstack_on(&NetstackConfig::default(), &[cpu]).unwrap();
+            let mac = format!("02:08:20:00:00:0{n}").parse().unwrap();
+            let vnic = engine.add_vnic(link, &VnicConfig::new(mac), VnicUser::Netstack(id)).unwrap();
+            engine.add_address(vnic, format!("10.0.0.{n}/24").parse().unwrap()).unwrap();
+            let socket = UdpSocket::bind(&engine.stack(id).unwrap(), format!("10.0.0.{n}:9")).unwrap();
+            socket.set_nonblocking(n == 1).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            socket
+        });
+        let home = || {
+            let registry = engine.0.registry();
+            registry.flows[&registry.links[&link].flow].home.unwrap()
+        };
+        let lost = home();
+        assert!(passes(&sockets, b"before"));
+        engine.0.fabric.fail(lost, || ());
+        assert!(passes(&sockets, b"after"));
+        let other = LaneId(1 - lost.0);
+        assert_eq!(home(), other);
+        // A limit that comes later does not go there either.
+        engine.set_link_maxbw(link, None).unwrap();
+        engine.set_link_maxbw(link, Some(BitRate::from_mbps(20))).unwrap();
+        assert_eq!(home(), other);
+        let taken = |lane| engine.0.fabric.visit(lane, |_, it| it.snapshot().counters.taken);
+        let before = taken(other).unwrap();
+        assert!(passes(&sockets, b"at last") && taken(other).unwrap() > before, "it is limited");
     }
 }

@@ -16,6 +16,7 @@ use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, Vlan
 
 use crate::aside::Aside;
 use crate::error::ChangeError;
+use crate::flow_lanes::LanesLeft;
 use crate::netstack_config::NetstackConfig;
 use crate::rings::Rings;
 use crate::tunnel::TunnelConfig;
@@ -315,15 +316,16 @@ impl Registry {
         self.vnics.get(&vnic)?.netstack
     }
 
-    /// The lane in which a flow with this configuration is limited, of the `lanes` that all share: that of the topmost limit above it. A flow with
+    /// The lane in which a flow with this configuration is limited, of those that all share: that of the topmost limit above it. A flow with
     /// lanes of its own is limited there, and so is a VNIC whose device lanes of its own serve, or of whose netstack it is; `user`
-    /// is the netstack of the flow's own. What passes a device is in its flow's lane without a limit, too.
+    /// is the netstack of the flow's own. What passes a device is in its flow's lane without a limit, too. None is one that has failed,
+    /// as long as there is another.
     pub(crate) fn home_of(
         &self,
         flow: FlowId,
         config: &FlowConfig,
         user: Option<NetstackId>,
-        lanes: usize,
+        lanes: &LanesLeft,
     ) -> Option<LaneId> {
         let mut limited = config.maxbw.map(|_| (flow, user));
         let mut parent = config.parent;
@@ -334,17 +336,16 @@ impl Registry {
             }
             parent = above.config.parent;
         }
-        let own = |flow: FlowId| self.flows.get(&flow).and_then(|it| it.lanes.first()).copied();
+        let own = |flow: FlowId| lanes.choose(&self.flows.get(&flow)?.lanes, 0);
         let Some((top, user)) = limited else { return own(flow).filter(|_| user.is_none()) };
         if let Some(lane) = own(top) {
             return Some(lane);
         }
         let its = user.and_then(|id| self.netstacks.get(&id)).map(|it| &it.lanes);
-        let its = its.or_else(|| self.own_queues(top, lanes)).map_or(&[][..], Vec::as_slice);
-        Some(match its {
-            [] => LaneId((top.index() % lanes) as u16),
-            its => its[top.index() % its.len()],
-        })
+        let its = its.or_else(|| self.own_queues(top, lanes.common.len())).map_or(&[][..], Vec::as_slice);
+        let chosen = lanes.choose(its, top.index()).or_else(|| lanes.choose(&lanes.common, top.index()));
+        // Where all have failed nothing passes, limited or not.
+        chosen.or_else(|| lanes.common.first().copied())
     }
 
     /// The lanes that serve the device of a flow's VNIC or link, if all are beyond the `common` ones.
@@ -355,18 +356,18 @@ impl Registry {
     }
 
     /// Brings every flow's home up to date and answers those that changed.
-    pub(crate) fn rehome(&mut self, lanes: usize) -> Vec<(FlowId, Option<LaneId>)> {
+    pub(crate) fn rehome(&mut self, lanes: &LanesLeft) -> Vec<(FlowId, Option<LaneId>)> {
         self.rehome_among(self.flows.keys().copied().collect(), lanes)
     }
 
     /// The same of one that has changed, and of all if others may be part of it.
-    pub(crate) fn rehome_below(&mut self, flow: FlowId, lanes: usize) -> Vec<(FlowId, Option<LaneId>)> {
+    pub(crate) fn rehome_below(&mut self, flow: FlowId, lanes: &LanesLeft) -> Vec<(FlowId, Option<LaneId>)> {
         // Very many flows have rules, and nothing is part of one that has.
         let is_alone = self.flows.get(&flow).is_some_and(|it| it.rule.is_some());
         if is_alone { self.rehome_among(vec![flow], lanes) } else { self.rehome(lanes) }
     }
 
-    fn rehome_among(&mut self, flows: Vec<FlowId>, lanes: usize) -> Vec<(FlowId, Option<LaneId>)> {
+    fn rehome_among(&mut self, flows: Vec<FlowId>, lanes: &LanesLeft) -> Vec<(FlowId, Option<LaneId>)> {
         let home = |id: FlowId| {
             let flow = self.flows.get(&id)?;
             Some((id, self.home_of(id, &flow.config, self.user_of(flow.owner), lanes)))
@@ -396,6 +397,13 @@ mod tests {
         id
     }
 
+    fn of(lanes: u16, failed: &[u16]) -> LanesLeft {
+        LanesLeft {
+            common: (0..lanes).map(LaneId).collect(),
+            failed: failed.iter().copied().map(LaneId).collect(),
+        }
+    }
+
     #[test]
     fn flows_below_one_limit_share_its_lane() {
         let mut registry = Registry::default();
@@ -404,11 +412,11 @@ mod tests {
         let one = add(&mut registry, Some(vnic), Some(1));
         let two = add(&mut registry, Some(vnic), None);
         let free = add(&mut registry, Some(link), None);
-        assert_eq!(registry.rehome(2).len(), 3);
+        assert_eq!(registry.rehome(&of(2, &[])).len(), 3);
         let home = |id| registry.flows[&id].home;
         assert_eq!((home(one), home(two)), (home(vnic), home(vnic)));
         assert_eq!((home(vnic), home(free), home(link)), (Some(LaneId(1)), None, None));
-        assert!(registry.rehome(2).is_empty());
+        assert!(registry.rehome(&of(2, &[])).is_empty());
     }
 
     #[test]
@@ -450,11 +458,11 @@ mod tests {
         }
         let mac = MacAddr([2, 8, 32, 0, 0, 1]);
         registry.vnics.insert(vnic, Vnic { over: link, mac, vlan: None, flow: of_vnic, netstack: Some(id) });
-        registry.rehome(2);
+        registry.rehome(&of(2, &[]));
         assert_eq!([of_vnic, inside].map(|it| registry.flows[&it].home), [Some(LaneId(5)); 2]);
         // Below a limit of the link all meet in that one's lane, whoever uses them.
         registry.flows.get_mut(&of_link).unwrap().config.maxbw = Some(BitRate::from_mbps(100));
-        registry.rehome(2);
+        registry.rehome(&of(2, &[]));
         assert_eq!([of_link, of_vnic, inside].map(|it| registry.flows[&it].home), [Some(LaneId(0)); 3]);
     }
 
@@ -470,7 +478,7 @@ mod tests {
         let mac = MacAddr([2, 8, 32, 0, 0, 1]);
         registry.vnics.insert(vnic, Vnic { over: link, mac, vlan: None, flow: of_vnic, netstack: None });
         let homes = |registry: &mut Registry| {
-            registry.rehome(2);
+            registry.rehome(&of(2, &[]));
             [of_vnic, flow].map(|id| registry.flows[&id].home)
         };
         registry.flows.get_mut(&flow).unwrap().lanes = vec![LaneId(3)];
@@ -482,6 +490,13 @@ mod tests {
         // The VNIC's device has a lane of its own: its limit is there, too.
         registry.queues.insert(vnic, Queues::dealt(vec![LaneId(4)]));
         assert_eq!(homes(&mut registry), [Some(LaneId(4)); 2]);
+        for (failed, home) in [(&[4][..], 0), (&[4, 0], 1), (&[4, 0, 1], 0)] {
+            registry.rehome(&of(2, failed));
+            assert_eq!([of_vnic, flow].map(|id| registry.flows[&id].home), [Some(LaneId(home)); 2]);
+        }
+        registry.flows.get_mut(&of_vnic).unwrap().config.maxbw = None;
+        registry.rehome(&of(2, &[3]));
+        assert_eq!(registry.flows[&flow].home, Some(LaneId(4)), "lanes of its own are lost");
     }
 
     #[test]

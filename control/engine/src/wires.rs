@@ -155,7 +155,7 @@ impl Inner {
         let parent = Some(registry.links.get(&over).ok_or(ChangeError::NoLink(over))?.flow);
         let (port, flow) = (registry.mint_link(), registry.mint_flow());
         let config = FlowConfig { parent, maxbw: None, priority: Priority::High };
-        let home = registry.home_of(flow, &config, None, self.fabric.lane_count());
+        let home = registry.home_of(flow, &config, None, &self.lanes_left());
         self.tell_all(|_| Control::AddFlow(FlowSetup { flow, owner: port, rule: None, config, home }))?;
         let kind = PortKind::Trunk { flow };
         let dealt = self.add_port(port, over, kind, VnicUser::Device(vec![queue])).inspect_err(|_| {

@@ -3,15 +3,18 @@
 //! The engine starts one thread per lane with it; a program that wants its own thread to be the lane's drives
 //! it by hand ([`Worker::run_once`]), and its socket calls on that thread cost no hand-off.
 
+use std::mem;
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use firelane_lane::{Host, Idle};
 use firelane_shm::Spin;
 use firelane_units::LaneId;
 
+use crate::engine::Inner;
 use crate::fabric::Fabric;
 use crate::programs::Known;
 
@@ -27,6 +30,8 @@ pub struct Worker {
     known: Known,
     /// Storage of the numbers of devices that have called.
     called: Vec<u32>,
+    /// Whom it tells that the lane has failed; nobody any more when it has.
+    engine: Weak<Inner>,
 }
 
 /// The most looks before sleeping: what being woken on a CPU that sleeps takes. None where those whom it waits for need its CPU
@@ -45,10 +50,10 @@ pub enum Ran {
 }
 
 impl Worker {
-    pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>, engine: Weak<Inner>) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let spin = Spin::in_bursts(LOOKS_MAX, cpus);
-        Self { fabric, lane, stop, spin, known: Known::default(), called: Vec::new() }
+        Self { fabric, lane, stop, spin, known: Known::default(), called: Vec::new(), engine }
     }
 
     /// Which lane it runs.
@@ -96,7 +101,10 @@ impl Worker {
         let worked = squeue.work_after(idle, &|| fabric.now(), kicks);
         drop(clears);
         let (until, is_deaf) = match worked {
-            Err(_) => return Ran::Failed,
+            Err(_) => {
+                self.tell_engine();
+                return Ran::Failed;
+            }
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => (None, false),
             Ok(Some(sleep)) if sleep.work_left || self.known.has_to_close() => {
@@ -146,10 +154,24 @@ impl Worker {
         // The kernel's default gathers timers over 50 us; a limit wakes up for each frame. Where it cannot be
         // changed, wakes come that much later.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        while !self.is_to_stop() {
-            if self.run_once(None) == Ran::Failed {
-                return;
-            }
+        let turns =
+            catch_unwind(AssertUnwindSafe(
+                || {
+                    while !self.is_to_stop() && self.run_once(None) != Ran::Failed {}
+                },
+            ));
+        if let Err(panic) = turns {
+            // The lane has failed in this thread, which does not come again.
+            self.tell_engine();
+            resume_unwind(panic);
+        }
+    }
+
+    /// Lets the engine have done elsewhere what this lane did for others, once.
+    #[cold]
+    fn tell_engine(&mut self) {
+        if let Some(engine) = mem::take(&mut self.engine).upgrade() {
+            engine.lane_lost();
         }
     }
 
