@@ -64,7 +64,12 @@ pub enum Origin {
 
 /// How many queues those of the home may take who ask, and as many those of other lanes where both do: who comes at the right moment would
 /// take each one that is free.
-pub(crate) const EACH: usize = QUEUES / 2;
+const EACH: usize = QUEUES / 2;
+
+/// Whether one of two sides that ask may have a queue more, beside `others` of it that are under way: it has so many, and so many are free.
+pub(crate) fn has_queue(has: usize, free: usize, others: usize) -> bool {
+    has + others < EACH.min(has + free)
+}
 
 /// What has been sent to a limit and is not there yet: in this round of a lane's senders, or to the limit's home in another lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -156,9 +161,8 @@ impl Board {
         let (all, own) = (waiting.all + under_way.all.0, waiting.own + under_way.own.0);
         // It has a frame's place at least if there is a queue for it beside those that are under way, or beside those who have more than
         // they could have asked for.
-        let queues = waiting.elsewhere + under_way.others;
         let has_place =
-            queues < EACH.min(waiting.elsewhere + waiting.free) || waiting.longest > window + frame;
+            has_queue(waiting.elsewhere, waiting.free, under_way.others) || waiting.longest > window + frame;
         let beside = if has_place { frame } else { 0 };
         let half = (limit / 2).saturating_sub(all);
         let most = match conversation {

@@ -27,9 +27,7 @@ impl Conversation {
         let protocol = if src.is_ipv4() { protocol } else { IpProtocol::FRAGMENT };
         Self(mixed([src, dst], protocol, 0))
     }
-}
 
-impl Conversation {
     /// That of a frame.
     pub fn of(frame: &Frame) -> Self {
         Self(conversation(frame.as_slice()))

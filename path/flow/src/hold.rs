@@ -150,7 +150,7 @@ impl Hold {
         let of_home = (self.waiting & !self.elsewhere).count_ones() as usize;
         let free = QUEUES - self.waiting.count_ones() as usize;
         match self.is_shown() {
-            true => of_home + sent.others < board::EACH.min(of_home + free),
+            true => board::has_queue(of_home, free, sent.others),
             false => sent.others < free,
         }
     }
@@ -158,10 +158,7 @@ impl Hold {
     /// Frames are smaller than they were, or the limit is another: it goes by those that wait.
     pub(crate) fn forget_sizes(&mut self) {
         let frames = ones(self.waiting).flat_map(|n| self.queues[n].frames.iter());
-        self.largest = frames.map(|frame| frame.wire_bytes() as u64).max().unwrap_or(0);
-        if let Some(board) = &self.board {
-            board.post_largest(self.largest);
-        }
+        self.set_largest(frames.map(|frame| frame.wire_bytes() as u64).max().unwrap_or(0));
     }
 
     /// Makes room for a frame of `bytes`: the first frame of the longest queue, if that is enough.
@@ -195,10 +192,14 @@ impl Hold {
 
     fn note_size(&mut self, bytes: u64) {
         if bytes > self.largest {
-            self.largest = bytes;
-            if let Some(board) = &self.board {
-                board.post_largest(bytes);
-            }
+            self.set_largest(bytes);
+        }
+    }
+
+    fn set_largest(&mut self, bytes: u64) {
+        self.largest = bytes;
+        if let Some(board) = &self.board {
+            board.post_largest(bytes);
         }
     }
 
@@ -432,6 +433,7 @@ mod tests {
         let soon: Vec<u16> = (0..3).map(|_| told(&hold.pop().unwrap()).0).collect();
         assert!(soon.contains(&1), "{soon:?}");
     }
+
     #[test]
     fn who_has_nothing_there_has_a_place_as_long_as_there_is_a_queue() {
         let (mut hold, mut pools) = (Hold::default(), pools());

@@ -324,19 +324,14 @@ impl FlowTable {
         if side.tightest.is_none() && side.waits_at.is_none() {
             return Credit::Unlimited;
         }
-        let credit = match side.waits_at {
-            Some(at) => self.credit_behind(now, (flow, direction), at, speaker, sent),
-            None => self.credit_at_gates(now, (flow, direction)),
-        };
-        match credit {
-            // Who is the first may always send a frame.
-            Credit::Bytes(bytes) if side.waits_at.is_none() && sent.all > Bytes::ZERO => {
-                match bytes.0.saturating_sub(sent.all.0) {
-                    0 => Credit::At(now),
-                    left => Credit::Bytes(Bytes(left)),
-                }
-            }
-            credit => credit,
+        match (side.waits_at, sent.all.0) {
+            (Some(at), _) => self.credit_behind(now, (flow, direction), at, speaker, sent),
+            (None, sent) => match self.credit_at_gates(now, (flow, direction)) {
+                Credit::Bytes(bytes) if sent > 0 && bytes.0 <= sent => Credit::At(now),
+                // Who is the first may always send a frame.
+                Credit::Bytes(bytes) => Credit::Bytes(Bytes(bytes.0.saturating_sub(sent))),
+                credit => credit,
+            },
         }
     }
 
