@@ -140,7 +140,7 @@ impl Table {
 
     /// All of them, or those of a family.
     fn flushed(&self, words: &Words) -> Vec<Route> {
-        self.found(words, |it| words.is_v6.is_none_or(|is_v6| it.destination().addr().is_ipv6() == is_v6))
+        self.found(words, |it| is_of_family(words, it))
     }
 
     /// Changes both, or what is in force alone.
@@ -148,6 +148,11 @@ impl Table {
         let change = Change::ChangeRoutes(self.netstack.clone(), change);
         session.api.change(&ChangeRequest { temporary: !words.call.args.has('p'), change })
     }
+}
+
+/// Whether it is of the family that is asked for, if one is.
+fn is_of_family(words: &Words, route: Route) -> bool {
+    words.is_v6.is_none_or(|is_v6| route.destination().addr().is_ipv6() == is_v6)
 }
 
 /// What a command is about.
@@ -433,8 +438,7 @@ fn show(session: &mut Session<'_>, words: &Words, table: &Table) -> Result<(), F
     let is_kept = words.call.args.has('p');
     let [active, kept] = &table.lists;
     let (list, word) = if is_kept { (kept, "persistent") } else { (active, "active") };
-    let is_asked = |it: &&Route| words.is_v6.is_none_or(|is_v6| it.destination().addr().is_ipv6() == is_v6);
-    let mut routes = list.routes.iter().filter(is_asked).peekable();
+    let mut routes = list.routes.iter().filter(|it| is_of_family(words, **it)).peekable();
     if routes.peek().is_none() {
         let which = if is_kept { "persistent " } else { "" };
         return Ok(writeln!(session.out, "No {which}routes are defined")?);
