@@ -283,9 +283,7 @@ impl Fabric {
         }
         for message in place.squeue.take_left() {
             if let LaneMessage::Frames(frames) = message {
-                // They are on their way to a limit there no more either.
-                self.backlogs.take(frames.from, lane, frames.chain.len());
-                self.backlogs.consumed(frames.from, frames.chain.len());
+                self.backlogs.consumed(frames.from, lane, frames.chain.len());
             }
         }
         // Those whose frames it had in its hands are among them.

@@ -73,8 +73,7 @@ impl Backlogs {
         self.taken_of(from, to).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// `to` has gone on with so many more, or somebody has cleared them up there.
-    pub fn take(&self, from: LaneId, to: LaneId, frames: usize) {
+    fn take(&self, from: LaneId, to: LaneId, frames: usize) {
         if let Some(count) = self.taken_of(from, to) {
             count.fetch_add(frames, Ordering::Relaxed);
         }
@@ -92,8 +91,9 @@ impl Backlogs {
         self.taken.get(to.index())?.get(from.index())
     }
 
-    /// `frames` frames of `lane` were consumed. Whether it must be called to fetch more.
-    pub fn consumed(&self, lane: LaneId, frames: usize) -> bool {
+    /// `to` has consumed `frames` frames of `lane`, or had no room for them. Whether that one must be called to fetch more.
+    pub fn consumed(&self, lane: LaneId, to: LaneId, frames: usize) -> bool {
+        self.take(lane, to, frames);
         let Some(count) = self.counts.get(lane.index()) else { return false };
         let before = count.0.fetch_sub(frames, Ordering::AcqRel);
         debug_assert!(before >= frames, "only what was handed over is consumed");
@@ -110,10 +110,10 @@ mod tests {
         let backlogs = Backlogs::new(2);
         backlogs.add(LaneId(1), 20);
         assert_eq!((backlogs.of(LaneId(0)), backlogs.of(LaneId(1))), (0, 20));
-        assert!(!backlogs.consumed(LaneId(1), 2));
-        assert!(backlogs.consumed(LaneId(1), 2), "sixteen are left");
-        assert!(!backlogs.consumed(LaneId(1), 15));
-        assert!(backlogs.consumed(LaneId(1), 1), "none is left");
+        assert!(!backlogs.consumed(LaneId(1), LaneId(0), 2));
+        assert!(backlogs.consumed(LaneId(1), LaneId(0), 2), "sixteen are left");
+        assert!(!backlogs.consumed(LaneId(1), LaneId(0), 15));
+        assert!(backlogs.consumed(LaneId(1), LaneId(0), 1), "none is left");
     }
 
     #[test]

@@ -41,10 +41,10 @@ impl Copies {
 
     /// So many frames were fetched, and so many copies made of them.
     #[inline]
-    pub(crate) fn charge(&mut self, users: Users, frames: usize, copies: usize) {
+    pub(crate) fn charge(&mut self, users: impl FnOnce() -> Users, frames: usize, copies: usize) {
         self.each /= 2;
         if copies > 0 {
-            let most = if users == Users::Many { OWED_BY_MANY } else { usize::MAX };
+            let most = if users() == Users::Many { OWED_BY_MANY } else { usize::MAX };
             self.owed = self.owed.saturating_add(copies).min(most);
             self.each = self.each.max(copies.div_ceil(frames));
         }
@@ -62,7 +62,7 @@ mod tests {
         let mut copies = Copies::default();
         for _ in 0..10 {
             assert_eq!(copies.budget(), FETCH_FRAMES);
-            copies.charge(Users::One, FETCH_FRAMES, 0);
+            copies.charge(|| Users::One, FETCH_FRAMES, 0);
         }
     }
 
@@ -75,7 +75,7 @@ mod tests {
             for fan in fans.iter().cycle().take(rounds) {
                 let frames = copies.budget();
                 if frames > 0 {
-                    copies.charge(Users::One, frames, frames * fan);
+                    copies.charge(|| Users::One, frames, frames * fan);
                     brought += frames * (1 + fan);
                     dearest = dearest.max(frames * (1 + fan));
                 }
@@ -87,7 +87,7 @@ mod tests {
         #[test]
         fn who_owes_has_its_turn_again(frames in 1..=FETCH_FRAMES, fan in 1..1000_usize) {
             let mut copies = Copies::default();
-            copies.charge(Users::One, frames, frames * fan);
+            copies.charge(|| Users::One, frames, frames * fan);
             let rests = (0..).take_while(|_| copies.budget() == 0).count();
             prop_assert_eq!(rests, frames * fan / FETCH_FRAMES);
         }
@@ -100,7 +100,7 @@ mod tests {
                 let frames = copies.budget();
                 rests = if frames == 0 { rests + 1 } else { 0 };
                 prop_assert!(rests <= OWED_BY_MANY / FETCH_FRAMES);
-                copies.charge(Users::Many, frames.max(1), frames * fan);
+                copies.charge(|| Users::Many, frames.max(1), frames * fan);
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::links::Links;
 use crate::message::PortKind;
 use crate::poll::{Fetched, Load, Polling};
 use crate::ports::Stay;
+use crate::sent::Asked;
 
 /// The frames that one queue may bring per round: long enough to pay the round's costs, short enough that they
 /// are still in the cache when they leave.
@@ -146,10 +147,11 @@ impl<D: Driver> Links<D> {
         let Some(flow) = self.own_limit(port) else {
             return self.fetch_chain(common, place, budget, chain);
         };
+        let asked = Asked { flows: [Some((flow, Direction::Out)), None], speaker: None };
         let mut fetched = 0;
         let mut not_before = None;
         while fetched < budget {
-            if let Credit::At(until) = self.credit(common, [Some((flow, Direction::Out)), None], || None) {
+            if let Credit::At(until) = self.credit(common, asked) {
                 self.flows.note_waiting(common.now, flow, Direction::Out, true);
                 not_before = Some(until);
                 break;
@@ -193,8 +195,9 @@ impl<D: Driver> Links<D> {
             queue.count_fetched(chain, arrival);
             self.flooded = 0;
             self.take_received(common, port, arrival, chain);
-            let is_uplink = self.ports.get(port.index()).is_some_and(|port| port.kind == PortKind::Uplink);
-            let users = if is_uplink { Users::Many } else { Users::One };
+            let ports = &self.ports;
+            let is_uplink = || ports.get(port.index()).is_some_and(|port| port.kind == PortKind::Uplink);
+            let users = || if is_uplink() { Users::Many } else { Users::One };
             if let Some(queue) = self.queues.get_mut(place) {
                 queue.copies.charge(users, frames, self.flooded);
             }

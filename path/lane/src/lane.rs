@@ -162,8 +162,7 @@ impl<D: Driver> Lane<D> {
         }));
         self.links.flows.set_origin(Origin::Home);
         // What a limit holds back stands on its board by now.
-        self.common.backlogs.take(from, self.common.id, count);
-        let is_called = self.common.backlogs.consumed(from, count);
+        let is_called = self.common.backlogs.consumed(from, self.common.id, count);
         // Who has fetched them waits for this lane to be done with them, also if it fails by one: who clears up behind it
         // calls all lanes (`Squeue::take_left`).
         went_on.unwrap_or_else(|panic| resume_unwind(panic));
@@ -353,8 +352,7 @@ impl<D: Driver> Lane<D> {
             match filled {
                 Ok(()) => counters.handed += frames as u64,
                 Err(LaneMessage::Frames(mut refused)) => {
-                    is_called |= backlogs.consumed(*id, frames);
-                    backlogs.take(*id, lane, frames);
+                    is_called |= backlogs.consumed(*id, lane, frames);
                     counters.drops.add(DropReason::LaneFull, frames as u64);
                     pools.put_all(&mut refused.chain);
                     backlogs.recycle(refused.chain);
@@ -651,7 +649,7 @@ mod tests {
     impl Outlet<End> for Log {
         fn fill(&mut self, _: LaneId, message: LaneMessage<End>) -> Result<(), LaneMessage<End>> {
             if let Some(backlogs) = &self.backlogs {
-                assert!(!backlogs.consumed(LaneId(0), std::mem::take(&mut self.consumes)));
+                assert!(!backlogs.consumed(LaneId(0), LaneId(1), std::mem::take(&mut self.consumes)));
             }
             let is_full = self.is_full || self.refuses > 0;
             self.refuses = self.refuses.saturating_sub(1);

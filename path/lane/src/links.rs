@@ -36,7 +36,7 @@ use crate::poll::{Load, Senders};
 use crate::ports::{Dense, FlowPlace, Port, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
 use crate::queues::Queues;
-use crate::sent::{At, Sent};
+use crate::sent::{Asked, At, Sent};
 use crate::shut::{Flood, Shut};
 use crate::snoop;
 use crate::steer::lane_of;
@@ -608,17 +608,8 @@ impl<D> Links<D> {
         self.flow_of(link, &headers_of(tuple), direction)
     }
 
-    /// What a sender in these flows may send now, of a conversation that may be known.
-    pub(crate) fn credit(
-        &self,
-        common: &Common<D>,
-        flows: Limits,
-        speaker: impl FnOnce() -> Option<Conversation>,
-    ) -> Credit {
-        if flows.iter().all(Option::is_none) {
-            return Credit::Unlimited;
-        }
-        let speaker = speaker();
+    /// What a sender may send now.
+    pub(crate) fn credit(&self, common: &Common<D>, Asked { flows, speaker }: Asked) -> Credit {
         let ask = |(flow, side): At| {
             let sent = self.sent.of((flow, side), speaker);
             match self.places.home_elsewhere(common.id, flow) {

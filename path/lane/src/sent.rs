@@ -11,6 +11,13 @@ use firelane_units::{Bytes, Direction, FlowId};
 /// A flow's limit in one direction.
 pub(crate) type At = (FlowId, Direction);
 
+/// Whom a sender asks, and for which conversation if it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) flows: Limits,
+    pub(crate) speaker: Option<Conversation>,
+}
+
 /// What was sent in this round, at each limit.
 #[derive(Debug, Default)]
 pub(crate) struct Sent(RefCell<Vec<(At, Option<Conversation>, Bytes)>>);
@@ -23,7 +30,7 @@ impl Sent {
     }
 
     /// A sender has made use of his credit.
-    pub(crate) fn note(&self, flows: Limits, speaker: Option<Conversation>, bytes: Bytes) {
+    pub(crate) fn note(&self, Asked { flows, speaker }: Asked, bytes: Bytes) {
         let mut sent = self.0.borrow_mut();
         for at in flows.into_iter().flatten() {
             match sent.iter_mut().rev().take(flows.len()).find(|it| (it.0, it.1) == (at, speaker)) {
@@ -34,9 +41,9 @@ impl Sent {
     }
 
     /// Whether anything was sent at one of these limits.
-    pub(crate) fn has_any(&self, flows: Limits) -> bool {
+    pub(crate) fn has_any(&self, asked: Asked) -> bool {
         let sent = self.0.borrow();
-        flows.into_iter().flatten().any(|at| sent.iter().any(|it| it.0 == at))
+        asked.flows.into_iter().flatten().any(|at| sent.iter().any(|it| it.0 == at))
     }
 
     /// How much of a flow's, and how much of that is of the conversation that asks.
@@ -58,10 +65,11 @@ mod tests {
         let [one, other] = [1, 2].map(|n| Some(Conversation::from_number(n)));
         let (out, inward) = ((FlowId(1), Direction::Out), (FlowId(1), Direction::In));
         let mut sent = Sent::default();
-        sent.note([Some(out), Some(inward)], one, Bytes(100));
-        sent.note([Some(out), Some(inward)], one, Bytes(10));
-        sent.note([Some(out), None], other, Bytes(1));
-        sent.note([Some(out), None], None, Bytes(1000));
+        let both = Asked { flows: [Some(out), Some(inward)], speaker: one };
+        sent.note(both, Bytes(100));
+        sent.note(both, Bytes(10));
+        sent.note(Asked { flows: [Some(out), None], speaker: other }, Bytes(1));
+        sent.note(Asked { flows: [Some(out), None], speaker: None }, Bytes(1000));
         assert_eq!(sent.0.borrow().len(), 4, "what one sends in a row is one entry");
         assert_eq!(sent.of(out, one), UnderWay { all: Bytes(1111), own: Bytes(110), others: 2 });
         assert_eq!(sent.of(inward, other), UnderWay { all: Bytes(110), own: Bytes(0), others: 1 });

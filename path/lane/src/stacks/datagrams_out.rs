@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
 use firelane_classify::Tuple;
-use firelane_flow::{Conversation, Credit, Limits};
+use firelane_flow::{Conversation, Credit};
 use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, RouteError, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
@@ -21,6 +21,7 @@ use super::echoes;
 use super::inbound::Inside;
 use crate::links::{Links, conversation_of};
 use crate::message::{DatagramKind, Fault};
+use crate::sent::Asked;
 use crate::steps::Step;
 
 /// How many records one socket may send before the next one has its turn.
@@ -65,14 +66,6 @@ impl From<SocketError> for Unsent {
     fn from(error: SocketError) -> Self {
         Self::Never(error)
     }
-}
-
-/// Which limits have let a record pass, of which conversation, and with how much on the wire.
-#[derive(Clone, Copy, Default)]
-struct Asked {
-    flows: Limits,
-    speaker: Option<Conversation>,
-    bytes: Bytes,
 }
 
 /// One record on its way.
@@ -228,7 +221,7 @@ impl<D> Inside<'_, D> {
         // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
         let asked = match place.kind {
             DatagramKind::Udp => self.ask_limits((&envelope, len), &egress, local, links)?,
-            DatagramKind::Echo => Asked::default(),
+            DatagramKind::Echo => None,
         };
         let options = place.options;
         if egress.is_broadcast() && !options.broadcast {
@@ -255,7 +248,9 @@ impl<D> Inside<'_, D> {
         }
         self.send_copy(socket, &letter, &mut egress)?;
         // What could not be sent is never charged, and nothing waits for it.
-        links.sent.note(asked.flows, asked.speaker, asked.bytes);
+        if let Some((asked, bytes)) = asked {
+            links.sent.note(asked, bytes);
+        }
         if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
             place.ticket = None;
             place.pace.passed(self.common.now, octets_of(&letter.envelope, letter.len, &egress));
@@ -348,36 +343,36 @@ impl<D> Inside<'_, D> {
         Ok(way)
     }
 
-    /// Asks the limits that have a say on a record, after as much as the socket has sent that these have not heard of.
+    /// Asks the limits that have a say on a record. Which have let it pass, and with how much on the wire.
     fn ask_limits(
         &self,
         (envelope, len): (&Envelope, usize),
         egress: &Egress,
         local: SocketAddr,
         links: &Links<D>,
-    ) -> Result<Asked, Unsent> {
+    ) -> Result<Option<(Asked, Bytes)>, Unsent> {
         let end = |a: SocketAddr| (a.ip(), Port(a.port()));
         let tuple = || Tuple::new(IpProtocol::UDP, end(local), end(envelope.peer));
         let Some(tuple) = links.flows.has_limits().then(tuple).flatten() else {
-            return Ok(Asked::default());
+            return Ok(None);
         };
         let packets = envelope.segments(len) as u64;
         let bytes = octets_of(envelope, len, egress) + Bytes(packets * LINK_HEADER);
-        let flows = self.shard.flows_of(links, egress.link, &tuple);
         // Pieces of a packet are of a conversation without ports.
         let is_whole = packets > 1 || bytes <= Bytes(u64::from(egress.mtu.bytes()) + LINK_HEADER);
         let speaker = Some(match is_whole {
             true => conversation_of(&tuple),
             false => Conversation::in_pieces(tuple.protocol(), tuple.local(), tuple.remote()),
         });
-        match links.credit(self.common, flows, || speaker) {
+        let asked = Asked { flows: self.shard.flows_of(links, egress.link, &tuple), speaker };
+        match links.credit(self.common, asked) {
             Credit::At(until) => Err(Unsent::Until(until)),
             // One goes whatever its size, and behind others what there is room for.
-            Credit::Bytes(most) if bytes > most && links.sent.has_any(flows) => {
+            Credit::Bytes(most) if bytes > most && links.sent.has_any(asked) => {
                 Err(Unsent::Until(self.common.now))
             }
-            Credit::Bytes(_) => Ok(Asked { flows, speaker, bytes }),
-            Credit::Unlimited => Ok(Asked::default()),
+            Credit::Bytes(_) => Ok(Some((asked, bytes))),
+            Credit::Unlimited => Ok(None),
         }
     }
 

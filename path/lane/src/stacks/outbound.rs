@@ -22,6 +22,7 @@ use crate::common::Common;
 use crate::fusion::Fusion;
 use crate::links::{Links, conversation_of};
 use crate::probes;
+use crate::sent::Asked;
 use crate::steps::{Onward, Step, StepLists, walk};
 
 /// The most text of one large segment: what fits an IP packet beside the longest headers.
@@ -51,8 +52,8 @@ const UNLIMITED: TransmitLimits = TransmitLimits { max_segment_payload: Bytes(SE
 /// A segment on its walk outward.
 struct Outgoing {
     limits: TransmitLimits,
-    /// A flow's limit had a say.
-    is_limited: bool,
+    /// Whom was asked, if a flow's limit had a say.
+    asked: Option<Asked>,
     segment: Option<SegmentOut>,
     /// Why the walk ended early.
     pause: Option<Pause>,
@@ -126,7 +127,7 @@ impl<D> Inside<'_, D> {
         let list = lists.list(steps).outbound();
         let mut text = 0;
         for _ in 0..FRAMES_PER_TURN {
-            let mut outgoing = Outgoing { limits: UNLIMITED, is_limited: false, segment: None, pause: None };
+            let mut outgoing = Outgoing { limits: UNLIMITED, asked: None, segment: None, pause: None };
             let is_watched = self.common.watch.is_on();
             walk(list, |step| match self.pass_out_seen(is_watched, step, id, links, &mut outgoing) {
                 Ok(()) => Onward::Next,
@@ -140,9 +141,8 @@ impl<D> Inside<'_, D> {
             }
             let sent = outgoing.segment.map_or(0, |it| it.payload_len());
             self.conns.charge(self.shard.config.id, sent);
-            if outgoing.is_limited {
-                let (flows, speaker) = (self.flows_of(id, links), self.conversation_of(id));
-                links.sent.note(flows, speaker, Bytes(sent as u64 + HEADERS_MAX));
+            if let Some(asked) = outgoing.asked {
+                links.sent.note(asked, Bytes(sent as u64 + HEADERS_MAX));
                 self.conns.has_had_credit(id);
             }
             if self.conns.slab.get_mut(id).is_some_and(|conn| conn.has_sent_all(self.common.now)) {
@@ -150,7 +150,7 @@ impl<D> Inside<'_, D> {
             }
             text += sent;
             // The next question to the limit comes after this frame has been charged.
-            if outgoing.is_limited || text >= TEXT_PER_TURN {
+            if outgoing.asked.is_some() || text >= TEXT_PER_TURN {
                 return Pause::Again;
             }
         }
@@ -183,7 +183,7 @@ impl<D> Inside<'_, D> {
         outgoing: &mut Outgoing,
     ) -> Result<(), Pause> {
         match step {
-            Step::Socket => (outgoing.limits, outgoing.is_limited) = self.limits(id, links)?,
+            Step::Socket => (outgoing.limits, outgoing.asked) = self.limits(id, links)?,
             Step::Tcp => {
                 let conn = self.conns.slab.get_mut(id).ok_or(Pause::Waits)?;
                 let (tcp, mut rings) = conn.parts();
@@ -194,7 +194,7 @@ impl<D> Inside<'_, D> {
             }
             Step::Ip => {
                 let segment = outgoing.segment.as_ref().ok_or(Pause::Empty)?;
-                if outgoing.is_limited || !self.hand_across(id, segment, links) {
+                if outgoing.asked.is_some() || !self.hand_across(id, segment, links) {
                     self.send_segment(id, segment)?;
                 }
             }
@@ -213,21 +213,24 @@ impl<D> Inside<'_, D> {
         links.is_busy(port).then_some(port)
     }
 
-    /// How much one segment may carry now, or why none may leave; and whether a limit said so.
-    fn limits(&mut self, id: ConnId, links: &Links<D>) -> Result<(TransmitLimits, bool), Pause> {
+    /// How much one segment may carry now, or why none may leave; and who said so, if it was a limit.
+    fn limits(&mut self, id: ConnId, links: &Links<D>) -> Result<(TransmitLimits, Option<Asked>), Pause> {
         let mut most = SEGMENT_MAX;
-        let mut is_limited = false;
-        let flows = if links.flows.has_limits() { self.flows_of(id, links) } else { Limits::default() };
-        match links.credit(self.common, flows, || self.conversation_of(id)) {
+        let mut limited = None;
+        let asked = match links.flows.has_limits() {
+            true => Asked { flows: self.flows_of(id, links), speaker: self.conversation_of(id) },
+            false => Asked::default(),
+        };
+        match links.credit(self.common, asked) {
             Credit::Unlimited => {}
             // The rest of what others have left is no segment.
-            Credit::Bytes(bytes) if bytes.0 < HEADERS_MAX + SMALL_TEXT && links.sent.has_any(flows) => {
+            Credit::Bytes(bytes) if bytes.0 < HEADERS_MAX + SMALL_TEXT && links.sent.has_any(asked) => {
                 self.conns.wait_for_credit(&mut self.common.tickets, id, self.common.now);
                 return Err(Pause::Waits);
             }
             Credit::Bytes(bytes) => {
                 most = most.min(bytes.0.saturating_sub(HEADERS_MAX));
-                is_limited = true;
+                limited = Some(asked);
                 self.cut_for_limits(id);
             }
             Credit::At(until) => {
@@ -242,7 +245,7 @@ impl<D> Inside<'_, D> {
         if self.common.pools.large.free() == 0 {
             most = most.min(SMALL_TEXT);
         }
-        Ok((TransmitLimits { max_segment_payload: Bytes(most) }, is_limited))
+        Ok((TransmitLimits { max_segment_payload: Bytes(most) }, limited))
     }
 
     fn conversation_of(&self, id: ConnId) -> Option<Conversation> {
