@@ -15,6 +15,7 @@
 //!
 //! Used by the engine, which feeds it, and by the preloaded library.
 
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::collections::VecDeque;
 use std::mem;
 
@@ -36,14 +37,17 @@ pub struct AcceptQueue {
     blocks: [AtomicU32; ROOM as usize],
     /// How many were put in. The daemon's.
     tail: AtomicU32,
-    _apart: [u32; 15],
+    _apart: u32,
+    /// The address at which it listens, IPv4's mapped, its first half first. The daemon's.
+    address: [AtomicU64; 2],
+    _rest_of_line: [u64; 5],
     /// How many were taken out.
     head: AtomicU32,
     /// How many wait in the kernel.
     watchers: AtomicU32,
     /// How many messages were read.
     read: AtomicU32,
-    /// Where it listens. The daemon's.
+    /// The port at which it listens. The daemon's.
     port: AtomicU32,
     /// Which waiter slots are to be told, a bit each.
     waiters: AtomicU64,
@@ -59,7 +63,8 @@ const _: () = {
     use firelane_frame::{BLOCK_BYTES, GENERATION_WORD};
     assert!(size_of::<AcceptQueue>() == BLOCK_BYTES && offset_of!(AcceptQueue, tail) == 128);
     assert!(
-        offset_of!(AcceptQueue, head) == 192
+        offset_of!(AcceptQueue, address) == 136
+            && offset_of!(AcceptQueue, head) == 192
             && offset_of!(AcceptQueue, read) == 200
             && offset_of!(AcceptQueue, port) == 204
             && offset_of!(AcceptQueue, waiters) == 208
@@ -148,6 +153,12 @@ impl AcceptQueue {
         self.port.load(Ordering::Relaxed) as u16
     }
 
+    /// Where it listens.
+    pub fn local(&self) -> SocketAddr {
+        let [high, low] = self.address.each_ref().map(|half| u128::from(half.load(Ordering::Relaxed)));
+        SocketAddr::new(Ipv6Addr::from_bits(high << 64 | low).to_canonical(), self.port())
+    }
+
     /// The caller has read a message.
     pub fn note_read(&self) {
         self.read.fetch_add(1, Ordering::Release);
@@ -163,9 +174,15 @@ pub struct Feeder<T> {
 }
 
 impl<T> Feeder<T> {
-    /// Of a listener at this port that begins to use the words. Somebody who has used them for an earlier one may be on his way out.
-    pub fn begin(words: &AcceptQueue, port: u16) -> Self {
-        words.port.store(port.into(), Ordering::Relaxed);
+    /// Of a listener at this address that begins to use the words. Somebody who has used them for an earlier one may be on his way out.
+    pub fn begin(words: &AcceptQueue, local: SocketAddr) -> Self {
+        let address = match local.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        words.address[0].store((address >> 64) as u64, Ordering::Relaxed);
+        words.address[1].store(address as u64, Ordering::Relaxed);
+        words.port.store(local.port().into(), Ordering::Relaxed);
         words.watchers.fetch_or(BY_MESSAGES, Ordering::SeqCst);
         words.watchers.fetch_and(!GIVEN_UP, Ordering::SeqCst);
         words.waiters.store(0, Ordering::SeqCst);
@@ -242,7 +259,9 @@ impl Default for AcceptQueue {
         Self {
             blocks: words.map(AtomicU32::new),
             tail: AtomicU32::new(0),
-            _apart: [0; 15],
+            _apart: 0,
+            address: [0; 2].map(AtomicU64::new),
+            _rest_of_line: [0; 5],
             head: AtomicU32::new(0),
             watchers: AtomicU32::new(0),
             read: AtomicU32::new(0),
@@ -258,13 +277,16 @@ impl Default for AcceptQueue {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use core::net::Ipv4Addr;
     use proptest::prelude::*;
     use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::sync::mpsc;
 
+    const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 80);
+
     fn opened() -> (AcceptQueue, Feeder<u32>) {
         let words = AcceptQueue::default();
-        let feeder = Feeder::begin(&words, 80);
+        let feeder = Feeder::begin(&words, AT);
         words.begin();
         (words, feeder)
     }
@@ -272,7 +294,7 @@ mod tests {
     #[test]
     fn nobody_who_has_not_said_that_he_looks_finds_anything() {
         let words = AcceptQueue::default();
-        let mut feeder = Feeder::begin(&words, 80);
+        let mut feeder = Feeder::begin(&words, AT);
         assert_eq!(feeder.put(&words, 3, 3), Err(3));
         words.begin();
         assert_eq!(feeder.put(&words, 3, 3), Ok(()));
@@ -335,10 +357,13 @@ mod tests {
         (0..3).for_each(|block| feeder.put(&words, block, block).unwrap());
         feeder.note_sent();
         assert_eq!(words.take(), Some(0));
-        let mut next = Feeder::begin(&words, 80);
+        assert_eq!(words.local(), AT);
+        let elsewhere = "[fd00::1]:443".parse().unwrap();
+        let mut next = Feeder::begin(&words, elsewhere);
         assert_eq!((words.take(), next.put(&words, 7, 7)), (None, Err(7)));
         words.begin();
-        assert_eq!((next.put(&words, 7, 7), words.take(), words.port()), (Ok(()), Some(7), 80));
+        assert_eq!((next.put(&words, 7, 7), words.take()), (Ok(()), Some(7)));
+        assert_eq!((words.local(), words.port()), (elsewhere, 443));
     }
 
     #[test]
@@ -351,7 +376,7 @@ mod tests {
         // Another process that has the listener finds no way back.
         words.begin();
         assert_eq!(feeder.put(&words, 2, 20), Err(20));
-        let mut next = Feeder::begin(&words, 80);
+        let mut next = Feeder::begin(&words, AT);
         words.begin();
         assert_eq!((next.put(&words, 3, 30), words.take()), (Ok(()), Some(3)));
         words.watch();
@@ -364,7 +389,7 @@ mod tests {
         fn law_each_is_taken_once_and_in_order(from in any::<u32>(), steps in proptest::collection::vec(0..5_u8, 1..300)) {
             let words = AcceptQueue::default();
             words.head.store(from, Ordering::Relaxed);
-            let mut feeder = Feeder::begin(&words, 80);
+            let mut feeder = Feeder::begin(&words, AT);
             words.begin();
             let (mut model, mut next, mut watchers) = (VecDeque::new(), 0, 0_u32);
             for step in steps {

@@ -1,5 +1,6 @@
 //! Loom models of the words that both ends change: news, sleep, the hold on storage, and joints.
 
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use crate::owner::Holder;
 use crate::stream::{Held, Storage, StreamEnd, WriteError};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Woken;
+
+const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
 
 /// Storage of a page that may be detached: loom finds a use that is not ordered before its end.
 struct Page(UnsafeCell<bool>);
@@ -81,7 +84,7 @@ fn model_news_of_two_are_taken_and_none_is_lost() {
 fn model_a_connection_is_found_by_who_is_about_to_wait_or_told_to_him() {
     loom::model(|| {
         let words = Arc::new(AcceptQueue::default());
-        let mut feeder = Feeder::begin(&words, 80);
+        let mut feeder = Feeder::begin(&words, AT);
         words.begin();
         let theirs = Arc::clone(&words);
         let daemon = thread::spawn(move || {
@@ -102,7 +105,7 @@ fn model_a_connection_is_found_by_who_is_about_to_wait_or_told_to_him() {
 fn model_a_connection_is_found_by_a_waiter_who_is_about_to_sleep_or_rings_him() {
     loom::model(|| {
         let shared = Arc::new((AcceptQueue::default(), Inbox::default()));
-        let mut feeder = Feeder::begin(&shared.0, 80);
+        let mut feeder = Feeder::begin(&shared.0, AT);
         shared.0.begin();
         let theirs = Arc::clone(&shared);
         let daemon = thread::spawn(move || {
@@ -124,7 +127,7 @@ fn model_a_connection_is_found_by_a_waiter_who_is_about_to_sleep_or_rings_him() 
 fn model_a_connection_is_had_by_one_of_two() {
     loom::model(|| {
         let words = Arc::new(AcceptQueue::default());
-        let mut feeder = Feeder::begin(&words, 80);
+        let mut feeder = Feeder::begin(&words, AT);
         words.begin();
         feeder.put(&words, 1, 1).unwrap();
         let theirs = Arc::clone(&words);

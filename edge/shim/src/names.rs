@@ -3,20 +3,24 @@
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::Ordering;
 
+use firelane_shm::AcceptQueue;
 use firelane_shm::layout::margin;
 use rustix::io::Errno;
 
 use crate::address::Shown;
 use crate::interfaces::scoped;
-use crate::socket::Held;
-use crate::{elsewhere, session};
+use crate::socket::{Held, Kind};
+use crate::{accept_queue, elsewhere, session};
 
 /// Where in the place a local port is.
 const LOCAL_PORT: u32 = 32;
 
 /// The socket's own address; the unspecified one until it has any.
 pub(crate) fn local(socket: &Held) -> Result<Shown, Errno> {
-    let known = socket.stream().and_then(|stream| words(stream.end().block(), margin::LOCAL, LOCAL_PORT));
+    let known = match socket.kind() {
+        Kind::Listener => accept_queue::of(socket.word).map(AcceptQueue::local),
+        _ => socket.stream().and_then(|stream| local_of(stream.end().block())),
+    };
     let address = match known {
         Some(address) => Some(address),
         None => session::names(socket)?.0,

@@ -341,7 +341,7 @@ impl Socket {
             self.role = Role::Fresh(Some(Box::new(reserved)));
             return Err(errno(error));
         }
-        let port = reserved.local().port();
+        let local = reserved.local();
         Options::follow(&mut self.options, &own);
         let usual = &own.sockets;
         let config = ListenConfig {
@@ -363,7 +363,7 @@ impl Socket {
         })?;
         let next = Mutex::new(Next { options: Arc::clone(&self.options), rings: config.rings });
         let waiting = Waiting::new(&self.arena);
-        let feeder = waiting.as_ref().and_then(|waiting| waiting.feeder(port));
+        let feeder = waiting.as_ref().and_then(|waiting| waiting.feeder(local));
         let listening = Arc::new(Listening { listener, waiting, next });
         self.role = Role::Listening(Arc::clone(&listening));
         Ok(Queue {

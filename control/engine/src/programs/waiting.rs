@@ -2,6 +2,7 @@
 //!
 //! Made when a socket becomes a listener (`socket.rs`), fed by whoever hands connections on (`handing.rs`).
 
+use core::net::SocketAddr;
 use std::sync::Arc;
 
 use firelane_frame::ArenaPair;
@@ -41,9 +42,9 @@ impl Waiting {
         }
     }
 
-    /// What puts connections of a listener at this port there, from an empty queue on.
-    pub(super) fn feeder<T>(&self, port: u16) -> Option<Feeder<T>> {
-        self.words().map(|words| Feeder::begin(words, port))
+    /// What puts connections of a listener at this address there, from an empty queue on.
+    pub(super) fn feeder<T>(&self, local: SocketAddr) -> Option<Feeder<T>> {
+        self.words().map(|words| Feeder::begin(words, local))
     }
 }
 
