@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use firelane::{ExplainedSocket, LimitedBy, Unfused};
+use firelane::{ExplainedSocket, LimitedBy, Unfused, WaitsFor};
 use firelane_api::{ApiError, ProgramReport, SocketReport, Status};
 use firelane_model::{FlowName, LinkName};
 use firelane_units::{FlowId, LinkId};
@@ -194,7 +194,7 @@ impl Known<'_> {
         SocketReport {
             fd: 0,
             path: "firelane".to_owned(),
-            why: [self.why_segments(it), self.limit(it)].join("; ").trim_matches([';', ' ']).to_owned(),
+            why: listed([self.why_segments(it), self.limit(it), waits(it)]),
             protocol: match (it.socket.is_datagram, it.socket.is_echo) {
                 (_, true) => "icmp",
                 (true, _) => "udp",
@@ -205,7 +205,7 @@ impl Known<'_> {
             local: it.socket.local,
             remote: it.socket.remote,
             lane: it.socket.lane.map(|lane| lane.0),
-            flow: it.info.and_then(|info| info.flow).and_then(|id| self.flow(id)),
+            flow: it.info.map_or_else(|| it.datagrams?.flow, |info| info.flow).and_then(|id| self.flow(id)),
             fused: it.info.map(|info| info.is_fused),
             options: it.options.clone(),
             filter: it.filter.as_ref().map(|(rules, counted)| filter::of_socket(rules, counted, &self.links)),
@@ -219,9 +219,9 @@ impl Known<'_> {
         self.flows.iter().find(|(_, it)| **it == id).map(|(name, _)| name.to_string())
     }
 
-    /// Whose limit holds what a connection sends; nothing if none does.
+    /// Whose limit holds what a socket sends; nothing if none does.
     fn limit(&self, it: &ExplainedSocket) -> String {
-        match it.info.and_then(|info| info.limited) {
+        match it.info.map_or_else(|| it.datagrams?.limited, |info| info.limited) {
             None => String::new(),
             Some(LimitedBy::Link(id)) => {
                 format!("limited by link {}", self.links.get(&id).map_or("?", String::as_str))
@@ -265,6 +265,21 @@ impl Known<'_> {
         };
         why.to_owned()
     }
+}
+
+/// What a datagram socket waits for with what its program has sent; nothing if it does not.
+fn waits(it: &ExplainedSocket) -> String {
+    match it.datagrams.and_then(|info| info.waits) {
+        None => String::new(),
+        Some(WaitsFor::Limit) => "waits for its limit".to_owned(),
+        Some(WaitsFor::Pace) => "waits for its own pace (SO_MAX_PACING_RATE)".to_owned(),
+        Some(WaitsFor::NextHop(next_hop)) => format!("waits for the Ethernet address of {next_hop}"),
+    }
+}
+
+/// What is said, one behind the other.
+fn listed(parts: [String; 3]) -> String {
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 /// `socket:[12345]`

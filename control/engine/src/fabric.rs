@@ -14,11 +14,12 @@ use std::time::{Duration, SystemTime};
 
 use firelane_frame::Terms;
 use firelane_lane::{
-    Backlogs, Connect, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Looked, Mode, MovingQueue,
-    Notice, Outlet, Question, Refused, Secrets, Snapshot, SocketCommand, Squeue, Stage, StreamInfo, Wake,
+    Backlogs, Connect, DatagramInfo, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Looked, Mode,
+    MovingQueue, Notice, Outlet, Question, Refused, Secrets, Snapshot, SocketCommand, Squeue, Stage,
+    StreamInfo, Wake,
 };
 use firelane_socket::{ConnRef, Flags, Ready, SocketError, SocketToken};
-use firelane_units::{Bytes, Instant, LaneId, NetstackId};
+use firelane_units::{Bytes, Instant, LaneId, NetstackId, SocketId};
 
 use crate::bell::{Bell, Ringer};
 use crate::chance::Chance;
@@ -311,6 +312,16 @@ impl Fabric {
     pub(crate) fn stream_info(&self, lane: LaneId, conn: ConnRef) -> io::Result<StreamInfo> {
         let info = self.visit(lane, |now, lane| lane.stream_info(now, conn));
         info.ok_or_else(lane_failed)?.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// What is known of a datagram socket's way out; nothing if its lane has failed, or does not have it.
+    pub(crate) fn datagram_info(
+        &self,
+        lane: LaneId,
+        netstack: NetstackId,
+        socket: SocketId,
+    ) -> Option<DatagramInfo> {
+        self.visit(lane, |now, lane| lane.datagram_info(now, netstack, socket)).flatten()
     }
 
     /// Does something inside `lane` between two of its items; `None` if it is out of service.

@@ -113,9 +113,9 @@ pub use firelane_ip::{
     IcmpCounts, IfRouting, IidKind, Membership, Resolvers, ReversePath, RouteKind, RouterFlags, SourceFilter,
 };
 pub use firelane_lane::{
-    ConnectionRow, Cursor, FilteredPacket, FuseWith, FusionTuning, LimitedBy, NetstackCounters, Notice,
-    Owner as PacketOwner, Polling, RingCounters, RingTraffic, RouteChange, RouteConfig, Seen, Sight,
-    SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table, Unfused,
+    ConnectionRow, Cursor, DatagramInfo, FilteredPacket, FuseWith, FusionTuning, LimitedBy, NetstackCounters,
+    Notice, Owner as PacketOwner, Polling, RingCounters, RingTraffic, RouteChange, RouteConfig, Seen, Sight,
+    SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table, Unfused, WaitsFor,
 };
 pub use firelane_nat::{
     NatConfig, NatCounts, NatRow, Phase as NatPhase, RuleCount as NatRuleCount, Tuple as NatTuple,

@@ -12,7 +12,7 @@ use firelane_wire::ethernet;
 use crate::address::broadcast_of;
 use crate::config::{LOOPBACK, LOOPBACK_MAC};
 use crate::ident::CounterId;
-use crate::neighbour::{NeighbourId, Standing};
+use crate::neighbour::{NeighbourId, NextHop, Standing};
 use crate::route::{Origin, Route, RouteKind, Routes};
 use crate::stack::Ip;
 
@@ -309,6 +309,14 @@ impl Ip {
     #[inline]
     pub const fn is_current(&self, egress: &Egress) -> bool {
         egress.generation == self.generation
+    }
+
+    /// What a packet finds that leaves by `egress` at this moment. Who has more to send than may wait for an address keeps it meanwhile.
+    pub fn next_hop(&self, egress: &Egress) -> NextHop {
+        match egress.dst_mac {
+            Some(_) => NextHop::Known,
+            None => self.neighbours.next_hop(egress.link, egress.next_hop),
+        }
     }
 
     /// A transport made progress to `egress`' destination: its next hop need not be asked (RFC 4861

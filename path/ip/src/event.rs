@@ -186,7 +186,7 @@ impl QuotedText {
 
 impl Said {
     /// What `from` would say of a host that does not answer: this station found it out itself.
-    pub(crate) fn by_ourselves(from: IpAddr, text: &[u8]) -> Self {
+    pub fn by_ourselves(from: IpAddr, text: &[u8]) -> Self {
         let icmp = if from.is_ipv4() { [3, 1] } else { [1, 3] };
         Self { from, link: None, hops: 64, tos: 0, icmp, rest: 0, text: QuotedText::of(text) }
     }

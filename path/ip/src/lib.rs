@@ -90,7 +90,7 @@ pub use foresight::{FORESEEN_MAX, GoingOnward, NewFlow};
 pub use groups::{FilterMode, GROUPS_MAX, JoinError, MEMBERS_MAX, Member, Membership, SourceFilter};
 pub use iid::IidKind;
 pub use input::{Delivered, Input};
-pub use neighbour::{Neighbour, NeighbourState};
+pub use neighbour::{Neighbour, NeighbourState, NextHop};
 pub use output::{Sent, Upper};
 pub use pmtu::NarrowPath;
 pub use refused::Refused;

@@ -63,6 +63,24 @@ pub struct Neighbour {
     pub waiting: usize,
 }
 
+/// What a packet finds that does not know its next hop's address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextHop {
+    /// It is known by now.
+    Known,
+    /// Nobody asks for it: the packet will, and wait.
+    Unasked,
+    /// It is asked for.
+    Asked {
+        /// Frames that wait for it.
+        waiting: usize,
+        /// Frames that may wait besides, before the oldest gives way (RFC 4861 §7.2.2).
+        room: usize,
+        /// When it is asked again, or given up.
+        until: Instant,
+    },
+}
+
 /// How somebody's address was heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Evidence {
@@ -519,6 +537,20 @@ impl Neighbours {
     pub(crate) fn first_waiting(&self, link: LinkId, ip: IpAddr) -> Option<&Frame> {
         let slot = *self.map.get(&Station(link, ip))?;
         self.slots[slot as usize].as_ref()?.queue.front()
+    }
+
+    /// What another frame finds that is for a neighbour.
+    pub(crate) fn next_hop(&self, link: LinkId, ip: IpAddr) -> NextHop {
+        let slot = self.map.get(&Station(link, ip));
+        match slot.and_then(|&slot| self.slots[slot as usize].as_ref()) {
+            None => NextHop::Unasked,
+            Some(entry) if entry.state != NeighbourState::Incomplete => NextHop::Known,
+            Some(entry) => NextHop::Asked {
+                waiting: entry.queue.len(),
+                room: (WAITING_MAX - entry.queue.len()).min(HELD_MAX - self.held),
+                until: entry.timer.unwrap_or(Instant::FAR_FUTURE),
+            },
+        }
     }
 
     /// Frames that wait.

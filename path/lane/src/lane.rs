@@ -18,6 +18,7 @@ use crate::common::Common;
 use crate::config::LaneConfig;
 use crate::control::Refusal;
 use crate::counters::{Snapshot, TableMemory};
+use crate::datagram_info::DatagramInfo;
 use crate::links::Links;
 use crate::message::{Control, Frames, LaneMessage, Learned, PortUser, Stage, StreamOptions};
 use crate::netstack_counters::NetstackCounters;
@@ -469,6 +470,11 @@ impl<D: Driver> Lane<D> {
     /// `None` after that.
     pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
         self.stacks.stream_info(&self.common, &self.links, now, conn)
+    }
+
+    /// What is known of a datagram socket's way out at `now`; `None` if there is no such socket here.
+    pub fn datagram_info(&self, now: Instant, id: NetstackId, socket: SocketId) -> Option<DatagramInfo> {
+        self.stacks.datagram_info(&self.links, now, id, socket)
     }
 
     /// The program of a connection, another process, is gone: its rings leave that one's arena, with what was packed of them. Nothing is

@@ -59,6 +59,7 @@ mod config;
 mod control;
 mod copies;
 mod counters;
+mod datagram_info;
 mod drive;
 mod far;
 mod fusion;
@@ -106,6 +107,7 @@ pub use config::{LaneConfig, Secrets};
 pub use counters::{
     Arrivals, LaneCounters, PortCounters, PortTraffic, RingCounters, RingTraffic, Snapshot, TableMemory,
 };
+pub use datagram_info::{DatagramInfo, WaitsFor};
 pub use firelane_udp::Sharing;
 pub use host::Host;
 pub use lane::Lane;

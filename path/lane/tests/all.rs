@@ -28,6 +28,7 @@ mod local_ports;
 mod loop_limits;
 mod many;
 mod moving_queues;
+mod next_hops;
 mod onlookers;
 mod polling;
 mod resting;

@@ -508,6 +508,64 @@ fn each_socket_of_a_process_is_explained() {
     assert!(headline(&own).contains("not accelerated: libfirelane_preload.so is not in front"));
 }
 
+/// Three that send without pause: under a flow's limit, to somebody who is not there, and at a pace of its own.
+const WAITING: &str = "import os, socket, sys, time
+def made(port):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('', port))
+    s.setblocking(False)
+    return s
+kernel, nobody, ready = sys.argv[1:]
+to = {made(7001): (kernel, 9), made(7002): (nobody, 10), made(7003): (kernel, 11)}
+list(to)[2].setsockopt(socket.SOL_SOCKET, 47, 1000)
+open(ready + '.tmp', 'w').write(str(os.getpid()))
+os.rename(ready + '.tmp', ready)
+while True:
+    for s, peer in to.items():
+        try: s.sendto(bytes(1000), peer)
+        except OSError: pass
+    time.sleep(.001)";
+
+#[test]
+fn a_datagram_socket_is_explained_by_what_it_waits_for() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let ready = stage.folder().join("ready");
+    let firelane = |words: &[&str]| stage.daemon().firelane(words).expect_success();
+    firelane(&[
+        "flowadm",
+        "add-flow",
+        "-l",
+        "web0",
+        "-a",
+        "transport=udp,remote_port=9",
+        "-p",
+        "maxbw=1M",
+        "slow",
+    ]);
+    let nobody =
+        Stage::KERNEL.rsplit_once('.').map(|(net, _)| format!("{net}.250")).expect("an IPv4 address");
+    let words = ["/usr/bin/python3", "-c", WAITING, Stage::KERNEL, &nobody, &ready.to_string_lossy()];
+    let server = stage.serve(On::Firelane, &words);
+    let pid = wait_for_file(&ready, &server);
+    let expected = [
+        "7001:slow:limited by flow slow; waits for its limit".to_owned(),
+        format!("7002::waits for the Ethernet address of {nobody}"),
+        "7003::waits for its own pace (SO_MAX_PACING_RATE)".to_owned(),
+    ];
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let all = firelane(&["explain", &pid, "-p", "-o", "local,flow,why"]);
+        let shown: Vec<_> = all.lines().map(|line| line.replace('\\', "")).collect();
+        let is_there = |it: &String| shown.iter().any(|line| line.ends_with(it.as_str()));
+        if shown.len() == 3 && expected.iter().all(is_there) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{all}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// As nginx's master does it: it becomes another process, shows its title where its environment was, and only waits.
 #[test]
 fn a_process_is_explained_by_the_sockets_that_it_has_and_not_by_its_environment() {

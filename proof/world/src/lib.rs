@@ -32,6 +32,8 @@ pub struct Mail {
     pub notices: Vec<Notice>,
     /// Questions with their answers.
     pub answers: Vec<Question>,
+    /// What sockets were told of what they had sent.
+    pub faults: Vec<(SocketToken, Fault)>,
 }
 
 impl Outlet<AnyDriver> for Mail {
@@ -44,6 +46,10 @@ impl Outlet<AnyDriver> for Mail {
 
     fn ready(&mut self, token: SocketToken, ready: Ready) {
         self.ready.push((token, ready));
+    }
+
+    fn fault(&mut self, token: SocketToken, fault: &Fault) {
+        self.faults.push((token, *fault));
     }
 
     fn notice(&mut self, _: LaneId, notice: Notice) {

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_lane::{
-    Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, LaneMessage, Sharing, SocketCommand,
+    Bind, ConnectDatagrams, DatagramInfo, DatagramKind, DatagramOption, Fault, LaneMessage, Sharing,
+    SocketCommand,
 };
 use firelane_shm::layout::{margin, request, status};
 use firelane_shm::{Block, Holder, Origin, is_roomy};
@@ -260,6 +261,11 @@ impl Datagrams {
     /// Bytes of payload that were sent, and that have come.
     pub(super) fn carried(&self) -> [u64; 2] {
         self.hold.carried()
+    }
+
+    /// What its lane knows of its way out.
+    pub(super) fn info(&self, fabric: &Fabric) -> Option<DatagramInfo> {
+        fabric.datagram_info(self.lane(), self.netstack(), self.socket)
     }
 
     fn command(&self, fabric: &Fabric, command: SocketCommand) -> io::Result<()> {

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use firelane_filter::FilterCounts;
-use firelane_lane::{DatagramKind, StreamInfo};
+use firelane_lane::{DatagramInfo, DatagramKind, StreamInfo};
 use firelane_units::{FilterRule, LaneId, LinkId, NetstackId};
 
 use super::Owner;
@@ -52,6 +52,8 @@ pub struct ExplainedSocket {
     pub options: Vec<String>,
     /// What its lane knows of its connection.
     pub info: Option<StreamInfo>,
+    /// Of datagrams: what it knows of their way out.
+    pub datagrams: Option<DatagramInfo>,
     /// The rules of its filter, if it has one, and what that has counted.
     pub filter: Option<(Vec<FilterRule<LinkId>>, FilterCounts)>,
 }
@@ -94,6 +96,10 @@ impl ExplainedSocket {
                 _ => socket.options.spelled(socket.bits()),
             },
             info: asked.and_then(|asked| asked.info().ok()).filter(|info| !info.has_ended()),
+            datagrams: match &socket.role {
+                Role::Datagrams(Some(made), _) => made.info(&socket.stack.inner.fabric),
+                _ => None,
+            },
             filter: socket.filter().map(|(filter, counts)| (filter.rules.clone(), counts)),
             socket: shown,
         }

@@ -17,6 +17,7 @@ use firelane_units::{Bytes, DropReason, Family, Instant, LinkId, Mtu, Port, Sock
 use super::bands::Band;
 use super::inbound::Inside;
 use super::limited::Ticket;
+use super::next_hop::Awaited;
 use super::pace::Pace;
 use super::shard::Shard;
 use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, PacketOption};
@@ -47,6 +48,8 @@ pub(crate) struct DatagramSocket {
     pub(super) pace: Pace,
     /// When what its program has left behind is given up; at the end of time while there is a program.
     pub(super) given_up_at: Instant,
+    /// Whose address its first record waits for, or the records before it have waited for in vain.
+    pub(super) awaits: Option<Awaited>,
     /// Its place among those that wait for a limit.
     pub(super) ticket: Option<Ticket>,
     /// It has something to send and stands in the list of those that do.
@@ -221,6 +224,7 @@ impl<D> Inside<'_, D> {
                     options: DatagramOptions::default(),
                     pace: Pace::default(),
                     given_up_at: Instant::FAR_FUTURE,
+                    awaits: None,
                     ticket: None,
                     is_dirty: false,
                     dropped: 0,

@@ -13,12 +13,14 @@ use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, RouteError, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
 use firelane_udp::{ChecksumWork, append_payload, encode};
-use firelane_units::{Bytes, Direction, DropReason, Instant, Port, SocketId};
+use firelane_units::{Bytes, Direction, DropReason, Instant, LinkId, Port, SocketId};
 use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 
 use super::datagrams::{DatagramSocket, PacketOptions, Way};
 use super::echoes;
 use super::inbound::Inside;
+use super::next_hop::Hop;
+use crate::datagram_info::WaitsFor;
 use crate::links::{Links, conversation_of};
 use crate::message::{DatagramKind, Fault};
 use crate::sent::Asked;
@@ -56,8 +58,10 @@ enum Pause {
 
 /// Why a record was not sent.
 enum Unsent {
-    /// A limit says "not before".
+    /// A limit says "not before", or its next hop is asked for.
     Until(Instant),
+    /// Its next hop does not answer.
+    InVain(SocketAddr),
     /// It cannot be, which the program is told.
     Never(SocketError),
 }
@@ -95,6 +99,7 @@ impl<D> Inside<'_, D> {
     /// Lets the sockets that have something to send at this moment send their shares, of what is `left` of the round for this netstack.
     /// Whether there is more, for its next one.
     pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>, mut left: usize) -> bool {
+        self.shard.hear_of_next_hops();
         while let Some(socket) = self.shard.limited_datagrams.take_due(self.common.now) {
             self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket);
         }
@@ -151,7 +156,7 @@ impl<D> Inside<'_, D> {
     /// A socket has nothing left to send; a closed one goes.
     fn rest_datagrams(&mut self, socket: SocketId) {
         let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
-        place.is_dirty = false;
+        (place.is_dirty, place.awaits) = (false, None);
         if place.slot.shared().words().flags().contains(Flags::CLOSED) {
             self.shard.datagrams.remove(socket.index());
             return;
@@ -177,6 +182,7 @@ impl<D> Inside<'_, D> {
             match self.step(Step::Udp, Direction::Out, 0, send) {
                 Ok(made) => copies = made,
                 Err(Unsent::Until(at)) => return Pause::Until(at),
+                Err(Unsent::InVain(local)) => self.give_up_record(socket, (&envelope, len), local),
                 Err(Unsent::Never(error)) => self.cannot_send(socket, error, &envelope, len),
             }
             let sent = len + RECORD_COST * (1 + copies);
@@ -223,6 +229,13 @@ impl<D> Inside<'_, D> {
             DatagramKind::Udp => self.ask_limits((&envelope, len), &egress, local, links)?,
             DatagramKind::Echo => None,
         };
+        let frames = frames_of(&envelope, len, &egress);
+        match self.hop_of(socket, &egress, frames, asked.is_some()) {
+            Hop::Go => {}
+            Hop::StayUntil(until) => return Err(Unsent::Until(until)),
+            Hop::GiveUp => return Err(Unsent::InVain(local)),
+        }
+        let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
         let options = place.options;
         if egress.is_broadcast() && !options.broadcast {
             return Err(SocketError::BroadcastDenied.into());
@@ -252,7 +265,7 @@ impl<D> Inside<'_, D> {
             links.sent.note(asked, bytes);
         }
         if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
-            place.ticket = None;
+            (place.ticket, place.awaits) = (None, None);
             place.pace.passed(self.common.now, octets_of(&letter.envelope, letter.len, &egress));
         }
         Ok(if goes_out && (is_multicast || is_everybodys) { links.neighbours(egress.link) } else { 0 })
@@ -418,6 +431,14 @@ fn octets_of(envelope: &Envelope, len: usize, egress: &Egress) -> Bytes {
     Bytes((len + packets * (header + UdpView::HEADER_LEN)) as u64)
 }
 
+/// How many frames leave here: what is cut into datagrams is one, a datagram that is cut into pieces several.
+fn frames_of(envelope: &Envelope, len: usize, egress: &Egress) -> usize {
+    match envelope.segments(len) {
+        1 => octets_of(envelope, len, egress).0.div_ceil(u64::from(egress.mtu.bytes())) as usize,
+        _ => 1,
+    }
+}
+
 /// What IP is told: what stands on the record counts more than what the socket has.
 fn upper(options: &PacketOptions, envelope: &Envelope, is_multicast: bool) -> Upper {
     let tos = envelope.tos.unwrap_or(options.tos);
@@ -466,6 +487,24 @@ impl DatagramSocket {
     /// To whom it has sent last, if the record said nothing unusual.
     pub(super) fn last_peer(&self) -> Option<SocketAddr> {
         self.route.as_ref().map(|(peer, _)| *peer)
+    }
+
+    /// The link by which its last datagram left, and between whom it was; echoes have no ports and are in no flow.
+    pub(super) fn last_way(&self) -> Option<(LinkId, Tuple)> {
+        let (peer, way) = self.route.as_ref().filter(|_| self.kind == DatagramKind::Udp)?;
+        let [own, other] = [way.local, *peer].map(|end| (end.ip(), Port(end.port())));
+        Some((way.egress.link, Tuple::new(IpProtocol::UDP, own, other)?))
+    }
+
+    /// What its first record waits for, if one waits.
+    pub(super) fn waits_for(&self, now: Instant) -> Option<WaitsFor> {
+        // Who waits has a place in line.
+        self.ticket.filter(|_| self.is_dirty)?;
+        Some(match self.awaits {
+            Some((_, next_hop)) => WaitsFor::NextHop(next_hop),
+            None if self.pace.not_before(now).is_some() => WaitsFor::Pace,
+            None => WaitsFor::Limit,
+        })
     }
 
     /// The source that its datagrams have, unless it is left to the way.

@@ -166,7 +166,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// The same of a datagram socket.
-    fn blame_datagrams(
+    pub(super) fn blame_datagrams(
         &mut self,
         local: (IpAddr, Port),
         remote: (IpAddr, Port),

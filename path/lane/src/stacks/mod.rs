@@ -30,6 +30,7 @@ mod learned;
 mod limited;
 mod local;
 mod local_ports;
+mod next_hop;
 mod onward;
 mod open;
 mod outbound;
@@ -243,11 +244,7 @@ impl Stacks {
     pub(crate) fn ask_limits_anew(&mut self) {
         self.conns.ask_limits_anew();
         let waits = |shard: &Shard| !shard.limited_datagrams.is_empty();
-        self.shards.each_where(waits, |shard| {
-            for socket in shard.limited_datagrams.take_all() {
-                shard.dirty_datagrams.push(shard.band_of(socket), socket);
-            }
-        });
+        self.shards.each_where(waits, Shard::look_again);
     }
 
     /// Another lane of a netstack has learned something.

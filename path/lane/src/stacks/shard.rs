@@ -86,8 +86,10 @@ pub(crate) struct Shard {
     pub(crate) dirty_datagrams: Bands<SocketId>,
     /// Datagram sockets with a record that is not shown yet.
     pub(crate) joining_datagrams: Vec<SocketId>,
-    /// Those that wait for a limit.
+    /// Those that wait for a limit, or for their next hop's address.
     pub(crate) limited_datagrams: Limited<SocketId>,
+    /// The generation of ways since which one of them waits for an address.
+    pub(super) awaits_since: Option<u32>,
     /// The VNICs that this netstack uses.
     pub(crate) links: Vec<LinkId>,
     /// Where the search for a local port begins (RFC 6056 §3.3.3).
@@ -161,6 +163,7 @@ impl Shard {
             dirty_datagrams: Bands::default(),
             joining_datagrams: Vec::new(),
             limited_datagrams: Limited::default(),
+            awaits_since: None,
             links: Vec::new(),
             port_counter: 0,
             is_translated: false,

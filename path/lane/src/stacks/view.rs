@@ -12,6 +12,8 @@ use firelane_wire::ethernet::group_mac;
 use super::Stacks;
 use super::conn::Conn;
 use super::shard::Shard;
+use crate::datagram_info::DatagramInfo;
+use crate::links::Links;
 use crate::look::Look;
 use crate::netstack_counters::NetstackCounters;
 use crate::view::{ConnectionRow, Cursor, PLACES_PER_ANSWER, Question, SocketKind, SocketRow, Table};
@@ -57,6 +59,25 @@ impl Stacks {
     pub(crate) fn heard_groups(&self, id: NetstackId, link: LinkId) -> Vec<MacAddr> {
         let joined = self.memberships(id).into_iter().filter(|joined| joined.link == link);
         joined.map(|joined| joined.group).chain(ALL_STATIONS).map(group_mac).collect()
+    }
+
+    /// What is known of a datagram socket's way out.
+    pub(crate) fn datagram_info<D>(
+        &self,
+        links: &Links<D>,
+        now: Instant,
+        id: NetstackId,
+        socket: SocketId,
+    ) -> Option<DatagramInfo> {
+        let shard = self.shards.get(id.index())?;
+        let place = shard.datagrams.get(socket.index())?;
+        let limits =
+            place.last_way().map(|(link, tuple)| shard.flows_of(links, link, &tuple)).unwrap_or_default();
+        Some(DatagramInfo {
+            flow: limits[0].map(|(flow, _)| flow),
+            limited: links.limited_by(limits),
+            waits: place.waits_for(now),
+        })
     }
 
     /// Tells the next of a netstack's addresses, routes and neighbours.
