@@ -3,33 +3,34 @@
 //! Called by `host.rs`, which gives one step at a time. A step is carried out whole or not at all; what it
 //! needs and is not there is an error, because at the start a step may rest on one that failed.
 
+mod links;
+mod vnics;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use firelane::{
-    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, Rings, VnicConfig, VnicUser, Wire,
-};
+use firelane::{AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Wire};
 use firelane_api::{ApiError, Informed, LaneReceived, Status, Traffic};
 use firelane_model::{
-    AddrObjName, Addrconf, Address, Cpus, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
-    Interface, Link, LinkKind, LinkName, LinkRings, Mac, Model, NetstackName, Over, Polling, ReversePath,
-    Service, StaticAddress, Switch, Tunables, Vnic,
+    AddrObjName, Addrconf, Address, Cpus, Dhcp, Filter, Flow, FlowName, Fusing, IfProps, Instance, Interface,
+    LinkName, Model, NetstackName, ReversePath, Service, StaticAddress, Switch, Tunables,
 };
 use firelane_plan::{Action, Step, apply_to_model};
-use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
+use firelane_units::{FlowId, LinkId, MacAddr, Mtu, NetstackId};
+
+pub(crate) use links::{Below, Properties};
 
 use crate::dhcp::{Clients, Place};
 use crate::filter;
 use crate::fpm::Fpms;
 use crate::history::accounting;
-use crate::kernel::{Device, Kernel, Wanted};
+use crate::kernel::{Device, Kernel};
 use crate::listener;
 use crate::mac::Macs;
-use crate::memif;
-use crate::nic::{self, Attached};
-use crate::refusal::{refused, refused_to};
+use crate::nic::Attached;
+use crate::refusal::refused;
 use crate::services::Services;
 use crate::settings;
 
@@ -152,10 +153,7 @@ impl Works {
             Action::CreateLink(name, link) => self.create_link(name, link, present),
             Action::CreateEtherstub(name, stub) => self.create_etherstub(name, stub),
             Action::DeleteLink(name) | Action::DeleteEtherstub(name) => self.delete_lower(name),
-            Action::SetLink(name, from, to) => {
-                self.resize(name, (from, to.mtu), present)?;
-                self.set_lower(name, from.into(), to.into())
-            }
+            Action::SetLink(name, from, to) => self.set_link(name, from, to, present),
             Action::SetEtherstub(name, from, to) => self.set_etherstub(name, from, to),
             Action::CreateWire(..) | Action::SetWire(..) | Action::DeleteWire(_) => {
                 self.step_of_wire(&step.action, present)
@@ -444,317 +442,6 @@ impl Works {
         self.engine.remove_netstack(self.netstack(name)?).map_err(refused)?;
         self.netstacks.remove(name);
         Ok(())
-    }
-}
-
-/// Where the lanes of a link run that says nothing of it.
-static NO_CPUS: Cpus = Cpus::NONE;
-
-/// The properties that links of every class have.
-#[derive(Clone, Copy)]
-pub(crate) struct Properties<'a> {
-    pub(crate) maxbw: Option<BitRate>,
-    /// Of VNICs alone.
-    pub(crate) minbw: Option<BitRate>,
-    pub(crate) priority: Priority,
-    pub(crate) fusion: Fusing,
-    /// Of what has a device.
-    pub(crate) polling: Polling,
-    pub(crate) cpus: &'a Cpus,
-    pub(crate) rings: Rings,
-    /// Of VNICs alone: whether its user sees what is for others.
-    pub(crate) looks_on: bool,
-    /// What those by which frames come from the device are called, and the others.
-    pub(crate) ring_names: [&'static str; 2],
-}
-
-impl<'a> From<&'a Link> for Properties<'a> {
-    fn from(it: &'a Link) -> Self {
-        let &Link { maxbw, priority, fusion, polling, ref cpus, ref kind, rings, .. } = it;
-        let rings = if *kind == LinkKind::Memory { LinkRings::UNSAID } else { rings };
-        let rings = Rings { fetched: counted(rings.rx), sent: counted(rings.tx) };
-        Self { maxbw, minbw: None, priority, fusion, polling, cpus, rings, ..Self::UNLIMITED }
-    }
-}
-
-impl From<&Etherstub> for Properties<'_> {
-    fn from(it: &Etherstub) -> Self {
-        let Etherstub { maxbw, priority, fusion, .. } = *it;
-        Self { maxbw, priority, fusion, ..Self::UNLIMITED }
-    }
-}
-
-impl<'a> From<&'a Vnic> for Properties<'a> {
-    fn from(it: &'a Vnic) -> Self {
-        let &Vnic { maxbw, minbw, priority, fusion, polling, ref cpus, rings, promisc_filtered, .. } = it;
-        let has_device = it.tap().is_some() || it.memif().is_some();
-        let rings = if has_device { rings } else { LinkRings::UNSAID };
-        // What its user sends is fetched.
-        let rings = Rings { fetched: counted(rings.tx), sent: counted(rings.rx) };
-        let (looks_on, ring_names) = (!promisc_filtered.is_on(), ["txrings", "rxrings"]);
-        Self { maxbw, minbw, priority, fusion, polling, cpus, rings, looks_on, ring_names }
-    }
-}
-
-/// As the engine counts rings.
-fn counted(rings: Option<firelane_model::Rings>) -> Option<u16> {
-    match rings? {
-        firelane_model::Rings::Software => Some(1),
-        firelane_model::Rings::Hardware => None,
-        firelane_model::Rings::Count(count) => Some(count),
-    }
-}
-
-/// What leads out of a link.
-#[derive(Default)]
-pub(crate) struct Below {
-    pub(crate) device: Option<Device>,
-    pub(crate) memif: Option<MemifStatus>,
-    pub(crate) nic: Option<Attached>,
-    pub(crate) queues: Vec<Queue>,
-}
-
-/// Links and etherstubs.
-impl Works {
-    pub(crate) fn create_link(&mut self, name: &LinkName, link: &Link, present: &Model) -> Done {
-        let below = self.below(name, link, present)?;
-        self.create_lower(name, link.mtu, link.into(), below)
-    }
-
-    fn create_etherstub(&mut self, name: &LinkName, stub: &Etherstub) -> Done {
-        self.create_lower(name, stub.mtu, stub.into(), Below::default())
-    }
-
-    fn create_lower(&mut self, name: &LinkName, mtu: Mtu, properties: Properties<'_>, below: Below) -> Done {
-        let Below { device, memif, nic, queues } = below;
-        let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
-            let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
-            let set = uplink.map_err(refused).and_then(|uplink| {
-                let parted = Parted::default();
-                let lower = Lower { id, uplink, device: None, memif, nic, parted, unsettled: None };
-                self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
-            });
-            set.inspect_err(|_| drop(self.engine.remove_link(id)))
-        });
-        match made {
-            Ok(lower) => {
-                self.links.insert(name.clone(), Lower { device, ..lower });
-                Ok(())
-            }
-            Err(error) => {
-                device.iter().for_each(|device| self.kernel.close(device));
-                Err(error)
-            }
-        }
-    }
-
-    pub(crate) fn delete_lower(&mut self, name: &LinkName) -> Done {
-        let lower = self.links.get(name).ok_or(Status::LinkInvalid)?;
-        self.engine.remove_link(lower.id).map_err(refused)?;
-        if let Some(device) = self.links.remove(name).and_then(|it| it.device) {
-            self.kernel.close(&device);
-        }
-        Ok(())
-    }
-
-    fn set_etherstub(&mut self, name: &LinkName, from: &Etherstub, to: &Etherstub) -> Done {
-        self.tell_mtu(name, from.mtu, to.mtu)?;
-        self.set_lower(name, from.into(), to.into())
-    }
-
-    fn set_lower(&mut self, name: &LinkName, from: Properties<'_>, to: Properties<'_>) -> Done {
-        let id = self.links.get(name).ok_or(Status::LinkInvalid)?.id;
-        self.limit(id, from, to)
-    }
-
-    /// Changes limit, guarantee, priority, fusion, polling and lanes; on an error they are as before.
-    pub(crate) fn limit(&self, id: LinkId, from: Properties<'_>, to: Properties<'_>) -> Done {
-        let change = |from: Properties<'_>, to: Properties<'_>| {
-            // First, because a CPU or a ring may be refused.
-            if from.cpus != to.cpus {
-                self.engine.set_link_cpus(id, &to.cpus.numbers().collect::<Vec<_>>())?;
-            }
-            if from.rings != to.rings {
-                self.engine.set_link_rings(id, to.rings)?;
-            }
-            if from.maxbw != to.maxbw {
-                self.engine.set_link_maxbw(id, to.maxbw)?;
-            }
-            if from.minbw != to.minbw {
-                self.engine.set_link_minbw(id, to.minbw)?;
-            }
-            if from.priority != to.priority {
-                self.engine.set_link_priority(id, to.priority)?;
-            }
-            if from.fusion != to.fusion {
-                self.engine.set_link_fusion(id, settings::fusion(to.fusion))?;
-            }
-            if from.polling != to.polling {
-                self.engine.set_link_polling(id, settings::polling(to.polling))?;
-            }
-            if from.looks_on != to.looks_on {
-                self.engine.set_promisc_filtered(id, !to.looks_on)?;
-            }
-            Ok(())
-        };
-        change(from, to).map_err(|error| {
-            let _ = change(to, from);
-            refused_to(error, to)
-        })
-    }
-
-    /// Whether the device of a link is there: an interface that was not made here may go, all others are as long as the link is.
-    pub(crate) fn has_device(&self, name: &LinkName) -> bool {
-        let lower = self.links.get(name);
-        lower.is_some_and(|it| it.nic.as_ref().is_none_or(Attached::is_there))
-    }
-
-    /// Interfaces are sought by the names that `model` has for them, if they are called so.
-    pub(crate) fn take_names(&mut self, model: &Model) {
-        for (name, lower) in &mut self.links {
-            if let (Some(nic), Some(LinkKind::Nic(said))) =
-                (&mut lower.nic, model.links.get(name).map(|it| &it.kind))
-            {
-                nic.take_name(said.ifname.as_str());
-            }
-        }
-    }
-
-    pub(crate) fn taken(&self) -> Vec<MacAddr> {
-        self.vnics.values().map(|it| it.mac).collect()
-    }
-}
-
-impl Properties<'_> {
-    /// What a link of the engine begins with.
-    pub(crate) const UNLIMITED: Self = Self {
-        maxbw: None,
-        minbw: None,
-        priority: Priority::High,
-        fusion: Fusing::SameZone,
-        polling: Polling::Auto,
-        cpus: &NO_CPUS,
-        rings: Rings { fetched: None, sent: None },
-        looks_on: false,
-        ring_names: ["rxrings", "txrings"],
-    };
-}
-
-/// VNICs.
-impl Works {
-    fn create_vnic(&mut self, name: &LinkName, vnic: &Vnic, present: &Model) -> Done {
-        if let Over::Tunnel(tunnel) = &vnic.over {
-            return self.create_tunnel(name, vnic, tunnel);
-        }
-        let absent = || ApiError::new(Status::LinkInvalid, "over", &vnic.over, "");
-        let over = vnic.over.link().and_then(|over| self.links.get(over)).ok_or_else(absent)?.id;
-        let mtu = vnic.mtu.or_else(|| present.mtu_below(vnic)).ok_or_else(absent)?;
-        let mac = match vnic.mac {
-            Mac::Factory(slot) => nic::factory_mac(name, vnic, slot, present)?,
-            wanted => self.macs.choose(name, wanted, &self.taken()),
-        };
-        let (mut device, mut status) = (None, None);
-        let user = match &vnic.user {
-            firelane_model::VnicUser::Nobody => VnicUser::Nobody,
-            firelane_model::VnicUser::Netstack(netstack) => VnicUser::Netstack(self.netstack(netstack)?),
-            firelane_model::VnicUser::Tap(tap) => {
-                let rings = vnic.rings.asked();
-                let (opened, queues) = self.kernel.open(&Wanted { link: name, tap, mac, mtu, rings })?;
-                device = Some(opened);
-                VnicUser::Device(queues)
-            }
-            firelane_model::VnicUser::Memif(memif) => {
-                let (queues, of) = memif::open(name, memif, mtu)?;
-                status = Some(of);
-                VnicUser::Device(queues)
-            }
-        };
-        let config = VnicConfig {
-            vlan: vnic.vlan,
-            maxbw: vnic.maxbw,
-            priority: vnic.priority,
-            protection: settings::protection(&vnic.guard),
-            ..VnicConfig::new(mac)
-        };
-        match self.engine.add_vnic(over, &config, user) {
-            Ok(id) => {
-                self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status, over: Some(over) });
-                let begins =
-                    Properties { maxbw: vnic.maxbw, priority: vnic.priority, ..Properties::UNLIMITED };
-                let claimed = self.claim(over);
-                let limited = claimed
-                    .and_then(|()| self.wanted(vnic))
-                    .and_then(|wanted| self.limit(id, begins, wanted));
-                let made = limited.and_then(|()| match (vnic.mtu, vnic.netstack()) {
-                    (Some(_), Some(_)) => self.set_routing(id, &Interface::default(), vnic.mtu),
-                    _ => Ok(()),
-                });
-                made.inspect_err(|_| drop(self.delete_vnic(name)))
-            }
-            Err(error) => {
-                device.iter().for_each(|device| self.kernel.close(device));
-                Err(refused(error))
-            }
-        }
-    }
-
-    /// What a VNIC shall have of the engine. Lanes are its user's, so they are not made before it has one; a CPU that there is
-    /// not is refused at once.
-    fn wanted<'a>(&self, vnic: &'a Vnic) -> Result<Properties<'a>, ApiError> {
-        let wanted = Properties::from(vnic);
-        if vnic.user != firelane_model::VnicUser::Nobody {
-            return Ok(wanted);
-        }
-        let cpus: Vec<usize> = wanted.cpus.numbers().collect();
-        self.engine.check_cpus(&cpus).map_err(|error| refused_to(error, wanted))?;
-        Ok(Properties { cpus: &NO_CPUS, ..wanted })
-    }
-
-    fn delete_vnic(&mut self, name: &LinkName) -> Done {
-        let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
-        let over = vnic.over;
-        match over {
-            None => self.engine.remove_tunnel(vnic.id),
-            Some(_) => self.engine.remove_vnic(vnic.id),
-        }
-        .map_err(refused)?;
-        if let Some(device) = self.vnics.remove(name).and_then(|it| it.device) {
-            self.kernel.close(&device);
-        }
-        over.map_or(Ok(()), |over| self.claim(over))
-    }
-
-    fn set_vnic(&mut self, name: &LinkName, from: &Vnic, to: &Vnic, present: &Model) -> Done {
-        let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
-        self.limit(vnic.id, self.wanted(from)?, self.wanted(to)?)?;
-        if from.over != to.over {
-            self.set_tunnel(vnic.id, to)?;
-        }
-        if from.guard != to.guard {
-            self.engine.set_protection(vnic.id, &settings::protection(&to.guard)).map_err(refused)?;
-        }
-        if let Some(netstack) = to.netstack().filter(|_| from.mtu != to.mtu) {
-            let said = present.netstacks.get(netstack).and_then(|it| it.interfaces.get(name));
-            self.set_routing(vnic.id, &said.cloned().unwrap_or_default(), to.mtu)?;
-        }
-        let (Some(device), Some(is), Some(shall)) = (&vnic.device, from.tap(), to.tap()) else {
-            return Ok(());
-        };
-        let readdressed = self.kernel.readdress(device, &is.addresses, &shall.addresses).and_then(|()| {
-            // Routes that stay are lost with addresses that go.
-            let rerouted = self.kernel.reroute(device, &is.routes, &shall.routes);
-            rerouted.inspect_err(|_| {
-                let _ = self.kernel.readdress(device, &shall.addresses, &is.addresses);
-                let _ = self.kernel.reroute(device, &shall.routes, &is.routes);
-            })
-        });
-        readdressed.inspect_err(|_| {
-            // Nobody is told of what was done before the error.
-            if from.guard != to.guard {
-                let _ = self.engine.set_protection(vnic.id, &settings::protection(&from.guard));
-            }
-            drop(self.wanted(to).and_then(|to| self.limit(vnic.id, to, self.wanted(from)?)));
-        })
     }
 }
 
