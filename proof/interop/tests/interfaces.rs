@@ -482,21 +482,21 @@ fn a_link_of_whose_change_a_part_is_refused_is_as_it_was() {
     let daemon = stage.daemon();
     let file = sandbox.folder().join("more.toml");
     let dump = daemon.firelane(&["dump"]).expect_success();
-    let apply = |mtu: u32, cpus: &str| {
-        let more = format!(
-            "[link.n0]\nkind = 'tap'\nifname = 'n0'\nmtu = {mtu}\n{cpus}[vnic.m0]\nover = 'n0'\nnetstack = 'web'\n"
-        );
-        std::fs::write(&file, format!("{dump}\n{more}")).unwrap();
-        daemon.firelane(&["apply", &file.to_string_lossy()])
-    };
+    let more =
+        "[link.n0]\nkind = 'tap'\nifname = 'n0'\nmtu = 1400\n[vnic.m0]\nover = 'n0'\nnetstack = 'web'\n";
+    std::fs::write(&file, format!("{dump}\n{more}")).unwrap();
+    daemon.firelane(&["apply", &file.to_string_lossy()]).expect_success();
     let mtu = "import fcntl,socket,struct; s = socket.socket()\n\
-               print(struct.unpack('16si', fcntl.ioctl(s, 0x8921, struct.pack('16si', b'm0', 0)))[1])";
-    let shown = || stage.ask(On::Firelane, &["python3", "-c", mtu]);
-    apply(1400, "").expect_success();
-    assert_eq!(shown(), "1400\n");
-    let refused = apply(600, "cpus = '1023'\n");
-    assert!(refused.code() != 0 && refused.stderr.contains("1023"), "{refused:?}");
-    assert_eq!(shown(), "1400\n");
-    apply(600, "").expect_success();
-    assert_eq!(shown(), "600\n");
+               print(struct.unpack('16si', fcntl.ioctl(s, 0x8921, struct.pack('16si', b'%', 0)))[1])";
+    // What its netstack takes, and what its interface does.
+    let shown = || {
+        let above = stage.ask(On::Firelane, &["python3", "-c", &mtu.replace('%', "m0")]);
+        (above, sandbox.run(None, "python3", &["-c", &mtu.replace('%', "n0")]).expect_success())
+    };
+    assert_eq!(shown(), ("1400\n".to_owned(), "1400\n".to_owned()));
+    let refused = daemon.firelane(&["dladm", "set-linkprop", "-p", "mtu=600,cpus=77", "n0"]);
+    assert!(refused.code() != 0 && refused.stderr.contains("77"), "{refused:?}");
+    assert_eq!(shown(), ("1400\n".to_owned(), "1400\n".to_owned()));
+    set(daemon, "n0", "mtu=600");
+    assert_eq!(shown(), ("600\n".to_owned(), "600\n".to_owned()));
 }
