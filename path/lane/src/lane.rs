@@ -184,7 +184,7 @@ impl<D: Driver> Lane<D> {
         }
         self.stacks.note_crossing(&self.links);
         if is_about_rules || is_about_limits {
-            self.stacks.ask_limits_anew();
+            self.stacks.ask_limits_anew(self.common.now);
         }
         if is_about_rules {
             self.links.send_home(&mut self.common);

@@ -109,6 +109,23 @@ fn datagrams_wait_in_their_sockets_and_each_has_his_share() {
     }
 }
 
+/// What a limit costs does not depend on how many wait for it: a few are asked each time, and in the order in which they have waited.
+#[test]
+fn a_thousand_who_wait_have_the_same_share() {
+    for senders in [600, 1000] {
+        let mut senders = Senders::new(limited(1, 100), PEERS[0], &vec![0; senders]);
+        senders.run_for(Duration::from_millis(20));
+        let span = Duration::from_millis(1000);
+        let got = senders.arrived_in(span);
+        let (all, promised) = (got.iter().sum::<u64>(), BitRate::from_mbps(100).bytes_in(span).0);
+        assert!(all.abs_diff(promised) <= promised / 100, "{all}, {promised}");
+        let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+        assert!(most - least <= 3 * FRAME, "{least} to {most}");
+        assert_eq!(senders.world.counters().drops.of(DropReason::FlowLimit), 0);
+        senders.world.check_conservation();
+    }
+}
+
 /// All have what the limit promises, and nobody nothing if there was a turn for each.
 fn check_many(case: &str, promised: u64, got: &[u64], senders: usize) {
     let all: u64 = got.iter().sum();

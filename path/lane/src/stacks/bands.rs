@@ -7,7 +7,7 @@
 //!
 //! We differ: in Linux a band may wait for ever where a device has too much. Here what is urgent competes for the lane as well,
 //! and ACKs, FINs and answers of all other programs of the netstack would wait with the text: so each band has one turn in sixteen.
-//! Kept by `turns.rs` and `shard.rs`.
+//! Kept by `turns.rs` and `shard.rs`, and in the lines of those who wait for a limit (`limited.rs`).
 
 use std::collections::VecDeque;
 
@@ -32,17 +32,36 @@ impl Band {
 /// leaves.
 const PASSED_OVER_MAX: u8 = 15;
 
+/// Which band is served next: how often another one was since somebody of it was, or came.
+#[derive(Debug, Default)]
+pub(super) struct PassedOver([u8; Band::ALL.len()]);
+
+impl PassedOver {
+    /// The most urgent one of those in which somebody waits, unless another was passed over often enough.
+    #[inline]
+    pub(super) fn next(&mut self, waits: impl Fn(usize) -> bool) -> Option<usize> {
+        let first = (0..Band::ALL.len()).find(|&band| waits(band))?;
+        let is_due = |band: &usize| self.0[*band] >= PASSED_OVER_MAX;
+        let behind = first + 1..Band::ALL.len();
+        let served = behind.clone().filter(|&band| waits(band)).find(is_due).unwrap_or(first);
+        for band in behind.filter(|&band| waits(band)) {
+            self.0[band] = self.0[band].saturating_add(1);
+        }
+        self.0[served] = 0;
+        Some(served)
+    }
+}
+
 /// Those of each band.
 #[derive(Debug)]
 pub(crate) struct Bands<T> {
     waiting: [VecDeque<T>; Band::ALL.len()],
-    /// How often another band was served since somebody of this one was, or came.
-    passed_over: [u8; Band::ALL.len()],
+    passed_over: PassedOver,
 }
 
 impl<T> Default for Bands<T> {
     fn default() -> Self {
-        Self { waiting: Band::ALL.map(|_| VecDeque::new()), passed_over: [0; Band::ALL.len()] }
+        Self { waiting: Band::ALL.map(|_| VecDeque::new()), passed_over: PassedOver::default() }
     }
 }
 
@@ -57,15 +76,7 @@ impl<T> Bands<T> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         let Self { waiting, passed_over } = self;
-        let first = waiting.iter().position(|band| !band.is_empty())?;
-        let waits = |band: &usize| !waiting[*band].is_empty();
-        let is_due = |band: &usize| passed_over[*band] >= PASSED_OVER_MAX;
-        let behind = first + 1..Band::ALL.len();
-        let served = behind.clone().filter(waits).find(is_due).unwrap_or(first);
-        for band in behind.filter(waits) {
-            passed_over[band] = passed_over[band].saturating_add(1);
-        }
-        passed_over[served] = 0;
+        let served = passed_over.next(|band| !waiting[band].is_empty())?;
         waiting[served].pop_front()
     }
 

@@ -22,7 +22,7 @@ use firelane_wire::{Ecn, IpProtocol};
 use super::bands::Band;
 use super::brought::Deserted;
 use super::credit::Allowance;
-use super::limited::{Limited, Ticket, Tickets};
+use super::limited::{Cause, Limited, Ticket, Tickets};
 use super::local::Passed;
 use super::sweep::Hand;
 use super::turns::Turns;
@@ -210,6 +210,13 @@ pub(crate) enum Leaving {
 }
 
 impl Conn {
+    /// It may have something to send.
+    fn begin_turn(&mut self, id: ConnId, dirty: &mut Turns) {
+        if !core::mem::replace(&mut self.is_dirty, true) {
+            dirty.push(self.netstack, self.band, id);
+        }
+    }
+
     /// A connection with nothing to send as yet.
     #[inline]
     pub(crate) fn new(
@@ -642,11 +649,8 @@ impl Conns {
 
     /// A connection may have something to send.
     pub(crate) fn touch(&mut self, id: ConnId) {
-        if let Some(conn) = self.slab.get_mut(id)
-            && !conn.is_dirty
-        {
-            conn.is_dirty = true;
-            self.dirty.push(conn.netstack, conn.band, id);
+        if let Some(conn) = self.slab.get_mut(id) {
+            conn.begin_turn(id, &mut self.dirty);
         }
     }
 
@@ -769,12 +773,19 @@ impl Conns {
         }
     }
 
-    /// A connection waits for its flow's limit.
-    pub(crate) fn wait_for_credit(&mut self, tickets: &mut Tickets, id: ConnId, until: Instant) {
+    /// A connection waits for the limits of its flows.
+    pub(crate) fn wait_for_credit(
+        &mut self,
+        tickets: &mut Tickets,
+        id: ConnId,
+        limits: Limits,
+        until: Instant,
+    ) {
         if self.begins_to_wait(id)
             && let Some(conn) = self.slab.get_mut(id)
         {
-            self.limited.put(until, tickets.of(&mut conn.awake().ticket), id);
+            let (band, ticket) = (conn.band, tickets.of(&mut conn.awake().ticket));
+            self.limited.put((Cause::Limits(limits), until), band, ticket, id);
         }
     }
 
@@ -796,19 +807,9 @@ impl Conns {
         conn.is_some_and(|conn| core::mem::replace(&mut conn.waits, Waits::Leave) != Waits::Leave)
     }
 
-    /// It need not wait any more.
-    fn end_waiting(&mut self, id: ConnId) {
-        if let Some(conn) = self.slab.get_mut(id) {
-            conn.waits = Waits::Nothing;
-        }
-        self.touch(id);
-    }
-
-    /// Limits are others now: whoever waits for one asks again.
-    pub(crate) fn ask_limits_anew(&mut self) {
-        for id in self.limited.take_all() {
-            self.end_waiting(id);
-        }
+    /// Things are others now: whoever waits for one of these asks again.
+    pub(crate) fn ask_anew(&mut self, now: Instant, is_so: impl Fn(&Cause) -> bool) {
+        self.limited.ask_anew(now, is_so);
     }
 
     /// A connection waits for the device behind `port`.
@@ -823,19 +824,19 @@ impl Conns {
 
     /// Those that waited for a limit that is due, or for a device that is free, are dirty again.
     pub(crate) fn wake(&mut self, now: Instant, is_busy: impl Fn(LinkId) -> bool) {
-        while let Some(id) = self.limited.take_due(now) {
-            self.end_waiting(id);
-        }
-        for nth in 0..self.blocked.len() {
-            let mut room = if is_busy(self.blocked[nth].0) { 0 } else { WOKEN_PER_ROUND };
-            while room > 0
-                && let Some(id) = self.blocked[nth].1.pop_front()
-            {
-                room -= 1;
-                self.end_waiting(id);
+        let Self { limited, slab, dirty, blocked, .. } = self;
+        let mut end_waiting = |id| {
+            if let Some(conn) = slab.get_mut(id) {
+                conn.waits = Waits::Nothing;
+                conn.begin_turn(id, dirty);
             }
+        };
+        limited.wake(now, &mut end_waiting);
+        for (port, waiting) in blocked.iter_mut() {
+            let room = if is_busy(*port) { 0 } else { WOKEN_PER_ROUND.min(waiting.len()) };
+            waiting.drain(..room).for_each(&mut end_waiting);
         }
-        self.blocked.retain(|(_, waiting)| !waiting.is_empty());
+        blocked.retain(|(_, waiting)| !waiting.is_empty());
     }
 
     /// The connections of a netstack have no turn to send any more.

@@ -16,10 +16,13 @@ use firelane_udp::{ChecksumWork, append_payload, encode};
 use firelane_units::{Bytes, Direction, DropReason, Instant, LinkId, Port, SocketId};
 use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 
+use super::bands::Band;
 use super::datagrams::{DatagramSocket, PacketOptions, Way};
 use super::echoes;
 use super::inbound::Inside;
+use super::limited::Cause;
 use super::next_hop::Hop;
+use super::shard::Shard;
 use crate::datagram_info::WaitsFor;
 use crate::links::{Links, conversation_of};
 use crate::message::{DatagramKind, Fault};
@@ -53,13 +56,13 @@ enum Pause {
     Empty,
     /// There is more, for the next turn.
     Again,
-    Until(Instant),
+    Until(Cause, Instant),
 }
 
 /// Why a record was not sent.
 enum Unsent {
-    /// A limit says "not before", or its next hop is asked for.
-    Until(Instant),
+    /// Not before that time.
+    Until(Cause, Instant),
     /// Its next hop does not answer.
     InVain(SocketAddr),
     /// It cannot be, which the program is told.
@@ -99,10 +102,12 @@ impl<D> Inside<'_, D> {
     /// Lets the sockets that have something to send at this moment send their shares, of what is `left` of the round for this netstack.
     /// Whether there is more, for its next one.
     pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>, mut left: usize) -> bool {
-        self.shard.hear_of_next_hops();
-        while let Some(socket) = self.shard.limited_datagrams.take_due(self.common.now) {
-            self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket);
-        }
+        self.shard.hear_of_next_hops(self.common.now);
+        let Shard { limited_datagrams, dirty_datagrams, datagrams, .. } = &mut *self.shard;
+        limited_datagrams.wake(self.common.now, |socket: SocketId| {
+            let band = datagrams.get(socket.index()).map_or(Band::default(), |place| place.options.band);
+            dirty_datagrams.push(band, socket);
+        });
         let mut more = false;
         for _ in 0..self.shard.dirty_datagrams.len() {
             if left == 0 {
@@ -115,17 +120,8 @@ impl<D> Inside<'_, D> {
                 Pause::Again => {
                     self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket);
                 }
-                // A limit at which it would wait for ever does not keep the memory of a program that is gone.
-                Pause::Until(_) if self.is_given_up(socket) => {
-                    self.shard.drops.count(DropReason::FlowLimit);
-                    self.rest_datagrams(socket);
-                }
-                Pause::Until(at) => {
-                    let at = at.min(self.common.now + LOOKS_AGAIN);
-                    if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
-                        let ticket = self.common.tickets.of(&mut place.ticket);
-                        self.shard.limited_datagrams.put(at, ticket, socket);
-                    }
+                Pause::Until(cause, at) => {
+                    self.wait_to_send(socket, cause, at);
                     // Asking costs something, and many may.
                     self.conns.add_sent(ASK_COST);
                     left = left.saturating_sub(ASK_COST);
@@ -148,9 +144,20 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    fn is_given_up(&self, socket: SocketId) -> bool {
-        let place = self.shard.datagrams.get(socket.index());
-        place.is_some_and(|place| place.given_up_at <= self.common.now)
+    /// A socket's first record waits.
+    fn wait_to_send(&mut self, socket: SocketId, cause: Cause, at: Instant) {
+        let now = self.common.now;
+        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
+        // A limit at which it would wait for ever does not keep the memory of a program that is gone.
+        if place.given_up_at <= now {
+            self.shard.drops.count(DropReason::FlowLimit);
+            return self.rest_datagrams(socket);
+        }
+        let is_given_up = place.given_up_at != Instant::FAR_FUTURE;
+        let cause = if is_given_up { Cause::Own } else { cause };
+        let at = at.min(now + LOOKS_AGAIN).min(place.given_up_at);
+        let ticket = self.common.tickets.of(&mut place.ticket);
+        self.shard.limited_datagrams.put((cause, at), place.options.band, ticket, socket);
     }
 
     /// A socket has nothing left to send; a closed one goes.
@@ -181,7 +188,7 @@ impl<D> Inside<'_, D> {
             let mut copies = 0;
             match self.step(Step::Udp, Direction::Out, 0, send) {
                 Ok(made) => copies = made,
-                Err(Unsent::Until(at)) => return Pause::Until(at),
+                Err(Unsent::Until(cause, at)) => return Pause::Until(cause, at),
                 Err(Unsent::InVain(local)) => self.give_up_record(socket, (&envelope, len), local),
                 Err(Unsent::Never(error)) => self.cannot_send(socket, error, &envelope, len),
             }
@@ -222,7 +229,7 @@ impl<D> Inside<'_, D> {
         let Way { mut egress, local, flow_label } = self.way_of(socket, &envelope)?;
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
         if let Some(until) = place.pace.not_before(self.common.now) {
-            return Err(Unsent::Until(until));
+            return Err(Unsent::Until(Cause::Own, until));
         }
         // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
         let asked = match place.kind {
@@ -232,7 +239,9 @@ impl<D> Inside<'_, D> {
         let frames = frames_of(&envelope, len, &egress);
         match self.hop_of(socket, &egress, frames, asked.is_some()) {
             Hop::Go => {}
-            Hop::StayUntil(until) => return Err(Unsent::Until(until)),
+            Hop::StayUntil(until) => {
+                return Err(Unsent::Until(Cause::NextHop(egress.link, egress.next_hop), until));
+            }
             Hop::GiveUp => return Err(Unsent::InVain(local)),
         }
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
@@ -379,10 +388,10 @@ impl<D> Inside<'_, D> {
         });
         let asked = Asked { flows: self.shard.flows_of(links, egress.link, &tuple), speaker };
         match links.credit(self.common, asked) {
-            Credit::At(until) => Err(Unsent::Until(until)),
+            Credit::At(until) => Err(Unsent::Until(Cause::Limits(asked.flows), until)),
             // One goes whatever its size, and behind others what there is room for.
             Credit::Bytes(most) if bytes > most && links.sent.has_any(asked) => {
-                Err(Unsent::Until(self.common.now))
+                Err(Unsent::Until(Cause::Limits(asked.flows), self.common.now))
             }
             Credit::Bytes(_) => Ok(Some((asked, bytes))),
             Credit::Unlimited => Ok(None),

@@ -1,16 +1,31 @@
-//! Who waits until a limit, or his own pace, lets him send: the earliest first, and of those who are due at the same time who has waited
-//! longest.
+//! Who waits until a limit, his own pace or a next hop lets him send.
 //!
-//! `shard.rs` has one for its datagram sockets, `conn.rs` one for connections. A limit tells all who wait for it the same time, and who
-//! has had his turn then waits again as those do who have not. So each has a ticket of the lane's, which he keeps until he has sent
-//! something: without it the same few would go first each time, or connections before datagrams. A program has as many sockets as it may,
-//! each with a time of its own, so finding a place for one must not cost more the more there are.
+//! `shard.rs` has one for its datagram sockets, `conn.rs` one for connections. Those who wait for the same limits stand in one line, which
+//! has one time: when the limit has said that there may be room. Then a few of its first are asked in a round, so what a limit costs does
+//! not depend on how many wait for it; who is told to wait is where he was. The most urgent go first, and of these who has waited
+//! longest: each has a ticket of the lane's, which he keeps until he has sent something. Without it the same few would go first each time,
+//! or connections before datagrams. Who waits for something of his own has a time of his own.
+//!
+//! A program has as many sockets as it may, so finding a place for one must not cost more the more there are, and neither must leaving it.
 
 use core::cmp::Reverse;
+use core::net::IpAddr;
 use core::num::NonZeroU64;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
-use firelane_units::Instant;
+use firelane_flow::Limits;
+use firelane_units::{Instant, LinkId};
+
+use super::bands::{Band, PassedOver};
+
+/// How many of a line are asked in a round: some more than a limit lets go of small frames at once, and as few as cost nobody much.
+const OF_A_LINE: usize = 16;
+
+/// How many are asked in a round in all: what else is due is due in the next one.
+const OF_A_ROUND: usize = 256;
+
+/// How many lines are kept in which nobody stands.
+const LINES_KEPT: usize = 64;
 
 /// A place in line.
 pub(crate) type Ticket = NonZeroU64;
@@ -36,87 +51,233 @@ impl Tickets {
     }
 }
 
+/// What somebody waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Cause {
+    /// The limits of these flows.
+    Limits(Limits),
+    /// The Ethernet address of somebody on a link.
+    NextHop(LinkId, IpAddr),
+    /// Something of his own: his pace, or the end of his patience.
+    Own,
+}
+
+/// Those who wait for the same thing.
+#[derive(Debug)]
+struct Line<T> {
+    /// When its first ones are asked.
+    at: Instant,
+    /// Since when each waits, and who he is, by how urgent he is.
+    bands: [BinaryHeap<Reverse<(Ticket, T)>>; Band::ALL.len()],
+    passed_over: PassedOver,
+}
+
+impl<T: Ord> Line<T> {
+    fn is_empty(&self) -> bool {
+        self.bands.iter().all(BinaryHeap::is_empty)
+    }
+
+    /// The ticket of who has waited longest.
+    fn first(&self) -> Option<Ticket> {
+        self.bands.iter().filter_map(|band| band.peek().map(|Reverse((ticket, _))| *ticket)).min()
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let Self { bands, passed_over, .. } = self;
+        let next = passed_over.next(|band| !bands[band].is_empty())?;
+        bands[next].pop().map(|Reverse((_, who))| who)
+    }
+}
+
 /// Those who wait.
 #[derive(Debug)]
 pub(crate) struct Limited<T> {
-    /// When, since when, and who.
-    waiting: BinaryHeap<Reverse<(Instant, Ticket, T)>>,
+    lines: HashMap<Cause, Line<T>>,
+    /// When each line is asked. A time that a line does not name any more is nobody's; the first is somebody's.
+    times: BinaryHeap<Reverse<(Instant, Cause)>>,
+    /// Lines that were asked in this round, and have more.
+    asked: Vec<Cause>,
+    /// Those who wait alone: when each goes on, since when he waits, and who he is.
+    alone: BinaryHeap<Reverse<(Instant, Ticket, T)>>,
 }
 
 impl<T: Ord> Default for Limited<T> {
     fn default() -> Self {
-        Self { waiting: BinaryHeap::new() }
+        Self { lines: HashMap::new(), times: BinaryHeap::new(), asked: Vec::new(), alone: BinaryHeap::new() }
     }
 }
 
 impl<T: Ord> Limited<T> {
-    /// One goes on at that time.
-    pub(crate) fn put(&mut self, at: Instant, ticket: Ticket, who: T) {
-        self.waiting.push(Reverse((at, ticket, who)));
+    /// One waits for `cause`, which has said: not before `at`.
+    pub(crate) fn put(&mut self, (cause, at): (Cause, Instant), band: Band, ticket: Ticket, who: T) {
+        if cause == Cause::Own {
+            self.alone.push(Reverse((at, ticket, who)));
+            return;
+        }
+        let line = self.lines.entry(cause).or_insert_with(|| {
+            let bands = Band::ALL.map(|_| BinaryHeap::new());
+            Line { at, bands, passed_over: PassedOver::default() }
+        });
+        // What was said last is what holds for all of them.
+        let is_news = line.is_empty() || line.at != at;
+        line.bands[band as usize].push(Reverse((ticket, who)));
+        if is_news {
+            line.at = at;
+            self.times.push(Reverse((at, cause)));
+            self.settle();
+        }
     }
 
     /// Since when the next one waits whose time has come.
     pub(crate) fn first_due(&self, now: Instant) -> Option<Ticket> {
-        self.waiting.peek().filter(|Reverse((at, ..))| *at <= now).map(|Reverse((_, ticket, _))| *ticket)
+        let line = self.times.peek().filter(|Reverse((at, _))| *at <= now);
+        let first = line.and_then(|Reverse((_, cause))| self.lines.get(cause)?.first());
+        let alone = self.alone.peek().filter(|Reverse((at, ..))| *at <= now);
+        alone.map(|Reverse((_, ticket, _))| *ticket).into_iter().chain(first).min()
     }
 
-    /// Takes the next one whose time has come.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<T> {
-        self.next_at().filter(|&at| at <= now)?;
-        self.waiting.pop().map(|Reverse((.., who))| who)
+    /// A round begins: takes those whose time has come, the first ones of each line.
+    pub(crate) fn wake(&mut self, now: Instant, mut each: impl FnMut(T)) {
+        let mut left = OF_A_ROUND;
+        while left > 0
+            && self.alone.peek().is_some_and(|Reverse((at, ..))| *at <= now)
+            && let Some(Reverse((.., who))) = self.alone.pop()
+        {
+            left -= 1;
+            each(who);
+        }
+        left = OF_A_ROUND;
+        while left > 0
+            && let Some(cause) = self.next_line(now)
+        {
+            let Some(line) = self.lines.get_mut(&cause) else { continue };
+            for _ in 0..OF_A_LINE.min(left) {
+                let Some(who) = line.pop() else { break };
+                left -= 1;
+                each(who);
+            }
+            match line.is_empty() {
+                // One is kept for the next who waits there.
+                true if self.lines.len() > LINES_KEPT => drop(self.lines.remove(&cause)),
+                true => {}
+                false => self.asked.push(cause),
+            }
+        }
+        // Lines that are due and had no turn go before.
+        for cause in self.asked.drain(..) {
+            if let Some(line) = self.lines.get_mut(&cause) {
+                line.at = now;
+                self.times.push(Reverse((now, cause)));
+            }
+        }
+        self.settle();
     }
 
-    /// Takes all of them, whose limits may be others now: who has waited longest first.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
-        let mut all = core::mem::take(&mut self.waiting).into_vec();
-        all.sort_unstable_by_key(|Reverse((_, ticket, _))| *ticket);
-        all.into_iter().map(|Reverse((.., who))| who)
+    /// Takes the next line whose time has come.
+    fn next_line(&mut self, now: Instant) -> Option<Cause> {
+        self.settle();
+        self.times.peek().filter(|Reverse((at, _))| *at <= now)?;
+        self.times.pop().map(|Reverse((_, cause))| cause)
     }
 
-    /// Whether nobody waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Things are others now: lines of these causes are asked again, as those of a round are.
+    pub(crate) fn ask_anew(&mut self, now: Instant, is_so: impl Fn(&Cause) -> bool) {
+        for (&cause, line) in self.lines.iter_mut().filter(|(cause, line)| is_so(cause) && !line.is_empty()) {
+            if line.at > now {
+                line.at = now;
+                self.times.push(Reverse((now, cause)));
+            }
+        }
+        self.settle();
+    }
+
+    /// Takes times away that are nobody's, up to one that is somebody's; all of them where there are many.
+    fn settle(&mut self) {
+        if self.times.len() > LINES_KEPT + 4 * self.lines.len() {
+            let lines = self.lines.iter().filter(|(_, line)| !line.is_empty());
+            self.times = lines.map(|(&cause, line)| Reverse((line.at, cause))).collect();
+        }
+        while let Some(Reverse((at, cause))) = self.times.peek() {
+            if self.lines.get(cause).is_some_and(|line| line.at == *at && !line.is_empty()) {
+                return;
+            }
+            self.times.pop();
+        }
     }
 
     /// When the first one goes on.
     pub(crate) fn next_at(&self) -> Option<Instant> {
-        self.waiting.peek().map(|Reverse((at, ..))| *at)
+        let alone = self.alone.peek().map(|Reverse((at, ..))| *at);
+        Instant::earliest([alone, self.times.peek().map(|Reverse((at, _))| *at)])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelane_units::{Direction, FlowId};
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn line(flow: u32) -> Cause {
+        Cause::Limits([Some((FlowId(flow), Direction::Out)), None])
+    }
+
+    fn woken(limited: &mut Limited<u32>, second: u64) -> Vec<u32> {
+        let mut woken = Vec::new();
+        limited.wake(Instant::from_secs(second), |who| woken.push(who));
+        woken
+    }
 
     proptest! {
+        /// Whoever waits is asked once, not before his time, and as long as somebody waits there is a time at which somebody is.
         #[test]
-        fn they_go_on_in_order_of_time_and_then_as_they_came(times in prop::collection::vec(0u64..20, 0..60), now in 0u64..20) {
+        fn nobody_is_lost_and_nobody_comes_twice(
+            steps in prop::collection::vec((0u32..4, 0u64..20, 0usize..3, any::<bool>()), 0..200),
+        ) {
             let (mut limited, mut tickets) = (Limited::default(), Tickets::default());
-            for (nth, &time) in (0..).zip(&times) {
-                limited.put(Instant::from_secs(time), tickets.of(&mut None), nth);
+            let (mut inside, mut now) = (BTreeMap::new(), 0);
+            for (who, &(flow, time, band, wakes)) in (0..).zip(&steps) {
+                if wakes {
+                    now += time;
+                    for who in woken(&mut limited, now) {
+                        prop_assert!(inside.remove(&who).is_some(), "{who} twice");
+                    }
+                } else {
+                    let cause = if flow == 0 { Cause::Own } else { line(flow) };
+                    limited.put((cause, Instant::from_secs(now + time)), Band::ALL[band], tickets.of(&mut None), who);
+                    inside.insert(who, (cause, now + time));
+                }
+                let of_own = |(cause, at): &(Cause, u64)| (*cause == Cause::Own).then_some(*at);
+                let own = inside.values().filter_map(of_own).min();
+                prop_assert!(own.is_none_or(|at| limited.next_at().is_some_and(|next| next <= Instant::from_secs(at))));
+                prop_assert_eq!(limited.next_at().is_none(), inside.is_empty());
             }
-            prop_assert_eq!(limited.next_at(), times.iter().min().map(|&time| Instant::from_secs(time)));
-            let mut expected: Vec<_> = times.iter().copied().zip(0..).filter(|&(time, _)| time <= now).collect();
-            expected.sort_by_key(|&(time, _)| time);
-            let due: Vec<_> = core::iter::from_fn(|| limited.take_due(Instant::from_secs(now))).collect();
-            prop_assert_eq!(due, expected.into_iter().map(|(_, nth)| nth).collect::<Vec<_>>());
+            while let Some(at) = limited.next_at() {
+                for who in woken(&mut limited, (at.saturating_since(Instant::ZERO).as_secs()).max(now)) {
+                    prop_assert!(inside.remove(&who).is_some(), "{who} twice");
+                }
+            }
+            prop_assert!(inside.is_empty(), "{inside:?}");
         }
 
-        /// Where a few of many may send each time, all have as many turns.
+        /// Where a few of many may send each time, all have as many turns, and only a few more are asked.
         #[test]
-        fn each_has_his_turn(many in 1..40_usize, few in 1..5_usize) {
-            let (mut limited, mut tickets, mut own) = (Limited::default(), Tickets::default(), vec![None; many]);
-            let mut turns = vec![0; many];
-            (0..many).for_each(|n| limited.put(Instant::ZERO, tickets.of(&mut own[n]), n));
-            for second in 1..=(10 * many as u64) {
-                let due: Vec<_> = core::iter::from_fn(|| limited.take_due(Instant::from_secs(second))).collect();
+        fn each_has_his_turn(many in 1..300_u32, few in 1..5_usize) {
+            let (mut limited, mut tickets) = (Limited::default(), Tickets::default());
+            let (mut own, mut turns) = (vec![None; many as usize], vec![0; many as usize]);
+            let at = |second| (line(1), Instant::from_secs(second));
+            (0..many).for_each(|n| limited.put(at(0), Band::Usual, tickets.of(&mut own[n as usize]), n));
+            for second in 1..=(3 * u64::from(many)) {
+                let due = woken(&mut limited, second);
+                prop_assert_eq!(due.len(), OF_A_LINE.min(many as usize));
                 for (place, n) in due.into_iter().enumerate() {
+                    let index = n as usize;
                     if place < few {
-                        turns[n] += 1;
-                        own[n] = None;
+                        turns[index] += 1;
+                        own[index] = None;
                     }
-                    limited.put(Instant::from_secs(second + 1), tickets.of(&mut own[n]), n);
+                    limited.put(at(second + 1), Band::Usual, tickets.of(&mut own[index]), n);
                 }
             }
             let (least, most) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
@@ -125,16 +286,32 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_longest_asks_first_when_all_do() {
+    fn lines_that_are_due_have_their_turns_whatever_the_others_hold() {
         let (mut limited, mut tickets) = (Limited::default(), Tickets::default());
-        for (nth, time) in [9, 3, 5].into_iter().enumerate() {
-            limited.put(Instant::from_secs(time), tickets.of(&mut None), nth);
+        let lines = 2 * (OF_A_ROUND / OF_A_LINE) as u32;
+        for n in 0..lines * 40 {
+            limited.put((line(n % lines), Instant::ZERO), Band::Usual, tickets.of(&mut None), n);
         }
-        assert_eq!(
-            [2, 3].map(|now| limited.first_due(Instant::from_secs(now)).map(Ticket::get)),
-            [None, Some(2)]
-        );
-        assert_eq!(limited.take_all().collect::<Vec<_>>(), [0, 1, 2]);
-        assert!(limited.is_empty());
+        for second in 1..=4 {
+            let woken = woken(&mut limited, second);
+            assert_eq!(woken.len(), OF_A_ROUND);
+            let half: Vec<u32> = woken.iter().map(|n| n % lines).collect();
+            assert!(half.iter().all(|line| (line < &(lines / 2)) == (second % 2 == 1)), "{second}: {half:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_limit_has_said_last_holds_for_all_and_news_come_before() {
+        let (mut limited, mut tickets) = (Limited::default(), Tickets::default());
+        let at = Instant::from_secs;
+        for (who, second) in (0..).zip([9, 30, 20]) {
+            limited.put((line(1), at(second)), Band::Usual, tickets.of(&mut None), who);
+        }
+        assert_eq!((limited.next_at(), woken(&mut limited, 19)), (Some(at(20)), vec![]));
+        limited.ask_anew(at(19), |cause| *cause == line(2));
+        assert_eq!(limited.next_at(), Some(at(20)));
+        limited.ask_anew(at(19), |cause| *cause == line(1));
+        assert_eq!((limited.next_at(), woken(&mut limited, 19)), (Some(at(19)), vec![0, 1, 2]));
+        assert_eq!(limited.next_at(), None);
     }
 }

@@ -49,6 +49,7 @@ mod view;
 
 pub use bands::Band;
 pub use fast_open::SynText;
+use limited::Cause;
 pub(crate) use limited::Tickets;
 pub use steered::{Heard, Strangers};
 
@@ -241,10 +242,11 @@ impl Stacks {
     }
 
     /// Limits are others now: whoever waits for one asks again.
-    pub(crate) fn ask_limits_anew(&mut self) {
-        self.conns.ask_limits_anew();
-        let waits = |shard: &Shard| !shard.limited_datagrams.is_empty();
-        self.shards.each_where(waits, Shard::look_again);
+    pub(crate) fn ask_limits_anew(&mut self, now: Instant) {
+        let is_limit = |cause: &Cause| matches!(cause, Cause::Limits(_));
+        self.conns.ask_anew(now, is_limit);
+        let waits = |shard: &Shard| shard.limited_datagrams.next_at().is_some();
+        self.shards.each_where(waits, |shard| shard.limited_datagrams.ask_anew(now, is_limit));
     }
 
     /// Another lane of a netstack has learned something.

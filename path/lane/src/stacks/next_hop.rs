@@ -13,6 +13,7 @@ use firelane_wire::IpProtocol;
 
 use super::echoes;
 use super::inbound::Inside;
+use super::limited::Cause;
 use super::shard::Shard;
 use crate::message::DatagramKind;
 
@@ -35,17 +36,10 @@ pub(super) enum Hop {
 
 impl Shard {
     /// Those who wait for a next hop look again, if there is news.
-    pub(super) fn hear_of_next_hops(&mut self) {
+    pub(super) fn hear_of_next_hops(&mut self, now: Instant) {
         if self.awaits_since.is_some_and(|generation| generation != self.ip.core.generation()) {
             self.awaits_since = None;
-            self.look_again();
-        }
-    }
-
-    /// Who waits for something asks for it anew.
-    pub(super) fn look_again(&mut self) {
-        for socket in self.limited_datagrams.take_all() {
-            self.dirty_datagrams.push(self.band_of(socket), socket);
+            self.limited_datagrams.ask_anew(now, |cause| matches!(cause, Cause::NextHop(..)));
         }
     }
 }

@@ -225,7 +225,7 @@ impl<D> Inside<'_, D> {
             Credit::Unlimited => {}
             // The rest of what others have left is no segment.
             Credit::Bytes(bytes) if bytes.0 < HEADERS_MAX + SMALL_TEXT && links.sent.has_any(asked) => {
-                self.conns.wait_for_credit(&mut self.common.tickets, id, self.common.now);
+                self.conns.wait_for_credit(&mut self.common.tickets, id, asked.flows, self.common.now);
                 return Err(Pause::Waits);
             }
             Credit::Bytes(bytes) => {
@@ -234,7 +234,7 @@ impl<D> Inside<'_, D> {
                 self.cut_for_limits(id);
             }
             Credit::At(until) => {
-                self.conns.wait_for_credit(&mut self.common.tickets, id, until);
+                self.conns.wait_for_credit(&mut self.common.tickets, id, asked.flows, until);
                 return Err(Pause::Waits);
             }
         }
