@@ -16,7 +16,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame};
-use firelane_units::{BitRate, Bytes};
+use firelane_units::{BitRate, Bytes, LaneId};
 
 use crate::board::{self, Board, Origin, UnderWay};
 use crate::conversation::{Conversation, conversation};
@@ -55,6 +55,8 @@ struct Queue {
     frames: Chain,
     /// To whom it was given when it was empty.
     conversation: u32,
+    /// And of which lane the first frame was.
+    origin: Origin,
     bytes: u64,
     deficit: u64,
 }
@@ -82,13 +84,17 @@ impl Hold {
     }
 
     /// Where other lanes see what waits here.
-    pub(crate) fn board(&mut self) -> Arc<Board> {
-        if let Some(board) = &self.board {
-            return Arc::clone(board);
-        }
-        let board = self.board.insert(Arc::default()).clone();
-        board.post_largest(self.largest);
-        (0..self.queues.len()).for_each(|nth| self.post(nth));
+    pub(crate) fn board(&mut self, reader: LaneId) -> Arc<Board> {
+        let board = match &self.board {
+            Some(board) => Arc::clone(board),
+            None => {
+                let board = self.board.insert(Arc::default()).clone();
+                board.post_largest(self.largest);
+                (0..self.queues.len()).for_each(|nth| self.post(nth));
+                board
+            }
+        };
+        board.note_reader(reader);
         board
     }
 
@@ -99,10 +105,9 @@ impl Hold {
 
     fn post(&self, nth: usize) {
         if let (Some(board), Some(queue)) = (&self.board, self.queues.get(nth)) {
-            let [is_elsewhere, is_shared] = [self.elsewhere, self.shared].map(|bits| bits >> nth & 1 == 1);
-            let origin = if is_elsewhere { Origin::Elsewhere } else { Origin::Home };
+            let is_shared = self.shared >> nth & 1 == 1;
             let load = (queue.bytes, queue.frames.len());
-            board.post(nth, (queue.conversation, origin, is_shared), load);
+            board.post(nth, (queue.conversation, queue.origin, is_shared), load);
         }
     }
 
@@ -149,9 +154,9 @@ impl Hold {
     fn has_queue_for_another(&self, sent: UnderWay) -> bool {
         let of_home = (self.waiting & !self.elsewhere).count_ones() as usize;
         let free = QUEUES - self.waiting.count_ones() as usize;
-        match self.is_shown() {
-            true => board::has_queue(of_home, free, sent.others),
-            false => sent.others < free,
+        match &self.board {
+            Some(board) => board::has_queue(of_home, free, sent.others, board.each()),
+            None => sent.others < free,
         }
     }
 
@@ -181,7 +186,8 @@ impl Hold {
         self.frames += 1;
         if self.waiting >> nth & 1 == 0 {
             self.waiting |= 1 << nth;
-            self.elsewhere = self.elsewhere & !(1 << nth) | u32::from(origin == Origin::Elsewhere) << nth;
+            self.elsewhere = self.elsewhere & !(1 << nth) | u32::from(origin != Origin::Home) << nth;
+            self.queues[nth].origin = origin;
         }
         let queue = &mut self.queues[nth];
         queue.bytes += bytes;
@@ -229,6 +235,11 @@ impl Hold {
     }
 
     /// The queue in which frames of a conversation wait, as far as that is known.
+    /// Whether a conversation has a queue.
+    pub(crate) fn has(&self, Conversation(number): Conversation) -> bool {
+        self.found(number).is_some()
+    }
+
     fn found(&self, conversation: u32) -> Option<usize> {
         let own = ones(self.waiting).find(|&n| self.queues[n].conversation == conversation);
         // What waits in a shared queue may be of this conversation.

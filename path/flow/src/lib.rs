@@ -39,7 +39,7 @@ mod nest;
 mod schedule;
 mod table;
 
-pub use board::{Board, Origin, UnderWay};
+pub use board::{Board, Origin, UnderWay, Whose};
 pub use conversation::Conversation;
 pub use counters::Counters;
 pub use lender::{Lender, Limits, Loan};

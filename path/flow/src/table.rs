@@ -7,7 +7,9 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame, Pools, Weight, offload};
-use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId, Instant, Priority};
+use firelane_units::{
+    BitRate, Bytes, Direction, DropCounters, DropReason, FlowId, Instant, LaneId, Priority,
+};
 
 use crate::board::{Board, Origin, UnderWay};
 use crate::conversation::Conversation;
@@ -397,9 +399,14 @@ impl FlowTable {
         at != flow && self.nodes.at(at).children > 1
     }
 
-    /// The board on which other lanes see what of `flow` waits here.
-    pub fn board(&mut self, flow: FlowId, direction: Direction) -> Option<Arc<Board>> {
-        Some(self.nodes.get_mut(flow)?.side_mut(direction).hold.board())
+    /// The board on which another lane sees what of `flow` waits here.
+    pub fn board(&mut self, flow: FlowId, direction: Direction, reader: LaneId) -> Option<Arc<Board>> {
+        Some(self.nodes.get_mut(flow)?.side_mut(direction).hold.board(reader))
+    }
+
+    /// Whether something of a conversation waits in a flow.
+    pub fn has_waiting(&self, (flow, direction): (FlowId, Direction), conversation: Conversation) -> bool {
+        self.nodes.get(flow).is_some_and(|node| node.side(direction).hold.has(conversation))
     }
 
     /// What a socket may send now whose flow has its limit at home in another lane, by what that one shows on its board and what is under
@@ -408,15 +415,15 @@ impl FlowTable {
         &self,
         now: Instant,
         (flow, direction): (FlowId, Direction),
-        speaker: Option<Conversation>,
+        asks: (LaneId, Option<Conversation>),
         board: Option<&Board>,
         under_way: UnderWay,
     ) -> Credit {
         let tightest = self.nodes.get(flow).and_then(|node| node.side(direction).tightest);
         let Some(rate) = tightest else { return Credit::Unlimited };
         match board {
-            Some(board) => board.credit(now, rate, speaker, under_way),
-            None => Board::default().credit(now, rate, speaker, under_way),
+            Some(board) => board.credit(now, rate, asks, under_way),
+            None => Board::unseen().credit(now, rate, asks, under_way),
         }
     }
 

@@ -16,7 +16,7 @@ use firelane_units::{Bytes, Direction, FlowId, Instant, LaneId};
 use crate::common::Common;
 use crate::links::Links;
 use crate::message::LaneMessage;
-use crate::sent::At;
+use crate::sent::{At, whose};
 
 /// After how long without an answer a board is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
@@ -95,9 +95,13 @@ impl Far {
         let mut sum = sent;
         let runs = self.runs.get(home.index()).into_iter().flatten();
         for run in runs.filter(|run| run.flow == flow && !has_come(run, taken)) {
-            sum.add(run.bytes, speaker == Some(run.conversation));
+            sum.add(run.bytes, whose(Some(run.conversation), speaker, |other| self.has_queue(flow, other)));
         }
         sum
+    }
+
+    fn has_queue(&self, flow: At, conversation: Conversation) -> bool {
+        self.board(flow).is_some_and(|board| board.has(conversation))
     }
 }
 
@@ -132,17 +136,19 @@ impl<D> Links<D> {
         home: LaneId,
         flow: At,
         speaker: Option<Conversation>,
-        sent: UnderWay,
     ) -> Credit {
+        let sent = self.sent.of(flow, speaker, |other| self.far.has_queue(flow, other));
         let taken = common.backlogs.taken(common.id, home);
         let under_way = self.far.under_way(home, flow, speaker, taken, sent);
-        self.flows.credit_far(common.now, flow, speaker, self.far.board(flow), under_way)
+        let credit =
+            self.flows.credit_far(common.now, flow, (common.id, speaker), self.far.board(flow), under_way);
+        credit.behind(common.now, sent.all)
     }
 
     /// Another lane asks for a board.
     pub(crate) fn show_board(&mut self, common: &mut Common<D>, flow: FlowId, side: Direction, to: LaneId) {
         let is_at_home = self.places.get(flow.index()).is_some_and(|place| place.home == Some(common.id));
-        if is_at_home && let Some(board) = self.flows.board(flow, side) {
+        if is_at_home && let Some(board) = self.flows.board(flow, side, to) {
             common.outbox.messages.push((to, LaneMessage::Board(flow, side, common.id, board)));
         }
     }

@@ -153,7 +153,7 @@ impl<D: Driver> Lane<D> {
         self.common.counters.taken += count as u64;
         self.links.next_chain(Arrival::Local);
         self.links.is_decided = stage == Stage::Deliver;
-        self.links.flows.set_origin(Origin::Elsewhere);
+        self.links.flows.set_origin(Origin::Elsewhere(from));
         let went_on = catch_unwind(AssertUnwindSafe(|| {
             while let Some(frame) = chain.pop() {
                 self.links.resume(&mut self.common, stage, link, frame);

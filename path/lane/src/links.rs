@@ -610,13 +610,12 @@ impl<D> Links<D> {
 
     /// What a sender may send now.
     pub(crate) fn credit(&self, common: &Common<D>, Asked { flows, speaker }: Asked) -> Credit {
-        let ask = |(flow, side): At| {
-            let sent = self.sent.of((flow, side), speaker);
-            match self.places.home_elsewhere(common.id, flow) {
-                Some(home) => self.credit_far(common, home, (flow, side), speaker, sent),
-                None => self.flows.credit(common.now, (flow, side), speaker, sent),
+        let ask = |at: At| match self.places.home_elsewhere(common.id, at.0) {
+            Some(home) => self.credit_far(common, home, at, speaker),
+            None => {
+                let sent = self.sent.of(at, speaker, |other| self.flows.has_waiting(at, other));
+                self.flows.credit(common.now, at, speaker, sent).behind(common.now, sent.all)
             }
-            .behind(common.now, sent.all)
         };
         flows.into_iter().flatten().map(ask).fold(Credit::Unlimited, Credit::and)
     }

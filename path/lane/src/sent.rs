@@ -5,7 +5,7 @@
 
 use core::cell::RefCell;
 
-use firelane_flow::{Conversation, Limits, UnderWay};
+use firelane_flow::{Conversation, Limits, UnderWay, Whose};
 use firelane_units::{Bytes, Direction, FlowId};
 
 /// A flow's limit in one direction.
@@ -46,13 +46,31 @@ impl Sent {
         asked.flows.into_iter().flatten().any(|at| sent.iter().any(|it| it.0 == at))
     }
 
-    /// How much of a flow's, and how much of that is of the conversation that asks.
-    pub(crate) fn of(&self, at: At, speaker: Option<Conversation>) -> UnderWay {
+    /// How much of a flow's, how much of that is of the conversation that asks, and of how many it is who have no queue there.
+    pub(crate) fn of(
+        &self,
+        at: At,
+        speaker: Option<Conversation>,
+        has_queue: impl Fn(Conversation) -> bool,
+    ) -> UnderWay {
         let mut sum = UnderWay::default();
         for &(_, conversation, bytes) in self.0.borrow().iter().filter(|it| it.0 == at) {
-            sum.add(bytes, speaker.is_some() && conversation == speaker);
+            sum.add(bytes, whose(conversation, speaker, &has_queue));
         }
         sum
+    }
+}
+
+/// Of whom something is that one has sent whose conversation is known, or not.
+pub(crate) fn whose(
+    conversation: Option<Conversation>,
+    speaker: Option<Conversation>,
+    has_queue: impl Fn(Conversation) -> bool,
+) -> Whose {
+    match conversation {
+        Some(_) if conversation == speaker => Whose::Own,
+        Some(other) if has_queue(other) => Whose::Queued,
+        _ => Whose::Others,
     }
 }
 
@@ -71,10 +89,14 @@ mod tests {
         sent.note(Asked { flows: [Some(out), None], speaker: other }, Bytes(1));
         sent.note(Asked { flows: [Some(out), None], speaker: None }, Bytes(1000));
         assert_eq!(sent.0.borrow().len(), 4, "what one sends in a row is one entry");
-        assert_eq!(sent.of(out, one), UnderWay { all: Bytes(1111), own: Bytes(110), others: 2 });
-        assert_eq!(sent.of(inward, other), UnderWay { all: Bytes(110), own: Bytes(0), others: 1 });
-        assert_eq!(sent.of(out, None), UnderWay { all: Bytes(1111), own: Bytes(0), others: 3 });
+        let of = |at, speaker| sent.of(at, speaker, |_| false);
+        assert_eq!(of(out, one), UnderWay { all: Bytes(1111), own: Bytes(110), others: 2 });
+        assert_eq!(of(inward, other), UnderWay { all: Bytes(110), own: Bytes(0), others: 1 });
+        assert_eq!(of(out, None), UnderWay { all: Bytes(1111), own: Bytes(0), others: 3 });
+        // Who has a queue needs none.
+        let others = sent.of(out, one, |it| Some(it) == other).others;
+        assert_eq!(others, 1);
         sent.begin_round();
-        assert_eq!(sent.of(out, one), UnderWay::default());
+        assert_eq!(sent.of(out, one, |_| false), UnderWay::default());
     }
 }

@@ -126,6 +126,30 @@ fn a_thousand_who_wait_have_the_same_share() {
     }
 }
 
+/// Each of several lanes that are not the home reads the same board, and none hears in time of what the others take.
+#[test]
+fn many_lanes_with_many_senders_lose_nothing_and_have_equal_shares() {
+    for (lanes, mbps) in [(3, 10), (4, 10), (4, 100), (6, 10)] {
+        let of: Vec<u16> = (0..lanes * 30).map(|n| n % lanes).collect();
+        let mut senders = Senders::new(limited(lanes, mbps), PEERS[0], &of);
+        senders.run_for(Duration::from_millis(100));
+        senders.arrived_in(Duration::from_millis(2000));
+        let case = format!("{lanes} lanes at {mbps} Mb/s");
+        let mut by_lane = vec![0; usize::from(lanes)];
+        for (end, lane) in senders.ends.iter().zip(&of) {
+            let peer = end.recv.shared().local().unwrap();
+            by_lane[usize::from(*lane)] += senders.got.get(&peer).copied().unwrap_or(0);
+        }
+        assert_eq!(senders.world.counters().drops.of(DropReason::FlowLimit), 0, "{case}: {by_lane:?}");
+        let promised = BitRate::from_mbps(mbps).bytes_in(Duration::from_secs(2)).0;
+        let all: u64 = by_lane.iter().sum();
+        assert!(all.abs_diff(promised) <= promised / 100, "{case}: {by_lane:?}, {promised}");
+        let share = promised / u64::from(lanes);
+        assert!(by_lane.iter().all(|it| it.abs_diff(share) <= share / 3), "{case}: {by_lane:?}, {share}");
+        senders.world.check_conservation();
+    }
+}
+
 /// All have what the limit promises, and nobody nothing if there was a turn for each.
 fn check_many(case: &str, promised: u64, got: &[u64], senders: usize) {
     let all: u64 = got.iter().sum();
