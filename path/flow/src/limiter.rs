@@ -49,6 +49,16 @@ struct Waiting {
     since: Instant,
     /// The turn in which it ended.
     turn: Option<Instant>,
+    /// He was only told to come again, so nobody knows whether he will.
+    is_told: bool,
+}
+
+impl Waiting {
+    /// Whether unused time counts at `now`.
+    fn counts(&self, now: Instant) -> bool {
+        let is_forgotten = self.is_told && now > self.since + LATE_MAX;
+        self.turn.is_none_or(|turn| turn == now) && !is_forgotten
+    }
 }
 
 impl Limiter {
@@ -87,21 +97,26 @@ impl Limiter {
 
     /// Somebody is told to wait until the limit is ready. If the lane then comes late, the time counts as used.
     pub fn note_waiting(&mut self) {
-        self.waiting = Some(Waiting { since: self.paid_until, turn: None });
+        self.waiting = Some(Waiting { since: self.paid_until, turn: None, is_told: false });
     }
 
-    /// Nobody waits.
+    /// The same of one who may be gone by then: if nobody comes, the time has not counted after all.
+    pub fn note_told(&mut self) {
+        if self.waiting.is_none_or(|waiting| waiting.is_told || waiting.turn.is_some()) {
+            self.waiting = Some(Waiting { since: self.paid_until, turn: None, is_told: true });
+        }
+    }
+
+    /// Nobody waits in a queue. What was made up for this turn is there for whoever else was told to come.
     pub fn forget_waiting(&mut self) {
-        self.waiting = None;
+        self.waiting = self.waiting.filter(|waiting| waiting.is_told || waiting.turn.is_some());
     }
 
     /// From when on unused time counts at `now`.
     fn counts_from(&self, now: Instant) -> Instant {
         let usual = now - SLACK;
         match self.waiting {
-            Some(Waiting { since, turn }) if turn.is_none_or(|turn| turn == now) => {
-                since.max(now - LATE_MAX).min(usual)
-            }
+            Some(waiting) if waiting.counts(now) => waiting.since.max(now - LATE_MAX).min(usual),
             _ => usual,
         }
     }
@@ -362,6 +377,24 @@ mod tests {
         let later = Instant::from_secs(1);
         limiter.charge(later, Bytes(5_000));
         assert_eq!(limiter.ready_at(), later, "and not in another");
+    }
+
+    #[test]
+    fn who_was_told_to_come_again_makes_up_for_a_late_lane_if_he_comes() {
+        let told = || {
+            let mut limiter = Limiter::new(BitRate::from_mbps(80), Instant::ZERO);
+            limiter.charge(Instant::ZERO, Bytes(1_000));
+            limiter.note_told();
+            limiter
+        };
+        // 80 Mb/s are 10 bytes per microsecond: 4.9 ms unused, and 400 us of a piece.
+        assert_eq!(told().allowance(Instant::from_millis(5)), Bytes(53_000));
+        assert_eq!(told().allowance(Instant::from_millis(20)), Bytes(9_000), "he did not come");
+        // Who waits in a queue is there.
+        let mut limiter = told();
+        limiter.note_waiting();
+        limiter.note_told();
+        assert_eq!(limiter.allowance(Instant::from_millis(20)), Bytes(104_000));
     }
 
     #[test]

@@ -439,6 +439,15 @@ impl FlowTable {
         });
     }
 
+    /// The same of senders who are asked again when the limit has room, and may be gone by then.
+    pub fn note_told(&mut self, now: Instant, flow: FlowId, direction: Direction) {
+        self.for_each_gate(flow, direction, |gate| {
+            if gate.first().is_none() && !gate.limiter.is_ready(now) {
+                gate.limiter.note_told();
+            }
+        });
+    }
+
     /// The gates of a flow, its own first.
     fn for_each_gate(&mut self, flow: FlowId, direction: Direction, mut act: impl FnMut(&mut Gate)) {
         let mut at = Some(flow);

@@ -614,10 +614,21 @@ impl<D> Links<D> {
             Some(home) => self.credit_far(common, home, at, speaker),
             None => {
                 let sent = self.sent.of(at, speaker, |other| self.flows.has_waiting(at, other));
-                self.flows.credit(common.now, at, speaker, sent).behind(common.now, sent.all)
+                let credit = self.flows.credit(common.now, at, speaker, sent);
+                if matches!(credit, Credit::At(_)) {
+                    self.sent.note_told(at);
+                }
+                credit.behind(common.now, sent.all)
             }
         };
         flows.into_iter().flatten().map(ask).fold(Credit::Unlimited, Credit::and)
+    }
+
+    /// Limits hear that somebody waits for them: if the lane is late, they make up for it.
+    pub(crate) fn hear_of_told(&mut self, now: Instant) {
+        while let Some((flow, direction)) = self.sent.take_told() {
+            self.flows.note_told(now, flow, direction);
+        }
     }
 
     /// A port's configuration.

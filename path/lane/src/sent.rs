@@ -18,15 +18,28 @@ pub(crate) struct Asked {
     pub(crate) speaker: Option<Conversation>,
 }
 
-/// What was sent in this round, at each limit.
+/// What was sent in this round, at each limit, and which limits have told somebody to come again.
 #[derive(Debug, Default)]
-pub(crate) struct Sent(RefCell<Vec<(At, Option<Conversation>, Bytes)>>);
+pub(crate) struct Sent(RefCell<Vec<(At, Option<Conversation>, Bytes)>>, RefCell<Vec<At>>);
 
 impl Sent {
     /// The next round begins: what was sent in the last one has come to the link side.
     #[inline]
     pub(crate) fn begin_round(&mut self) {
         self.0.get_mut().clear();
+    }
+
+    /// A limit has told somebody to come again.
+    pub(crate) fn note_told(&self, at: At) {
+        let mut told = self.1.borrow_mut();
+        if told.last() != Some(&at) {
+            told.push(at);
+        }
+    }
+
+    /// Takes one that has.
+    pub(crate) fn take_told(&mut self) -> Option<At> {
+        self.1.get_mut().pop()
     }
 
     /// A sender has made use of his credit.

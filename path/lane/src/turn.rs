@@ -187,6 +187,7 @@ impl<D: Driver> Lane<D> {
             }
             self.links.sent.begin_round();
             let more = self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
+            self.links.hear_of_told(self.common.now);
             // What a netstack sends to itself has arrived already.
             if self.departures.is_empty() && !self.links.has_arrivals() {
                 if self.stacks.take_handed_across() {

@@ -67,14 +67,24 @@ impl Senders {
     fn run_for(&mut self, span: Duration) {
         let end = self.world.now + span;
         while self.world.now < end {
-            for (n, socket) in (0..).zip(&mut self.ends) {
-                while self.world.offer_to(socket, n, self.peer, &[7; TEXT]) {}
-            }
+            self.offer();
             self.world.run_for(STEP);
-            let mut buffer = [0; TEXT];
-            while let Ok(Some(datagram)) = self.receiver.recv.recv(&mut buffer) {
-                *self.got.entry(datagram.envelope.peer).or_default() += FRAME;
-            }
+            self.take();
+        }
+    }
+
+    /// Each has as much to send as his queue has room for.
+    fn offer(&mut self) {
+        for (n, socket) in (0..).zip(&mut self.ends) {
+            while self.world.offer_to(socket, n, self.peer, &[7; TEXT]) {}
+        }
+    }
+
+    /// Counts what has arrived.
+    fn take(&mut self) {
+        let mut buffer = [0; TEXT];
+        while let Ok(Some(datagram)) = self.receiver.recv.recv(&mut buffer) {
+            *self.got.entry(datagram.envelope.peer).or_default() += FRAME;
         }
     }
 
@@ -123,6 +133,31 @@ fn a_thousand_who_wait_have_the_same_share() {
         assert!(most - least <= 3 * FRAME, "{least} to {most}");
         assert_eq!(senders.world.counters().drops.of(DropReason::FlowLimit), 0);
         senders.world.check_conservation();
+    }
+}
+
+/// Nobody's frames wait in the hold: the limit knows of who was told to come again.
+#[test]
+fn a_late_lane_loses_nothing_of_what_sockets_wait_for() {
+    for (count, mbps, late) in [(1, 10, 9), (3, 100, 5), (40, 100, 2), (2, 20, 9), (600, 100, 2)] {
+        let mut senders = Senders::new(limited(1, mbps), PEERS[0], &vec![0; count]);
+        senders.run_for(Duration::from_millis(50));
+        senders.got.clear();
+        let (span, begin) = (Duration::from_millis(900), senders.world.now);
+        while senders.world.now < begin + span {
+            senders.world.now = senders.world.now + Duration::from_millis(late);
+            senders.world.run();
+
+            senders.take();
+
+            senders.offer();
+        }
+        let all: u64 = senders.got.values().sum();
+        let promised = BitRate::from_mbps(mbps).bytes_in(span).0;
+        assert!(
+            all.abs_diff(promised) <= promised / 50,
+            "{count} at {mbps} Mb/s, {late} ms: {all}, {promised}"
+        );
     }
 }
 
