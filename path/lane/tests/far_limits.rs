@@ -145,7 +145,7 @@ fn a_late_lane_loses_nothing_of_what_sockets_wait_for() {
         senders.got.clear();
         let (span, begin) = (Duration::from_millis(900), senders.world.now);
         while senders.world.now < begin + span {
-            senders.world.now = senders.world.now + Duration::from_millis(late);
+            senders.world.now += Duration::from_millis(late);
             senders.world.run();
 
             senders.take();
