@@ -268,7 +268,7 @@ pub struct TableMemory {
     pub connections: usize,
     /// The index from tuples to connections.
     pub index: usize,
-    /// The timer wheel.
+    /// The timer wheel, and who waits for a limit.
     pub timers: usize,
     /// Records in TIME-WAIT and their index.
     pub time_wait: usize,

@@ -32,6 +32,7 @@ mod next_hops;
 mod onlookers;
 mod polling;
 mod resting;
+mod shut_limits;
 mod shut_out;
 mod starving;
 mod stations;

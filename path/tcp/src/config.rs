@@ -226,6 +226,16 @@ impl TcpConfig {
         repeats
     }
 
+    /// How long it takes to repeat a SYN so often and to wait for the last answer.
+    pub(crate) fn repeats_within(&self, repeats: u8) -> Duration {
+        let mut rtt = Rtt::new(self.flight.rto);
+        (0..=repeats).fold(Duration::ZERO, |waited, _| {
+            let rto = rtt.rto().duration();
+            rtt.on_timeout();
+            waited + rto
+        })
+    }
+
     /// The scale for a receive ring of `capacity` bytes at birth: a ring that is tiny beside the largest one
     /// could otherwise never announce anything but zero.
     pub(crate) fn window_scale_for(&self, capacity: usize) -> u8 {

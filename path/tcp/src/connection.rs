@@ -428,11 +428,12 @@ impl Connection {
         self.troubles().on_silence(now);
     }
 
-    /// The SYN's or the persist timer fired.
+    /// The clock of a SYN, of what waits to leave or of the peer's window has come.
     fn on_send_timer(&mut self, now: Instant, rings: &Rings<'_>) -> Option<Disposition> {
         match self.timers.send {
             SendTimer::Off => None,
             SendTimer::Syn(_) => self.on_syn_timer(now),
+            SendTimer::Held(_) => self.on_held_timer(now),
             SendTimer::Persist(_) => {
                 if now.saturating_since(self.closed_window_since()) >= self.patience() {
                     return Some(self.die(now, CloseReason::TimedOut));

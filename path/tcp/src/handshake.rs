@@ -297,8 +297,11 @@ impl Connection {
         Some(out)
     }
 
-    /// The SYN was not answered in time.
+    /// The SYN was not answered in time, or has yet to leave.
     pub(crate) fn on_syn_timer(&mut self, now: Instant) -> Option<Disposition> {
+        if self.pending.syn {
+            return self.on_held_syn_timer(now);
+        }
         self.flight.rtt_mut().on_timeout();
         // `progress_at` is when the first SYN left. RFC 9293 MUST-23: at least 3 minutes by default.
         let is_tired = self.has_begun_early() && usize::from(self.syn_retries) >= RETRIES_MAX;

@@ -31,6 +31,7 @@ mod fast_open;
 pub mod flight;
 mod fusion;
 mod handshake;
+mod held;
 mod info;
 pub mod isn;
 mod listen;

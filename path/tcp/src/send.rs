@@ -553,10 +553,10 @@ impl Connection {
     fn keep_persist_timer(&mut self, now: Instant, rings: &Rings<'_>) {
         let waits = self.flight.nxt() < self.text_end(rings) || self.owes_fin();
         if !waits || !self.flight.is_empty() || self.flight.paced_until().is_some() {
-            if matches!(self.timers.send, SendTimer::Persist(_)) {
+            if matches!(self.timers.send, SendTimer::Persist(_) | SendTimer::Held(_)) {
                 self.timers.send = SendTimer::Off;
             }
-        } else if self.timers.send == SendTimer::Off {
+        } else if matches!(self.timers.send, SendTimer::Off | SendTimer::Held(_)) {
             if self.send.persist_backoff == 0 {
                 self.progress_at = now;
             }

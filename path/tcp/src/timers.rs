@@ -15,8 +15,10 @@ pub(crate) enum SendTimer {
     /// Nothing.
     #[default]
     Off,
-    /// The SYN or SYN-ACK is sent again (RFC 6298 §5).
+    /// The SYN or SYN-ACK is sent again (RFC 6298 §5), or has waited for long enough to leave.
     Syn(Instant),
+    /// Text or a FIN has waited for long enough to leave.
+    Held(Instant),
     /// The peer's window is too small for what waits (RFC 9293 §3.8.6.1).
     Persist(Instant),
 }
@@ -27,7 +29,7 @@ impl SendTimer {
     pub(crate) fn at(self) -> Instant {
         match self {
             Self::Off => Instant::FAR_FUTURE,
-            Self::Syn(at) | Self::Persist(at) => at,
+            Self::Syn(at) | Self::Held(at) | Self::Persist(at) => at,
         }
     }
 }

@@ -22,7 +22,7 @@ use firelane_wire::{Ecn, IpProtocol};
 use super::bands::Band;
 use super::brought::Deserted;
 use super::credit::Allowance;
-use super::limited::{Cause, Limited, Ticket, Tickets};
+use super::limited::{Cause, LOOKS_AGAIN, Limited, Ticket, Tickets};
 use super::local::Passed;
 use super::sweep::Hand;
 use super::turns::Turns;
@@ -72,8 +72,10 @@ enum Waits {
     Nothing,
     /// It owes an ACK that waits for the next turn.
     Turn,
-    /// It is among those that wait for a limit or a device.
-    Leave,
+    /// It is among those that wait for a limit.
+    Limit,
+    /// It is among those that wait for a device.
+    Device,
 }
 
 /// What the lane knows of a connection while it is in use, or has not been accepted.
@@ -274,10 +276,10 @@ impl Conn {
         self.awake.as_ref()?.route.as_ref()
     }
 
-    /// Its segments go this way from here on.
+    /// Its segments go this way from here on, which may be in other flows.
     pub(crate) fn set_route(&mut self, route: Egress) {
         let awake = self.awake();
-        (awake.route, awake.front) = (Some(route), None);
+        (awake.route, awake.front, awake.flows) = (Some(route), None, None);
     }
 
     /// What goes in front of its segments, if their way is current.
@@ -627,10 +629,26 @@ impl Conns {
     /// Takes a connection out.
     pub(crate) fn remove(&mut self, id: ConnId) {
         self.wheel.cancel(id.0);
-        if let Some(Conn { tcp, awake, .. }) = self.slab.remove(id) {
+        if let Some(Conn { tcp, awake, waits, .. }) = self.slab.remove(id) {
+            if waits == Waits::Limit {
+                self.forget_limited();
+            }
             self.spares.take_connection(tcp);
             self.spares.take_awake(awake);
         }
+    }
+
+    /// One that waits for a limit is gone. Its place in line goes with others', once most are of such as it was.
+    #[cold]
+    fn forget_limited(&mut self) {
+        let slab = &self.slab;
+        self.limited.note_gone(|id, ticket| {
+            slab.get(id).is_some_and(|conn| {
+                // One that rests has forgotten its ticket.
+                let is_own = conn.awake.as_ref().is_none_or(|it| it.ticket == Some(ticket));
+                conn.waits == Waits::Limit && is_own
+            })
+        });
     }
 
     /// A connection is about to be used: one that rests wakes.
@@ -673,7 +691,7 @@ impl Conns {
             }
             Waits::Turn => {}
             // Its way may be another now.
-            Waits::Leave => self.touch(id),
+            Waits::Limit | Waits::Device => self.touch(id),
         }
     }
 
@@ -773,19 +791,19 @@ impl Conns {
         }
     }
 
-    /// A connection waits for the limits of its flows.
+    /// A connection waits for the limits of its flows, and looks meanwhile whether it still has to.
     pub(crate) fn wait_for_credit(
         &mut self,
         tickets: &mut Tickets,
         id: ConnId,
         limits: Limits,
-        until: Instant,
+        (now, until): (Instant, Instant),
     ) {
-        if self.begins_to_wait(id)
+        if self.begins_to_wait(id, Waits::Limit, now)
             && let Some(conn) = self.slab.get_mut(id)
         {
             let (band, ticket) = (conn.band, tickets.of(&mut conn.awake().ticket));
-            self.limited.put((Cause::Limits(limits), until), band, ticket, id);
+            self.limited.put((Cause::Limits(limits), until.min(now + LOOKS_AGAIN)), band, ticket, id);
         }
     }
 
@@ -801,10 +819,16 @@ impl Conns {
         }
     }
 
-    /// Whether it does not wait already: it is asked again then, and says for what.
-    fn begins_to_wait(&mut self, id: ConnId) -> bool {
-        let conn = self.slab.get_mut(id);
-        conn.is_some_and(|conn| core::mem::replace(&mut conn.waits, Waits::Leave) != Waits::Leave)
+    /// Whether it does not wait already: it is asked again then, and says for what. Its clocks run.
+    fn begins_to_wait(&mut self, id: ConnId, waits: Waits, now: Instant) -> bool {
+        let Some(conn) = self.slab.get_mut(id) else { return false };
+        let (tcp, rings) = conn.parts();
+        tcp.hold(now, &rings);
+        let begins = !matches!(conn.waits, Waits::Limit | Waits::Device);
+        if begins {
+            conn.waits = waits;
+        }
+        begins
     }
 
     /// Things are others now: whoever waits for one of these asks again.
@@ -813,8 +837,8 @@ impl Conns {
     }
 
     /// A connection waits for the device behind `port`.
-    pub(crate) fn wait_for_device(&mut self, id: ConnId, port: LinkId) {
-        if self.begins_to_wait(id) {
+    pub(crate) fn wait_for_device(&mut self, id: ConnId, port: LinkId, now: Instant) {
+        if self.begins_to_wait(id, Waits::Device, now) {
             match self.blocked.iter_mut().find(|(of, _)| *of == port) {
                 Some((_, waiting)) => waiting.push_back(id),
                 None => self.blocked.push((port, VecDeque::from([id]))),
@@ -844,9 +868,9 @@ impl Conns {
         self.dirty.forget(netstack);
     }
 
-    /// What the places and the timers take.
+    /// What the places take, and the timers with those that wait for a limit.
     pub(crate) fn allocated_bytes(&self) -> (usize, usize) {
-        (self.slab.allocated_bytes(), self.wheel.allocated_bytes())
+        (self.slab.allocated_bytes(), self.wheel.allocated_bytes() + self.limited.allocated_bytes())
     }
 
     /// Whether somebody waits for a device.

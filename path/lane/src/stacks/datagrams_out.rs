@@ -5,7 +5,6 @@
 //! queue. What cannot be sent is counted, and its program is told at its next call (RFC 1122 §4.1.3.3, §4.1.4).
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::time::Duration;
 
 use firelane_classify::Tuple;
 use firelane_flow::{Conversation, Credit};
@@ -20,7 +19,7 @@ use super::bands::Band;
 use super::datagrams::{DatagramSocket, PacketOptions, Way};
 use super::echoes;
 use super::inbound::Inside;
-use super::limited::Cause;
+use super::limited::{Cause, LOOKS_AGAIN};
 use super::next_hop::Hop;
 use super::shard::Shard;
 use crate::datagram_info::WaitsFor;
@@ -44,9 +43,6 @@ const ASK_COST: usize = 256;
 
 /// How many shares leave at once before something about their socket is changed: as much as it can queue, unless datagrams are tiny.
 const SHARES_BEFORE: usize = 16;
-
-/// A socket that waits for longer than this looks meanwhile whether it still has to.
-const LOOKS_AGAIN: Duration = Duration::from_secs(5);
 
 /// What a limit counts of a packet besides: the Ethernet header with a tag.
 const LINK_HEADER: u64 = 18;

@@ -11,6 +11,7 @@
 use core::cmp::Reverse;
 use core::net::IpAddr;
 use core::num::NonZeroU64;
+use core::time::Duration;
 use std::collections::{BinaryHeap, HashMap};
 
 use firelane_flow::Limits;
@@ -26,6 +27,12 @@ const OF_A_ROUND: usize = 256;
 
 /// How many lines are kept in which nobody stands.
 const LINES_KEPT: usize = 64;
+
+/// Who waits for longer than this looks meanwhile whether he still has to.
+pub(super) const LOOKS_AGAIN: Duration = Duration::from_secs(5);
+
+/// So many who are gone may stand in line in any case.
+const GONE_MIN: usize = 64;
 
 /// A place in line.
 pub(crate) type Ticket = NonZeroU64;
@@ -99,11 +106,15 @@ pub(crate) struct Limited<T> {
     asked: Vec<Cause>,
     /// Those who wait alone: when each goes on, since when he waits, and who he is.
     alone: BinaryHeap<Reverse<(Instant, Ticket, T)>>,
+    /// How many stand in lines, and how many of these at most are gone.
+    standing: usize,
+    gone: usize,
 }
 
 impl<T: Ord> Default for Limited<T> {
     fn default() -> Self {
-        Self { lines: HashMap::new(), times: BinaryHeap::new(), asked: Vec::new(), alone: BinaryHeap::new() }
+        let (times, alone) = (BinaryHeap::new(), BinaryHeap::new());
+        Self { lines: HashMap::new(), times, asked: Vec::new(), alone, standing: 0, gone: 0 }
     }
 }
 
@@ -121,6 +132,7 @@ impl<T: Ord> Limited<T> {
         // What was said last is what holds for all of them.
         let is_news = line.is_empty() || line.at != at;
         line.bands[band as usize].push(Reverse((ticket, who)));
+        self.standing += 1;
         if is_news {
             line.at = at;
             self.times.push(Reverse((at, cause)));
@@ -153,7 +165,7 @@ impl<T: Ord> Limited<T> {
             let Some(line) = self.lines.get_mut(&cause) else { continue };
             for _ in 0..OF_A_LINE.min(left) {
                 let Some(who) = line.pop() else { break };
-                left -= 1;
+                (left, self.standing) = (left - 1, self.standing - 1);
                 each(who);
             }
             match line.is_empty() {
@@ -189,6 +201,34 @@ impl<T: Ord> Limited<T> {
             }
         }
         self.settle();
+    }
+
+    /// One of those who stand in lines is gone. When more are than stand there, they leave, all but those who are still `there`: so each
+    /// that goes costs the same, however many wait.
+    pub(crate) fn note_gone(&mut self, mut there: impl FnMut(T, Ticket) -> bool)
+    where
+        T: Copy,
+    {
+        self.gone += 1;
+        if self.gone < GONE_MIN || self.gone <= self.standing / 2 {
+            return;
+        }
+        (self.gone, self.standing) = (0, 0);
+        for line in self.lines.values_mut() {
+            for band in &mut line.bands {
+                band.retain(|&Reverse((ticket, who))| there(who, ticket));
+                band.shrink_to(2 * band.len());
+                self.standing += band.len();
+            }
+        }
+        self.settle();
+    }
+
+    /// What their places in line take.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        let lines = self.lines.values().flat_map(|line| &line.bands).map(BinaryHeap::capacity).sum::<usize>();
+        lines * size_of::<Reverse<(Ticket, T)>>()
+            + self.alone.capacity() * size_of::<Reverse<(Instant, Ticket, T)>>()
     }
 
     /// Takes times away that are nobody's, up to one that is somebody's; all of them where there are many.

@@ -12,7 +12,7 @@ use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, Upper};
 use firelane_socket::{Names, Ready};
 use firelane_tcp::{SegmentOut, TransmitLimits};
-use firelane_units::{Bytes, ConnId, Direction, Family, LinkId, Mss, Mtu, Port};
+use firelane_units::{Bytes, ConnId, Direction, Family, Instant, LinkId, Mss, Mtu, Port};
 use firelane_wire::{Ecn, IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
 
 use super::Stacks;
@@ -118,7 +118,7 @@ impl<D> Inside<'_, D> {
             return Pause::Empty;
         }
         if is_any_busy && let Some(port) = self.busy_port(id, links) {
-            self.conns.wait_for_device(id, port);
+            self.conns.wait_for_device(id, port, self.common.now);
             return Pause::Waits;
         }
         // If the way has changed, TCP learns what it carries before it cuts the next segment.
@@ -225,8 +225,7 @@ impl<D> Inside<'_, D> {
             Credit::Unlimited => {}
             // The rest of what others have left is no segment.
             Credit::Bytes(bytes) if bytes.0 < HEADERS_MAX + SMALL_TEXT && links.sent.has_any(asked) => {
-                self.conns.wait_for_credit(&mut self.common.tickets, id, asked.flows, self.common.now);
-                return Err(Pause::Waits);
+                return Err(self.wait_for_credit(id, asked, self.common.now));
             }
             Credit::Bytes(bytes) => {
                 most = most.min(bytes.0.saturating_sub(HEADERS_MAX));
@@ -234,8 +233,7 @@ impl<D> Inside<'_, D> {
                 self.cut_for_limits(id);
             }
             Credit::At(until) => {
-                self.conns.wait_for_credit(&mut self.common.tickets, id, asked.flows, until);
-                return Err(Pause::Waits);
+                return Err(self.wait_for_credit(id, asked, until));
             }
         }
         // A segment that TCP has counted as sent must leave, so its buffer is made sure of first.
@@ -246,6 +244,16 @@ impl<D> Inside<'_, D> {
             most = most.min(SMALL_TEXT);
         }
         Ok((TransmitLimits { max_segment_payload: Bytes(most) }, limited))
+    }
+
+    /// A limit says "not before".
+    fn wait_for_credit(&mut self, id: ConnId, asked: Asked, until: Instant) -> Pause {
+        // Its program is gone, and nothing has begun: nobody waits for a SYN that would have left at once.
+        if self.conns.slab.get(id).is_some_and(|conn| conn.leaving == Leaving::Begun) {
+            return Pause::Empty;
+        }
+        self.conns.wait_for_credit(&mut self.common.tickets, id, asked.flows, (self.common.now, until));
+        Pause::Waits
     }
 
     fn conversation_of(&self, id: ConnId) -> Option<Conversation> {

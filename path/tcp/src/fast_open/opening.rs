@@ -223,7 +223,10 @@ impl Connection {
     /// §4.1.3.1). `closed` is the end of its connection.
     pub fn take_fast_open_report(&mut self, closed: Option<CloseReason>) -> Option<FastOpenReport> {
         let is_in_vain = match closed {
-            Some(CloseReason::TimedOut | CloseReason::Unreachable) => true,
+            // Of what has never left nothing is known.
+            Some(CloseReason::TimedOut | CloseReason::Unreachable) => {
+                !self.pending.syn || self.syn_retries > 0
+            }
             _ => self.state == State::Closed && self.syn_retries > 0,
         };
         let state = self.options.fast_open_mut().filter(|state| !state.is_server && !state.is_told)?;
