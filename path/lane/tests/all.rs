@@ -6,6 +6,7 @@ mod bound;
 mod broadcasts;
 mod changing_limits;
 mod counters;
+mod cut_records;
 mod datagram_messages;
 mod datagram_turns;
 mod datagrams;

@@ -154,15 +154,17 @@ impl Open {
 /// The side of a queue that takes datagrams out.
 pub struct QueueOut {
     ring: RingReader,
+    /// How much of the first record's payload was taken before the rest.
+    taken: usize,
     passed: Passed,
 }
 
 impl QueueOut {
     pub(crate) fn new(ring: RingReader) -> Self {
-        Self { ring, passed: Passed::default() }
+        Self { ring, taken: 0, passed: Passed::default() }
     }
 
-    /// The first record's envelope and length.
+    /// The first record's envelope and length, or that of what is left of it.
     pub fn first(&self) -> Result<Option<(Envelope, usize)>, Torn> {
         let mut record = [0; RECORD_BYTES];
         match self.ring.copy_at(self.ring.cursor(), &mut record) {
@@ -172,7 +174,9 @@ impl QueueOut {
         }
         let (envelope, len) = Envelope::decode(&record);
         let is_whole = len <= envelope.payload_max() && RECORD_BYTES + len <= self.ring.available();
-        if is_whole { Ok(Some((envelope, len))) } else { Err(Torn) }
+        // Whoever takes a part looks again later, and another process may have written a shorter length meanwhile.
+        let left = len.checked_sub(self.taken).filter(|_| is_whole);
+        left.map(|left| Some((envelope, left))).ok_or(Torn)
     }
 
     /// Takes the first record and copies what fits into `to`.
@@ -192,17 +196,28 @@ impl QueueOut {
 
     /// The first record's payload, in at most two pieces; `None` if another process may change it meanwhile.
     pub fn payload(&self, len: usize) -> Option<(&[u8], &[u8])> {
-        (!self.ring.is_far()).then(|| self.ring.peek_at(self.ring.cursor() + RECORD_BYTES as u64, len))
+        (!self.ring.is_far()).then(|| self.ring.peek_at(self.payload_at(), len))
     }
 
     /// Copies from the first record's payload, and says how much.
     pub fn copy_payload(&self, to: &mut [u8]) -> usize {
-        self.ring.copy_at(self.ring.cursor() + RECORD_BYTES as u64, to)
+        self.ring.copy_at(self.payload_at(), to)
     }
 
-    /// Drops the first record, whose payload is `len` bytes long.
+    /// Where the first record's payload begins, as far as it was not taken.
+    fn payload_at(&self) -> u64 {
+        self.ring.cursor() + (RECORD_BYTES + self.taken) as u64
+    }
+
+    /// Takes `len` bytes of the first record's payload, fewer than there are: the rest is the first record from here on.
+    pub fn take_part(&mut self, len: usize) {
+        self.taken += len;
+        self.passed.add(len);
+    }
+
+    /// Drops the first record, of whose payload `len` bytes are left.
     pub fn skip(&mut self, len: usize) {
-        self.ring.release(RECORD_BYTES + len);
+        self.ring.release(RECORD_BYTES + core::mem::take(&mut self.taken) + len);
         self.passed.add(len);
     }
 
@@ -212,6 +227,7 @@ impl QueueOut {
 
     /// Drops everything, as what is torn has no begin.
     pub fn clear(&mut self) {
+        self.taken = 0;
         self.ring.release(self.ring.available());
     }
 
@@ -331,6 +347,55 @@ mod tests {
             assert_eq!(queue.first(), Err(Torn), "{len} {bytes}");
             queue.clear();
             assert_eq!(queue.first(), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_record_is_taken_in_parts_and_goes_as_a_whole() {
+        let (mut writer, reader) = byte_ring(400);
+        let mut app = QueueOut::new(reader);
+        // The parts of the later ones lie around the ring's end.
+        for round in 0..9_u8 {
+            let payload: Vec<u8> = (0..100).map(|n| n + round).collect();
+            writer.write(&from(7).encode(payload.len()));
+            writer.write(&payload);
+            writer.write(&from(8).encode(0));
+            let mut came = Vec::new();
+            for (part, left) in [(30, 100), (30, 70)] {
+                assert_eq!(app.first(), Ok(Some((from(7), left))));
+                let mut to = vec![0; part];
+                assert_eq!(app.copy_payload(&mut to), part);
+                let (first, second) = app.payload(part).unwrap();
+                assert_eq!([first, second].concat(), to);
+                came.extend(to);
+                app.take_part(part);
+            }
+            let mut to = [0; 100];
+            assert_eq!(app.pop(&mut to).map(|it| (it.len, it.copied)), Some((40, 40)));
+            came.extend(&to[..40]);
+            assert_eq!(came, payload);
+            assert_eq!(app.pop(&mut to).map(|it| (it.envelope, it.len)), Some((from(8), 0)));
+            assert!(app.is_empty());
+        }
+        assert_eq!(app.passed().bytes(), 900);
+    }
+
+    /// As if another process had written its length anew meanwhile.
+    #[test]
+    fn a_record_that_becomes_shorter_than_what_was_taken_is_torn() {
+        for (says, left) in
+            [(100, Ok(40)), (61, Ok(1)), (60, Ok(0)), (59, Err(Torn)), (0, Err(Torn)), (101, Err(Torn))]
+        {
+            let (mut writer, reader) = byte_ring(400);
+            let mut app = QueueOut::new(reader);
+            writer.write(&from(7).encode(says));
+            writer.write(&[7; 100]);
+            app.take_part(60);
+            assert_eq!(app.first().map(|it| it.unwrap().1), left, "{says}");
+            app.clear();
+            writer.write(&from(7).encode(1));
+            writer.write(&[7]);
+            assert_eq!(app.first(), Ok(Some((from(7), 1))));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Called by `mod.rs` with kicks and in every round. A record of several datagrams goes as one frame to where it is cut:
 //! in the device, before it, or nowhere if its receiver lives in this process. What a limit does not admit waits in the
-//! queue. What cannot be sent is counted, and its program is told at its next call (RFC 1122 §4.1.3.3, §4.1.4).
+//! queue, and of such a record the datagrams that it does admit go before the others. What cannot be sent is counted, and its program is told at its next call (RFC 1122 §4.1.3.3, §4.1.4).
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -71,7 +71,14 @@ impl From<SocketError> for Unsent {
     }
 }
 
-/// One record on its way.
+/// What of a record has left.
+struct Left {
+    len: usize,
+    /// How many copies a switch may make of it.
+    copies: usize,
+}
+
+/// One record on its way, or as much of it as goes now.
 struct Letter {
     envelope: Envelope,
     len: usize,
@@ -181,18 +188,21 @@ impl<D> Inside<'_, D> {
                 Err(Torn) => return self.disown_datagrams(socket),
             };
             let send = |it: &mut Self| it.send_record(socket, (envelope, len), links);
-            let mut copies = 0;
+            let mut gone = Left { len, copies: 0 };
             match self.step(Step::Udp, Direction::Out, 0, send) {
-                Ok(made) => copies = made,
+                Ok(part) => gone = part,
                 Err(Unsent::Until(cause, at)) => return Pause::Until(cause, at),
                 Err(Unsent::InVain(local)) => self.give_up_record(socket, (&envelope, len), local),
                 Err(Unsent::Never(error)) => self.cannot_send(socket, error, &envelope, len),
             }
-            let sent = len + RECORD_COST * (1 + copies);
+            let sent = gone.len + RECORD_COST * (1 + gone.copies);
             self.conns.add_sent(sent);
             *left = left.saturating_sub(sent);
             if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
-                place.slot.send.skip(len);
+                match gone.len < len {
+                    true => place.slot.send.take_part(gone.len),
+                    false => place.slot.send.skip(len),
+                }
             }
         }
         Pause::Again
@@ -214,23 +224,25 @@ impl<D> Inside<'_, D> {
         Pause::Empty
     }
 
-    /// Sends a socket's first record, to all that it is for. How many copies a switch may make of it.
+    /// Sends a socket's first record, or what of it the limits admit now, to all that it is for.
     fn send_record(
         &mut self,
         socket: SocketId,
-        (mut envelope, len): (Envelope, usize),
+        (mut envelope, whole): (Envelope, usize),
         links: &Links<D>,
-    ) -> Result<usize, Unsent> {
+    ) -> Result<Left, Unsent> {
         envelope.peer.set_ip(envelope.peer.ip().to_canonical());
         let Way { mut egress, local, flow_label } = self.way_of(socket, &envelope)?;
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
         if let Some(until) = place.pace.not_before(self.common.now) {
             return Err(Unsent::Until(Cause::Own, until));
         }
+        // All of it is looked at before a part leaves.
+        check_segments(&envelope, whole, &egress)?;
         // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
-        let asked = match place.kind {
-            DatagramKind::Udp => self.ask_limits((&envelope, len), &egress, local, links)?,
-            DatagramKind::Echo => None,
+        let (len, asked) = match place.kind {
+            DatagramKind::Udp => self.ask_limits((&envelope, whole), &egress, local, links)?,
+            DatagramKind::Echo => (whole, None),
         };
         let frames = frames_of(&envelope, len, &egress);
         match self.hop_of(socket, &egress, frames, asked.is_some()) {
@@ -245,7 +257,6 @@ impl<D> Inside<'_, D> {
         if egress.is_broadcast() && !options.broadcast {
             return Err(SocketError::BroadcastDenied.into());
         }
-        check_segments(&envelope, len, &egress)?;
         let is_multicast = egress.dst.is_multicast();
         let packets = options.packets(egress.dst);
         let mut upper = Upper { flow_label, ..upper(packets, &envelope, is_multicast) };
@@ -262,7 +273,7 @@ impl<D> Inside<'_, D> {
         }
         // RFC 1122 §3.2.1.7: without hops it goes to nobody else.
         if goes_out && letter.upper.hops == Some(0) {
-            return Ok(0);
+            return Ok(Left { len, copies: 0 });
         }
         self.send_copy(socket, &letter, &mut egress)?;
         // What could not be sent is never charged, and nothing waits for it.
@@ -273,7 +284,8 @@ impl<D> Inside<'_, D> {
             (place.ticket, place.awaits) = (None, None);
             place.pace.passed(self.common.now, octets_of(&letter.envelope, letter.len, &egress));
         }
-        Ok(if goes_out && (is_multicast || is_everybodys) { links.neighbours(egress.link) } else { 0 })
+        let is_copied = goes_out && (is_multicast || is_everybodys);
+        Ok(Left { len, copies: if is_copied { links.neighbours(egress.link) } else { 0 } })
     }
 
     /// Sends a socket's first record over one way.
@@ -361,37 +373,40 @@ impl<D> Inside<'_, D> {
         Ok(way)
     }
 
-    /// Asks the limits that have a say on a record. Which have let it pass, and with how much on the wire.
+    /// Asks the limits that have a say on a record. How much of it may leave, which have let that pass, and with how much on the wire.
     fn ask_limits(
         &self,
         (envelope, len): (&Envelope, usize),
         egress: &Egress,
         local: SocketAddr,
         links: &Links<D>,
-    ) -> Result<Option<(Asked, Bytes)>, Unsent> {
+    ) -> Result<(usize, Option<(Asked, Bytes)>), Unsent> {
         let end = |a: SocketAddr| (a.ip(), Port(a.port()));
         let tuple = || Tuple::new(IpProtocol::UDP, end(local), end(envelope.peer));
         let Some(tuple) = links.flows.has_limits().then(tuple).flatten() else {
-            return Ok(None);
+            return Ok((len, None));
         };
-        let packets = envelope.segments(len) as u64;
-        let bytes = octets_of(envelope, len, egress) + Bytes(packets * LINK_HEADER);
         // Pieces of a packet are of a conversation without ports.
-        let is_whole = packets > 1 || bytes <= Bytes(u64::from(egress.mtu.bytes()) + LINK_HEADER);
+        let is_whole = envelope.segments(len) > 1
+            || octets_of(envelope, len, egress) <= Bytes(u64::from(egress.mtu.bytes()));
         let speaker = Some(match is_whole {
             true => conversation_of(&tuple),
             false => Conversation::in_pieces(tuple.protocol(), tuple.local(), tuple.remote()),
         });
         let asked = Asked { flows: self.shard.flows_of(links, egress.link, &tuple), speaker };
-        match links.credit(self.common, asked) {
-            Credit::At(until) => Err(Unsent::Until(Cause::Limits(asked.flows), until)),
-            // One goes whatever its size, and behind others what there is room for.
-            Credit::Bytes(most) if bytes > most && links.sent.has_any(asked) => {
-                Err(Unsent::Until(Cause::Limits(asked.flows), self.common.now))
-            }
-            Credit::Bytes(_) => Ok(Some((asked, bytes))),
-            Credit::Unlimited => Ok(None),
+        let later = |until| Unsent::Until(Cause::Limits(asked.flows), until);
+        let most = match links.credit(self.common, asked) {
+            Credit::At(until) => return Err(later(until)),
+            Credit::Unlimited => return Ok((len, None)),
+            Credit::Bytes(most) => most,
+        };
+        let len = fitting(envelope, len, egress, most);
+        let bytes = on_wire(envelope, len, egress);
+        // One goes whatever its size, and behind others what there is room for.
+        if bytes > most && links.sent.has_any(asked) {
+            return Err(later(self.common.now));
         }
+        Ok((len, Some((asked, bytes))))
     }
 
     fn cannot_send(&mut self, socket: SocketId, error: SocketError, envelope: &Envelope, len: usize) {
@@ -434,6 +449,21 @@ fn octets_of(envelope: &Envelope, len: usize, egress: &Egress) -> Bytes {
     let header = if egress.dst.is_ipv4() { Ipv4View::HEADER_LEN } else { Ipv6View::HEADER_LEN };
     let packets = envelope.segments(len);
     Bytes((len + packets * (header + UdpView::HEADER_LEN)) as u64)
+}
+
+/// What a limit counts of it.
+fn on_wire(envelope: &Envelope, len: usize, egress: &Egress) -> Bytes {
+    octets_of(envelope, len, egress) + Bytes(envelope.segments(len) as u64 * LINK_HEADER)
+}
+
+/// How much of a record goes into so much on the wire: as many of its datagrams as fit, one at least.
+fn fitting(envelope: &Envelope, len: usize, egress: &Egress, most: Bytes) -> usize {
+    let datagram = usize::from(envelope.segment);
+    if envelope.segments(len) == 1 {
+        return len;
+    }
+    let count = (most.0 / on_wire(envelope, datagram, egress).0).max(1);
+    usize::try_from(count).map_or(len, |count| count.saturating_mul(datagram).min(len))
 }
 
 /// How many frames leave here: what is cut into datagrams is one, a datagram that is cut into pieces several.
