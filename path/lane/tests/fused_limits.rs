@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
-use firelane_lane::{Control, FlowSetup, FuseWith, FusionTuning, NetstackConfig, SocketCommand};
+use firelane_lane::{
+    Control, FlowSetup, FuseWith, FusionTuning, Idle, LaneMessage, NetstackConfig, SocketCommand,
+};
 use firelane_socket::{Flags, Ready, SocketToken, StreamEnd};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId, Port, Priority};
 use firelane_wire::IpProtocol;
@@ -309,4 +311,32 @@ fn who_waits_for_credit_follows_a_flow_that_takes_his_connection_over() {
     }
     test.world.add_flow(narrower);
     exact(BitRate::from_mbps(100), &test.saturate(1 << 14, 3)[1..]);
+}
+
+/// What a connection has asked for in a lane that fails then never comes. It asks in the lane that the limit has from then on.
+#[test]
+fn who_has_asked_in_a_lane_that_fails_asks_in_the_next_one() {
+    let mut pairs = pairs(2, 1);
+    pairs.limit(FlowId(1), Some(BitRate::from_mbps(8)));
+    pairs.saturate(1 << 12, 2);
+    let alone = |pairs: &mut Pairs, span: Duration| {
+        let (before, end) = (pairs.got[0], pairs.world.now + span);
+        while pairs.world.now < end {
+            let now = pairs.world.now;
+            let until = pairs.world.lanes[0].turn(now, Idle::Sleeps).until.unwrap_or(end);
+            assert!(!pairs.world.lanes[0].empty_outbox(&mut pairs.world.mail));
+            pairs.world.mail.messages.clear();
+            pairs.exchange(1 << 12);
+            pairs.world.now = until.clamp(now + Duration::from_micros(10), end);
+        }
+        pairs.got[0] - before
+    };
+    // It writes what it still may, and asks.
+    alone(&mut pairs, WINDOW);
+    assert_eq!(alone(&mut pairs, WINDOW), 0, "nobody answers");
+    let (now, home) = (pairs.world.now, Control::SetHome(FlowId(1), Some(LaneId(0))));
+    pairs.world.lanes[0].on_message(now, LaneMessage::Control(Box::new(home)));
+    alone(&mut pairs, WINDOW);
+    let (got, promised) = (alone(&mut pairs, 4 * WINDOW), BitRate::from_mbps(8).bytes_in(4 * WINDOW).0);
+    assert!(got.abs_diff(promised) <= promised / 10, "{got} of {promised}");
 }

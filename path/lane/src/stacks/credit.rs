@@ -4,7 +4,8 @@
 //! has credit for. A writer without credit kicks its lane, which sends an errand (`lending.rs`) and passes on what comes back:
 //! into the rings that it has lent, or for two programs to whoever serves them. One errand is under way at a time. What a
 //! program wrote before it could write past the lane goes in segments, which the same limit holds up: until these have left nothing is
-//! lent to what follows them.
+//! lent to what follows them. Who has an errand under way when limits get other homes sends another: the one may be lost with a lane
+//! that has failed.
 
 use firelane_socket::{ConnRef, Ready};
 use firelane_units::{Bytes, ConnId};
@@ -132,6 +133,15 @@ impl Stacks {
         let borrower = Borrower { lane: common.id, conn: reference };
         let ways = self.limits_between(links, conn.ends(), &tuple);
         links.run(common, Errand { borrower, ways, bytes });
+    }
+
+    /// Limits have other homes, maybe because a lane has failed in which the errand of a connection was: as if it had come back with
+    /// nothing, the connection asks once more. If it does come back, that was lent, too.
+    pub(super) fn renew_question<D>(&mut self, common: &mut Common<D>, id: ConnId) {
+        let asked = self.conns.slab.get(id).filter(|conn| conn.allowance == Allowance::Asked);
+        if let Some(conn) = asked.and_then(|conn| conn.stream.shared().conn()) {
+            self.get_credit(common, Borrower { lane: common.id, conn }, Bytes::ZERO);
+        }
     }
 
     fn get_credit<D>(&mut self, common: &mut Common<D>, borrower: Borrower, bytes: Bytes) {

@@ -104,6 +104,9 @@ impl Stacks {
         if has_say {
             self.conns.hand.ask_all();
         }
+        if matches!(change, Control::SetHome(..)) && links.flows.has_limits() {
+            self.conns.hand.renew_all();
+        }
     }
 
     /// Goes on with what netstacks send to themselves: limits have released it, or another lane has handed it over.

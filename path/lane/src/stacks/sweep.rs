@@ -28,8 +28,20 @@ pub(crate) struct Hand {
     at: At,
     /// Connections are asked anew until it is there.
     asks_until: At,
+    /// Who has asked for credit asks anew until it is there.
+    renews_until: At,
     /// Addresses whose connections it ends, the one that it is over with first before others.
     ends: VecDeque<End>,
+}
+
+/// What a connection is asked anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Anew {
+    Nothing,
+    /// Whatever it follows.
+    All,
+    /// The same, and its question for credit, if it has one.
+    Credit,
 }
 
 /// An address with which it is over when it is there.
@@ -50,6 +62,12 @@ impl Hand {
     /// All connections are asked anew.
     pub(super) fn ask_all(&mut self) {
         self.asks_until = self.once_round();
+    }
+
+    /// The same, and whoever has asked for credit asks for it once more.
+    pub(super) fn renew_all(&mut self) {
+        self.ask_all();
+        self.renews_until = self.asks_until;
     }
 
     /// The connections of an address end that have begun before.
@@ -74,16 +92,21 @@ impl Conns {
         self.slab.places() <= PLACES_PER_TURN as usize
     }
 
-    /// The next place, and whether what is there is asked anew; the hand goes on.
-    fn under_hand(&mut self) -> Option<(ConnId, bool)> {
+    /// The next place, and what is asked anew of who is there; the hand goes on.
+    fn under_hand(&mut self) -> Option<(ConnId, Anew)> {
         let hand = &mut self.hand;
         if hand.is_at_rest() {
             return None;
         }
-        let (at, asks) = (hand.at, hand.at < hand.asks_until);
+        let at = hand.at;
+        let anew = match () {
+            () if at < hand.renews_until => Anew::Credit,
+            () if at < hand.asks_until => Anew::All,
+            () => Anew::Nothing,
+        };
         let is_last = at.1 as usize + 1 >= self.slab.places();
         hand.at = if is_last { (at.0 + 1, 0) } else { (at.0, at.1 + 1) };
-        Some((ConnId(at.1), asks))
+        Some((ConnId(at.1), anew))
     }
 }
 
@@ -91,8 +114,8 @@ impl Stacks {
     /// The hand goes on by as many places as one turn looks at.
     pub(crate) fn sweep<D>(&mut self, common: &mut Common<D>, links: &Links<D>) {
         for _ in 0..PLACES_PER_TURN {
-            let Some((id, asks)) = self.conns.under_hand() else { return };
-            self.look_at(common, links, id, asks);
+            let Some((id, anew)) = self.conns.under_hand() else { return };
+            self.look_at(common, links, id, anew);
             while let Some(over) = self.conns.hand.next_over() {
                 self.forget_ending(over.netstack, over.address, over.before);
             }
@@ -100,7 +123,7 @@ impl Stacks {
     }
 
     /// What has changed reaches a connection.
-    fn look_at<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId, asks: bool) {
+    fn look_at<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId, anew: Anew) {
         let Some(dated @ (conn, since)) = self.conns.slab.get_dated(id) else { return };
         let netstack = conn.netstack;
         let Some(shard) = self.shards.get(netstack.index()).filter(|it| !it.is_successor(since)) else {
@@ -108,10 +131,13 @@ impl Stacks {
         };
         if shard.is_ended(dated) {
             self.inside(common, netstack).into_iter().for_each(|mut inside| inside.end_of_address(id));
-        } else if asks {
+        } else if anew != Anew::Nothing {
             let config = Arc::clone(&shard.config.tcp);
             self.conns.slab.get_mut(id).into_iter().for_each(|conn| conn.set_config(Arc::clone(&config)));
             self.reconsider(common, links, id);
+            if anew == Anew::Credit {
+                self.renew_question(common, id);
+            }
             if self.conns.slab.get(id).is_some_and(|conn| !conn.fusion.is_on()) {
                 // A time-out that runs may be another now.
                 self.conns.arm(id, common.now);
