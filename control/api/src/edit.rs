@@ -360,9 +360,20 @@ fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiEr
     if flow.cpus.is_empty() { Ok(()) } else { has_device(&model.validate()) }
 }
 
+/// Why IP has no interface of this name. In the original each link is one, here its frames are for the VNICs over it.
+fn no_vnic(model: &Model, name: &str) -> ApiError {
+    if model.class_of(name).is_none() {
+        return Status::NoDatalink.into();
+    }
+    let free = (0..).map(|nth| format!("vnic{nth}")).find(|it| model.class_of(it).is_none());
+    let vnic = free.unwrap_or_default();
+    let allowed = format!("IP is on VNICs; `dladm create-vnic -l {name} {vnic}` makes one");
+    ApiError::new(Status::IpNotSupported, "", name, allowed)
+}
+
 pub(crate) fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Result<(), ApiError> {
     let wire = model.wire_of(name.as_str()).map(|(wire, _)| wire.clone());
-    let vnic = model.vnics.get_mut(name).ok_or(Status::NoDatalink)?;
+    let Some(vnic) = model.vnics.get_mut(name) else { return Err(no_vnic(model, name.as_str())) };
     if let Some(wire) = wire {
         return Err(ApiError::new(Status::IfInUse, "wire", wire, ""));
     }
@@ -420,7 +431,8 @@ fn resign(addresses: &mut BTreeMap<AddrObjName, Address>) {
 }
 
 fn create_addr(model: &mut Model, name: &AddrObjName, address: Address) -> Result<(), ApiError> {
-    let (link, vnic) = model.vnics.get_key_value(name.interface()).ok_or(Status::NoDatalink)?;
+    let known = model.vnics.get_key_value(name.interface());
+    let (link, vnic) = known.ok_or_else(|| no_vnic(model, name.interface()))?;
     let netstack = match &vnic.user {
         VnicUser::Netstack(netstack) => netstack.clone(),
         VnicUser::Nobody => {

@@ -111,6 +111,8 @@ fn interfaces_and_addresses() {
     let addr = |name: &str, address: &str| json!({"name": name, "address": address});
     let table = [
         ("POST /v1/ifs", json!({"name": "nosuch0"}), "Datalink does not exist"),
+        ("POST /v1/ifs", json!({"name": "vswitch1"}), "Operation not supported"),
+        ("POST /v1/addrs", addr("vswitch1/v4", "10.0.0.99/24"), "Operation not supported"),
         ("POST /v1/ifs", json!({"name": "web0"}), "Interface already exists"),
         ("POST /v1/ifs", json!({"name": "alice0"}), "Interface already in use"),
         ("POST /v1/addrs", addr("web0/v4", "10.0.0.99/24"), "Address object already exists"),
