@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::Hasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -162,6 +162,15 @@ impl Clients {
         if let Some(informer) = self.informers.remove(name) {
             informer.stop(&self.runtime);
         }
+    }
+
+    /// What the sockets of clients on these links are bound to.
+    pub(crate) fn sockets(&self, links: &[LinkId]) -> Vec<SocketAddr> {
+        let is_meant = |link| links.contains(&link);
+        let v4 = self.running.values().filter(|it| is_meant(it.link())).map(|_| Running::SOCKET);
+        let v6 = self.running_v6.values().filter(|it| is_meant(it.link())).map(|_| v6::Running::SOCKET);
+        let informers = self.informers.values().filter(|it| is_meant(it.link()));
+        v4.chain(v6).chain(informers.filter_map(Informer::socket)).collect()
     }
 
     /// Asks for another host name, from the next message on, and may be the primary one from now on.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use firelane_interop::{COMPARES, Daemon, ECHOES, On, Sandbox, Stage, skipped, until};
+use firelane_interop::{Background, COMPARES, Daemon, ECHOES, On, Sandbox, Stage, binary, skipped, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -473,6 +473,46 @@ fn an_interface_is_not_taken_away_of_a_netstack_that_would_end_with_its_sockets(
     std::fs::write(&plan, dump.split("[vnic.web0]").next().expect("the first part")).unwrap();
     let told = daemon.firelane(&["apply", &plan.to_string_lossy()]).expect_success();
     assert!(told.contains("ends      delete netstack web\n"), "{told}");
+}
+
+/// No program has any socket there.
+#[test]
+fn what_the_daemon_asks_servers_with_keeps_no_netstack() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let daemon = stage.daemon();
+    let ipadm =
+        |line: &str| daemon.firelane(&[&["ipadm"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
+    daemon.firelane(&["dladm", "create-vnic", "-l", "s1", "so0"]).expect_success();
+    let asks = || {
+        let sockets = daemon.firelane(&["netstat", "-an", "-N", "solo"]).expect_success();
+        sockets.contains(".68 ") || sockets.contains(".546 ")
+    };
+    for line in ["create-addr -T dhcp -w 0 so0/d", "create-addr -T addrconf so0/a"] {
+        ipadm("create-ip -N solo so0").expect_success();
+        // Nobody answers the first one.
+        let _ = ipadm(line);
+        until(line, LIMIT, asks);
+        ipadm("delete-ip so0").expect_success();
+    }
+    ipadm("create-ip -N solo so0").expect_success();
+    ipadm("create-addr -T static -a 10.0.0.77/24 so0/s").expect_success();
+    until("tested", LIMIT, || ipadm("show-addr so0/s").stdout.contains(" ok "));
+    let mut command = sandbox.command(binary("firelane"));
+    command.env("FIRELANE_SOCKET", daemon.runtime().join("api.sock"));
+    let waits = Background::start(command.args(["ipadm", "refresh-addr", "-i", "so0/s"]));
+    until("inquires", LIMIT, asks);
+    ipadm("delete-ip so0").expect_success();
+    drop(waits);
+    // A program's counts, whatever the daemon's beside it.
+    ipadm("create-addr -T dhcp -w 0 web0/d");
+    let bind = "import socket, time; s = socket.socket(2, 2); s.bind(('0.0.0.0', 6868)); print('bound', flush=True); time.sleep(60)";
+    let server = stage.serve(On::Firelane, &["python3", "-c", bind]);
+    until("bound", LIMIT, || server.log().contains("bound"));
+    let refused = ipadm("delete-ip web0");
+    assert!(refused.code() == 1 && refused.stderr.contains("netstack web has sockets"), "{refused:?}");
+    drop(server);
+    until("it has ended", LIMIT, || ipadm("delete-ip web0").status.success());
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub struct Informer {
     /// `None` if it was ended before it had its answer.
     task: Option<JoinHandle<()>>,
     link: LinkId,
+    own: SocketAddr,
     known: Arc<Mutex<Informed>>,
 }
 
@@ -58,12 +59,17 @@ impl Informer {
         let known = Informed { phase: inform.phase(), network, counters: base };
         let known = Arc::new(Mutex::new(known));
         let at_work = AtWork { inform, clock, socket, known: Arc::clone(&known), base };
-        Ok(Self { task: Some(runtime.spawn(at_work.run())), link, known })
+        Ok(Self { task: Some(runtime.spawn(at_work.run())), link, own, known })
     }
 
     /// Which link it asks on.
     pub const fn link(&self) -> LinkId {
         self.link
+    }
+
+    /// What its socket is bound to, as long as it has one.
+    pub fn socket(&self) -> Option<SocketAddr> {
+        self.task.as_ref().filter(|task| !task.is_finished()).map(|_| self.own)
     }
 
     /// How far it is.

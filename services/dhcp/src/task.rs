@@ -98,6 +98,9 @@ pub struct Running {
 }
 
 impl Running {
+    /// What its socket is bound to.
+    pub const SOCKET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), CLIENT_PORT);
+
     /// Begins a client on `link` of `stack`, with the lease of before if there is one.
     ///
     /// # Errors
@@ -110,8 +113,7 @@ impl Running {
         before: Option<Remembered>,
         keep: Keep,
     ) -> io::Result<Self> {
-        let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), CLIENT_PORT);
-        let socket = UdpSocket::bind_on(stack, everywhere, link)?;
+        let socket = UdpSocket::bind_on(stack, Self::SOCKET, link)?;
         socket.set_broadcast(true)?;
         let clock = Clock::begin();
         let before = before.map(|before| {

@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use firelane::{SocketCursor, SocketKind};
+use firelane::{SocketCursor, SocketKind, SocketRow};
 use firelane_api::{ApiError, Snapshot, Status, Store};
 use firelane_model::{LinkName, NetstackName, Vnic};
 use firelane_plan::{Action, plan};
@@ -55,14 +55,24 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether a netstack has sockets with such an address. Ports that rest after a connection are nobody's.
+    /// Whether a netstack has sockets with such an address. Ports that rest after a connection are nobody's, and what the daemon asks
+    /// servers for addresses with ends with these: each of its sockets is passed over once, whoever else has such a port.
     fn has_sockets(&self, name: &NetstackName, counts: impl Fn(IpAddr) -> bool) -> Result<bool, ApiError> {
         let netstack = self.works.netstack(name)?;
+        let uses =
+            |vnic: &LinkName| self.store.active.vnics.get(vnic).is_some_and(|it| it.netstack() == Some(name));
+        let links = self.works.vnics.iter().filter(|(vnic, _)| uses(vnic)).map(|(_, it)| it.id);
+        let mut own = self.works.clients.sockets(&links.collect::<Vec<_>>());
+        let mut is_own = |row: &SocketRow| {
+            let known =
+                own.iter().position(|it| matches!(row.what, SocketKind::Datagram) && *it == row.local);
+            known.map(|at| own.swap_remove(at)).is_some()
+        };
         let mut next = Some(SocketCursor::default());
         while let Some(from) = next {
             let page = self.works.engine.sockets(Some(netstack), from, PAGE).map_err(refused)?;
             let rests = |what: &SocketKind| matches!(what, SocketKind::TimeWait { .. });
-            if page.rows.iter().any(|row| !rests(&row.what) && counts(row.local.ip())) {
+            if page.rows.iter().any(|row| !rests(&row.what) && !is_own(row) && counts(row.local.ip())) {
                 return Ok(true);
             }
             next = page.next;

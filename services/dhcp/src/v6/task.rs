@@ -85,6 +85,9 @@ pub struct Running {
 }
 
 impl Running {
+    /// What its socket is bound to.
+    pub const SOCKET: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), CLIENT_PORT);
+
     /// Begins a client on `link` of `stack`, with the lease of before if there is one. It waits for what routers say.
     ///
     /// # Errors
@@ -97,8 +100,7 @@ impl Running {
         before: Option<Remembered>,
         keep: Keep,
     ) -> io::Result<Self> {
-        let everywhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), CLIENT_PORT);
-        let socket = UdpSocket::bind_on(stack, everywhere, link)?;
+        let socket = UdpSocket::bind_on(stack, Self::SOCKET, link)?;
         let clock = Clock::begin();
         let before = before.map(|before| {
             let left = before.until.map(|until| until.saturating_sub(seconds_of(SystemTime::now())));
