@@ -61,6 +61,13 @@ impl RingStats {
         Self { ring: self.ring, lane: self.lane, ..Self::of(since(self.counts(), before.counts())) }
     }
 
+    /// The sum of both, in the lane that serves it now.
+    pub fn and(self, other: Self) -> Self {
+        let (mut sum, more) = (self.counts(), other.counts());
+        sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        Self { ring: self.ring, lane: self.lane, ..Self::of(sum) }
+    }
+
     const fn counts(&self) -> [u64; 9] {
         let Self { ring: _, lane: _, ipackets, rbytes, intrs, polls, chains: [a, b, c], opackets, obytes } =
             *self;

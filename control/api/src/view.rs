@@ -434,6 +434,16 @@ impl Stopped {
         *self == Self::default()
     }
 
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            macspoofed: self.macspoofed.saturating_add(other.macspoofed),
+            restricted: self.restricted.saturating_add(other.restricted),
+            ipspoofed: self.ipspoofed.saturating_add(other.ipspoofed),
+            dhcpspoofed: self.dhcpspoofed.saturating_add(other.dhcpspoofed),
+        }
+    }
+
     /// What came since an earlier reading.
     pub fn since(self, before: Self) -> Self {
         Self {

@@ -198,7 +198,8 @@ impl Host {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic half-way through a step leaves a record that is true but for that step.
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.partings.begin();
+        // Before anybody sees what there is.
+        inner.settle_partings();
         inner
     }
 
@@ -338,11 +339,16 @@ impl Inner {
     }
 
     fn carry_out_plainly(&mut self, step: &Step) -> Result<(), ApiError> {
-        let ends = self.before_parting(step);
-        self.works.carry_out(step, &self.store.active)?;
+        let ends = self.before_parting(&step.action);
+        let done = self.works.carry_out(step, &self.store.active);
+        if let Action::SetLink(..) = step.action {
+            // Its interface may be another now, also where a part of it was refused, and what the one before had carried is kept.
+            self.partings.read_anew();
+        }
+        done?;
         tracing::info!("{step}");
-        if let Some(subject) = ends {
-            self.part(subject);
+        if let Some(ended) = ends {
+            self.part(ended);
         }
         self.addresses.follow(step);
         if let Action::SetFilter(..) = step.action {
@@ -393,6 +399,7 @@ impl Inner {
     fn move_to(&mut self, next: Store) -> Result<Vec<Step>, ApiError> {
         self.store.active = self.as_said_by(&next.active);
         self.works.take_names(&self.store.active);
+        self.partings.read_anew();
         let before = self.store.active.clone();
         let steps = plan(&next.active, &before);
         let moved = self.move_through(&steps, &next);
@@ -567,6 +574,8 @@ impl Inner {
 
     /// Makes interfaces again that were deleted; with `anywhere` their namespaces, too. The steps that were carried out.
     fn remake(&mut self, anywhere: bool) -> Vec<Step> {
+        // Links may have got other interfaces just now.
+        self.partings.read_anew();
         let mut done = Vec::new();
         for name in self.works.bereft(anywhere) {
             tracing::warn!("vnic {name}: its interface was deleted and is made again");

@@ -17,6 +17,7 @@ use crate::kernel::{Device, Shall, TAP_SPEED, Wanted};
 use crate::memif;
 use crate::nic;
 use crate::refusal::refused;
+use crate::stats;
 use crate::works::{Below, Done, Lower, Properties, Works};
 
 /// Between two trials to give a link what it was refused: each may wait for a second, and everybody waits with it.
@@ -267,11 +268,14 @@ impl Works {
         Ok(())
     }
 
-    /// Gives a link these queues in place of those that it has.
+    /// Gives a link these queues in place of those that it has. What passed those it has carried all the same, and so have its flows.
     fn lead(&mut self, name: &LinkName, queues: Vec<Queue>, model: &Model) -> Done {
+        let (carried, by_flows) = stats::carried_by(self, name, model);
         let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
         if lower.uplink.take().is_some() {
             self.engine.remove_uplink(lower.id).map_err(refused)?;
+            self.before.keep_link(name, &carried);
+            by_flows.iter().for_each(|(flow, traffic)| self.before.keep_flow(flow, *traffic));
         }
         lower.uplink = Some(self.engine.add_uplink(lower.id, queues).map_err(refused)?);
         for (flow, config) in model.flows.iter().filter(|(_, flow)| flow.link == *name) {

@@ -16,6 +16,7 @@ mod addresses;
 mod args;
 mod calendar;
 mod capture;
+mod carried;
 mod counted;
 mod daemon;
 mod devices;

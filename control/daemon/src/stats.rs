@@ -1,15 +1,17 @@
 //! The engine's counters under the names of the model.
 //!
-//! Called by `host.rs`. Inward is towards a VNIC's user; on a link it is what came from outside, on an etherstub
-//! what VNICs sent into it.
+//! Called by `host.rs`, and by `interfaces.rs` before it gives a link another interface. What was carried before what is beneath a link
+//! was made is added (`carried.rs`). Inward is towards a VNIC's user; on a link it is what came from outside, on an etherstub what VNICs
+//! sent into it.
 
 use std::collections::{BTreeMap, HashMap};
 
-use firelane::{EngineSnapshot, PortCounters, PortTraffic, RingCounters, Traffic as Counted};
+use firelane::{EngineSnapshot, PortCounters, PortTraffic, RingCounters, Traffic as OneWay};
 use firelane_api::{DropInfo, FlowStats, LaneReceived, LinkStats, RingStats, Stopped, Traffic, UsageOf};
-use firelane_model::{LinkClass, LinkName, Model};
+use firelane_model::{FlowName, LinkClass, LinkName, Model};
 use firelane_units::{Direction, DropReason, LaneId, LinkId};
 
+use crate::carried::Carried;
 use crate::history::{Subject, Totals};
 use crate::works::{Upper, Works};
 
@@ -54,31 +56,105 @@ fn carried(
     name: &LinkName,
     class: LinkClass,
 ) -> Traffic {
-    let traffic = match class {
-        LinkClass::Vnic | LinkClass::Vlan | LinkClass::Iptun => {
-            works.vnics.get(name).map(|it| port(snapshot, it.id))
-        }
-        LinkClass::Phys => {
-            works.links.get(name).and_then(|it| it.uplink).map(|id| turned(port(snapshot, id)))
-        }
-        LinkClass::Etherstub => Some(switched(snapshot, works, model, name)),
-    };
-    traffic.unwrap_or_default()
+    let before = works.before.of_link(name).map(|it| it.traffic).unwrap_or_default();
+    passed(snapshot, &ports(works, model, name, class)).and(before)
 }
 
 fn links_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<LinkStats> {
-    let (by_port, by_ring) = (ByPort::of(snapshot), by_ring(snapshot));
+    let reading = Reading::of(snapshot);
     let stats = |(name, class): (&LinkName, LinkClass)| {
-        let traffic = carried(snapshot, works, model, name, class);
-        let guard = works.vnics.get(name).and_then(|it| snapshot.guards.get(&it.id)).copied();
-        let [macspoofed, restricted, ipspoofed, dhcpspoofed] = guard.unwrap_or_default();
-        let stopped = Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed };
-        let parted = works.links.get(name).map_or(&[][..], |it| &it.parted.lanes);
-        let lanes = joined(by_port.received(&ports(works, model, name, class)), parted);
-        let rings = rings(&by_ring, works, name);
+        let now = reading.carried(works, name, &ports(works, model, name, class));
+        let Carried { traffic, stopped, lanes, rings } = match works.before.of_link(name) {
+            Some(before) => now.and(before),
+            None => now,
+        };
         LinkStats { name: name.clone(), traffic, stopped, lanes, rings }
     };
     model.link_names().map(stats).collect()
+}
+
+/// What everybody has carried since what is beneath him was made.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    /// All but etherstubs, of which VNICs have carried all.
+    pub(crate) links: BTreeMap<LinkName, Carried>,
+    pub(crate) flows: BTreeMap<FlowName, Traffic>,
+    /// How what each VNIC has sent came into its etherstub.
+    pub(crate) sent: BTreeMap<LinkName, Vec<LaneReceived>>,
+}
+
+impl Counted {
+    /// Whether he is among them.
+    pub(crate) fn has(&self, subject: &Subject) -> bool {
+        match subject.of {
+            UsageOf::Links => self.links.contains_key(subject.name.as_str()),
+            UsageOf::Flows => self.flows.contains_key(subject.name.as_str()),
+        }
+    }
+}
+
+/// What everybody has carried, for who takes some of them away.
+pub(crate) fn all(works: &Works, model: &Model) -> Counted {
+    let snapshot = counted(works);
+    let reading = Reading::of(&snapshot);
+    let links = model.link_names().map(|(name, class)| {
+        let ports = if class == LinkClass::Etherstub { Vec::new() } else { ports(works, model, name, class) };
+        (name.clone(), reading.carried(works, name, &ports))
+    });
+    let sent = |(name, it): (&LinkName, &Upper)| {
+        (name.clone(), reading.by_port.received(&[(it.id, Direction::Out)]))
+    };
+    Counted {
+        links: links.collect(),
+        flows: model.flows.keys().map(|it| (it.clone(), flow_in(&snapshot, works, it).0)).collect(),
+        sent: works.vnics.iter().map(sent).collect(),
+    }
+}
+
+/// What a link has carried by what is beneath it now, and each of its flows, before that is taken away.
+pub(crate) fn carried_by(
+    works: &Works,
+    name: &LinkName,
+    model: &Model,
+) -> (Carried, Vec<(FlowName, Traffic)>) {
+    let snapshot = counted(works);
+    let carried = Reading::of(&snapshot).carried(works, name, &ports(works, model, name, LinkClass::Phys));
+    let its = model.flows.iter().filter(|(_, flow)| flow.link == *name);
+    (carried, its.map(|(flow, _)| (flow.clone(), flow_in(&snapshot, works, flow).0)).collect())
+}
+
+/// The engine's counters, looked through once for all links.
+struct Reading<'a> {
+    snapshot: &'a EngineSnapshot,
+    by_port: ByPort<'a>,
+    by_ring: ByRing,
+}
+
+impl<'a> Reading<'a> {
+    fn of(snapshot: &'a EngineSnapshot) -> Self {
+        Self { snapshot, by_port: ByPort::of(snapshot), by_ring: by_ring(snapshot) }
+    }
+
+    /// What has passed a link by these ports.
+    fn carried(&self, works: &Works, name: &LinkName, ports: &[(LinkId, Direction)]) -> Carried {
+        let guard = works.vnics.get(name).and_then(|it| self.snapshot.guards.get(&it.id)).copied();
+        let [macspoofed, restricted, ipspoofed, dhcpspoofed] = guard.unwrap_or_default();
+        Carried {
+            traffic: passed(self.snapshot, ports),
+            stopped: Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed },
+            lanes: self.by_port.received(ports),
+            rings: rings(&self.by_ring, works, name),
+        }
+    }
+}
+
+/// What has passed these ports, as their link's user sees it.
+fn passed(snapshot: &EngineSnapshot, ports: &[(LinkId, Direction)]) -> Traffic {
+    let each = ports.iter().map(|(id, direction)| {
+        let traffic = port(snapshot, *id);
+        if *direction == Direction::In { traffic } else { turned(traffic) }
+    });
+    each.fold(Traffic::default(), Traffic::and)
 }
 
 fn port(snapshot: &EngineSnapshot, id: LinkId) -> Traffic {
@@ -153,26 +229,6 @@ fn received(lane: LaneId, traffic: &PortTraffic) -> LaneReceived {
     }
 }
 
-/// What was received in each lane by both.
-pub(crate) fn joined(mut lanes: Vec<LaneReceived>, others: &[LaneReceived]) -> Vec<LaneReceived> {
-    for other in others {
-        match lanes.iter_mut().find(|it| it.lane == other.lane) {
-            Some(lane) => *lane = lane.and(*other),
-            None => lanes.push(*other),
-        }
-    }
-    lanes.sort_by_key(|it| it.lane);
-    lanes
-}
-
-/// How what each VNIC has sent came into its etherstub.
-pub(crate) fn sent_by_vnics(works: &Works) -> BTreeMap<LinkName, Vec<LaneReceived>> {
-    let snapshot = works.engine.snapshot();
-    let by_port = ByPort::of(&snapshot);
-    let sent = |(name, it): (&LinkName, &Upper)| (name.clone(), by_port.received(&[(it.id, Direction::Out)]));
-    works.vnics.iter().map(sent).collect()
-}
-
 /// The rings of each port's device, with the lanes that have them.
 type ByRing = HashMap<LinkId, Vec<(LaneId, RingCounters)>>;
 
@@ -219,13 +275,6 @@ fn rings(by_ring: &ByRing, works: &Works, name: &LinkName) -> Vec<RingStats> {
     rings
 }
 
-/// What passed a virtual switch.
-fn switched(snapshot: &EngineSnapshot, works: &Works, model: &Model, name: &LinkName) -> Traffic {
-    let vnics = model.vnics_over(name.as_str()).filter_map(|(vnic, _)| works.vnics.get(vnic));
-    let parted = works.links.get(name).map_or(Traffic::default(), |it| it.parted.traffic);
-    vnics.map(|it| turned(port(snapshot, it.id))).fold(parted, Traffic::and)
-}
-
 /// A port's traffic as the switch sees it: what the port's user sends comes in.
 pub(crate) fn turned(it: Traffic) -> Traffic {
     Traffic {
@@ -246,27 +295,33 @@ pub(crate) fn flows(works: &Works, model: &Model) -> Vec<FlowStats> {
 }
 
 fn flows_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<FlowStats> {
-    let counters = |name| snapshot.flows.get(works.flows.get(name)?).copied();
     let stats = model.flows.iter().map(|(name, flow)| {
-        let [inward, outward] = counters(name).unwrap_or_default();
-        let traffic = Traffic {
-            ipackets: inward.packets,
-            rbytes: inward.bytes,
-            ierrors: inward.dropped,
-            opackets: outward.packets,
-            obytes: outward.bytes,
-            oerrors: outward.dropped,
-            rfused: inward.fused,
-            ofused: outward.fused,
-        };
-        let held = held(&inward) + held(&outward);
+        let (now, held) = flow_in(snapshot, works, name);
+        let traffic = now.and(works.before.of_flow(name));
         FlowStats { name: name.clone(), link: flow.link.clone(), traffic, held }
     });
     stats.collect()
 }
 
+/// What a flow has carried since it was told to the engine, and what is held back of it.
+fn flow_in(snapshot: &EngineSnapshot, works: &Works, name: &FlowName) -> (Traffic, u64) {
+    let counters = works.flows.get(name).and_then(|id| snapshot.flows.get(id)).copied();
+    let [inward, outward] = counters.unwrap_or_default();
+    let traffic = Traffic {
+        ipackets: inward.packets,
+        rbytes: inward.bytes,
+        ierrors: inward.dropped,
+        opackets: outward.packets,
+        obytes: outward.bytes,
+        oerrors: outward.dropped,
+        rfused: inward.fused,
+        ofused: outward.fused,
+    };
+    (traffic, held(&inward) + held(&outward))
+}
+
 /// Frames that arrived and have not ended.
-fn held(counted: &Counted) -> u64 {
+fn held(counted: &OneWay) -> u64 {
     counted.arrived.saturating_sub(counted.passed + counted.dropped)
 }
 

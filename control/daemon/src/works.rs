@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use firelane::{AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Wire};
-use firelane_api::{ApiError, Informed, LaneReceived, Status, Traffic};
+use firelane_api::{ApiError, Informed, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Cpus, Dhcp, Filter, Flow, FlowName, Fusing, IfProps, Instance, Interface,
     LinkName, Model, NetstackName, ReversePath, Service, StaticAddress, Switch, Tunables,
@@ -22,6 +22,7 @@ use firelane_units::{FlowId, LinkId, MacAddr, Mtu, NetstackId};
 
 pub(crate) use links::{Below, Properties};
 
+use crate::carried::Before;
 use crate::dhcp::{Clients, Place};
 use crate::filter;
 use crate::fpm::Fpms;
@@ -44,6 +45,8 @@ pub(crate) struct Works {
     pub(crate) wires: BTreeMap<LinkName, Wire>,
     pub(crate) netstacks: BTreeMap<NetstackName, NetstackId>,
     pub(crate) flows: BTreeMap<FlowName, FlowId>,
+    /// What links and flows have carried by what was beneath them before.
+    pub(crate) before: Before,
     pub(crate) clients: Clients,
     pub(crate) fpms: Fpms,
     services: Services,
@@ -60,17 +63,8 @@ pub(crate) struct Lower {
     pub(crate) device: Option<Device>,
     pub(crate) memif: Option<MemifStatus>,
     pub(crate) nic: Option<Attached>,
-    /// What VNICs that are gone have carried over it, where its counters are the sum of theirs.
-    pub(crate) parted: Parted,
     /// When its interface, which had gone, did not get all that is said of the link.
     pub(crate) unsettled: Option<Instant>,
-}
-
-/// What VNICs that are gone have carried over an etherstub, as it counts: what they sent came in.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Parted {
-    pub(crate) traffic: Traffic,
-    pub(crate) lanes: Vec<LaneReceived>,
 }
 
 /// A VNIC.
@@ -105,6 +99,7 @@ impl Works {
             wires: BTreeMap::new(),
             netstacks: BTreeMap::new(),
             flows: BTreeMap::new(),
+            before: Before::default(),
             clients,
             services: Services::new(runtime, data),
             macs: Macs::of_host(instance),
@@ -451,10 +446,11 @@ impl Works {
     pub(crate) fn rename_link(&mut self, from: &LinkName, to: &LinkName) -> Done {
         if let Some(lower) = self.links.remove(from) {
             self.links.insert(to.clone(), lower);
-            return Ok(());
+        } else {
+            let upper = self.vnics.remove(from).ok_or(Status::LinkInvalid)?;
+            self.vnics.insert(to.clone(), upper);
         }
-        let upper = self.vnics.remove(from).ok_or(Status::LinkInvalid)?;
-        self.vnics.insert(to.clone(), upper);
+        self.before.rename_link(from, to);
         Ok(())
     }
 }

@@ -81,6 +81,44 @@ fn the_last_second_of_a_flow_is_not_lost_and_a_switch_keeps_what_its_vnics_had_c
     assert!((before..before + 100).contains(&recorded), "{before} {recorded}");
 }
 
+/// Another MTU makes the VNIC anew, with its flow; in the switch's sum it is counted once all the same.
+#[test]
+fn who_is_made_anew_has_carried_what_he_had() {
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    let counted = |link: &str| {
+        let shown = daemon.firelane(&["dlstat", "-p", "-o", "ipkts,opkts", link]).expect_success();
+        shown.trim().split(':').map(|it| it.parse::<u64>().expect("a number")).sum::<u64>()
+    };
+    let of_flow = || {
+        let shown = daemon.firelane(&["flowstat", "-p", "-o", "ipkts,opkts", "pings"]).expect_success();
+        shown.trim().to_owned()
+    };
+    ping(&sandbox, "200");
+    let before = ["s0", "bob0"].map(counted);
+    for mtu in ["mtu=1400", "mtu=1300"] {
+        daemon.firelane(&["dladm", "set-linkprop", "-p", mtu, "bob0"]).expect_success();
+        assert_eq!(of_flow(), "200:200", "{mtu}");
+        // The kernels ask for each other, and say what they listen to.
+        let now = ["s0", "bob0"].map(counted);
+        for (before, now) in before.iter().zip(now) {
+            assert!((*before..before + 100).contains(&now), "{mtu}: {before} {now}");
+        }
+    }
+    ping(&sandbox, "100");
+    assert_eq!(of_flow(), "300:300");
+    let total = counted("bob0");
+    until("recorded", LIMIT, || recorded(&daemon, &FLOWS, "pings") == 300);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(recorded(&daemon, &LINKS, "bob0") >= 300 && counted("bob0") < total + 100);
+    daemon.firelane(&["flowadm", "remove-flow", "pings"]).expect_success();
+    let words = ["add-flow", "-l", "bob0", "-a", "transport=icmp", "pings"];
+    daemon.firelane(&[&["flowadm"], &words[..]].concat()).expect_success();
+    assert_eq!(of_flow(), "0:0", "it is another flow");
+    ping(&sandbox, "10");
+    until("recorded", LIMIT, || recorded(&daemon, &FLOWS, "pings") == 310);
+}
+
 #[test]
 fn under_another_name_a_link_and_its_flows_begin_anew() {
     let sandbox = Sandbox::new();

@@ -1,6 +1,7 @@
 //! The interface that is a tenant's, who may rename and delete it, what its user sees as its speed, and how large the packets of a
 //! netstack's are.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use firelane_interop::{Background, COMPARES, Daemon, ECHOES, On, Sandbox, Stage, binary, skipped, until};
@@ -513,6 +514,81 @@ fn what_the_daemon_asks_servers_with_keeps_no_netstack() {
     assert!(refused.code() == 1 && refused.stderr.contains("netstack web has sockets"), "{refused:?}");
     drop(server);
     until("it has ended", LIMIT, || ipadm("delete-ip web0").status.success());
+}
+
+/// A second wire for the same link: what passed the first, and its flows, is not forgotten.
+#[test]
+fn what_a_link_has_carried_stays_with_it_when_its_interface_is_another() {
+    let sandbox = Sandbox::new();
+    let text = "[link.net0]\nkind = 'tap'\nifname = 'n0'\nmtu = 1500\n\
+                [vnic.alice0]\nover = 'net0'\ntap = { namespace = 'alice', addresses = ['10.0.0.2/24'] }\n\
+                [flow.wire]\nlink = 'net0'\nmatch = { transport = 'icmp' }\n\
+                [flow.own]\nlink = 'alice0'\nmatch = { transport = 'icmp' }\n";
+    let daemon = Daemon::start_as(&sandbox, text);
+    let ping = |wanted: u64| {
+        let is_there =
+            || sandbox.run(None, "ip", &["addr", "replace", "10.0.0.1/24", "dev", "n0"]).status.success();
+        until("n0 is there", LIMIT, is_there);
+        sandbox.run(None, "ip", &["link", "set", "n0", "up"]).expect_success();
+        sandbox
+            .run(Some("alice"), "ping", &["-q", "-c", "100", "-i", "0.002", "-W", "5", "10.0.0.1"])
+            .expect_success();
+        for flow in ["wire", "own"] {
+            let shown = daemon.firelane(&["flowstat", "-p", "-o", "ipkts,opkts", flow]).expect_success();
+            assert_eq!(shown.trim(), format!("{wanted}:{wanted}"), "{flow}");
+        }
+    };
+    // By name and kind of ring: each lane has one.
+    let rows = |words: &[&str]| {
+        let shown = daemon.firelane(&[&["dlstat"], words].concat()).expect_success();
+        let mut sums = BTreeMap::new();
+        for line in shown.lines() {
+            let (name, packets) = line.rsplit_once(':').expect("two fields");
+            *sums.entry(name.to_owned()).or_insert(0) += packets.parse::<u64>().expect("a number");
+        }
+        sums
+    };
+    let counted = || {
+        let received = rows(&["show-link", "-r", "-p", "-o", "link,id,ipkts"]);
+        let sent = rows(&["show-link", "-t", "-p", "-o", "link,id,opkts"]);
+        [rows(&["-p", "-o", "link,ipkts"]), rows(&["-p", "-o", "link,opkts"]), received, sent]
+    };
+    let at_least = |before: [BTreeMap<String, u64>; 4], why: &str| {
+        for (before, now) in before.iter().zip(counted()) {
+            for (name, packets) in before {
+                // The kernel tells its neighbours what it is, and a hundred pings may have come; none counts twice.
+                let now = now.get(name).copied().unwrap_or_default();
+                assert!((*packets..packets + 170).contains(&now), "{why}: {name} had {packets}, now {now}");
+            }
+        }
+    };
+    ping(100);
+    let before = counted();
+    assert!(before.iter().all(|it| it.values().sum::<u64>() >= 200), "{before:?}");
+    // It has the MTU of what is below.
+    set(&daemon, "net0", "mtu=1400");
+    at_least(before, "net0 and alice0 are made anew");
+    ping(200);
+    let before = counted();
+    set(&daemon, "alice0", "mtu=1300");
+    at_least(before, "alice0 is made anew");
+    ping(300);
+    let before = counted();
+    sandbox.run(None, "ip", &["link", "delete", "n0"]).expect_success();
+    ping(400);
+    at_least(before, "n0 was deleted");
+    let history = |command: &[&str], name: &str| {
+        let shown = daemon.firelane(command).expect_success();
+        let all: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        let its = all["usage"].as_array().expect("a list").iter().find(|it| it["name"] == name);
+        its.map_or(0, |it| it["traffic"]["opackets"].as_u64().expect("a number"))
+    };
+    for flow in ["wire", "own"] {
+        until(flow, LIMIT, || history(&["flowstat", "-h", "-a", "-j"], flow) == 400);
+    }
+    for link in ["net0", "alice0"] {
+        until(link, LIMIT, || history(&["dladm", "show-usage", "-a", "-j"], link) >= 400);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use firelane_api::{ApiError, Status, Store};
 use firelane_model::{LinkKind, LinkName, Model};
+use firelane_plan::Action;
 
 use super::Inner;
 
@@ -31,7 +32,11 @@ impl Inner {
         let state = self.state.clone();
         let prepared = state.prepare(&next.persistent)?;
         let former = self.store.active.links.get(from).cloned().ok_or(Status::NotFound)?;
+        let ends = self.before_parting(&Action::DeleteLink(from.clone()));
         self.works.delete_lower(from)?;
+        if let Some(ended) = ends {
+            self.part(ended);
+        }
         let back = |inner: &mut Self| {
             if let Err(error) = inner.works.create_link(from, &former, &inner.store.active) {
                 tracing::error!("link {from}: {error}");

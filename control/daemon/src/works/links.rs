@@ -7,7 +7,7 @@ use firelane_api::Status;
 use firelane_model::{Cpus, Etherstub, Fusing, Link, LinkKind, LinkName, LinkRings, Model, Polling, Vnic};
 use firelane_units::{BitRate, LinkId, MacAddr, Mtu, Priority};
 
-use super::{Done, Lower, Parted, Works};
+use super::{Done, Lower, Works};
 use crate::kernel::Device;
 use crate::nic::Attached;
 use crate::refusal::{refused, refused_to};
@@ -96,8 +96,7 @@ impl Works {
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
             let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
             let set = uplink.map_err(refused).and_then(|uplink| {
-                let parted = Parted::default();
-                let lower = Lower { id, uplink, device: None, memif, nic, parted, unsettled: None };
+                let lower = Lower { id, uplink, device: None, memif, nic, unsettled: None };
                 self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
             });
             set.inspect_err(|_| drop(self.engine.remove_link(id)))
