@@ -1,8 +1,8 @@
 //! The host behind the interface: two configurations, what runs, and the way from one to the other.
 //!
 //! `server.rs` calls it through the trait [`Api`] (`host/answers.rs`). One lock covers all of it, so changes are made one after the
-//! other, each whole. The order of a change: write the persistent configuration beside its place (a full disk
-//! shows here), carry out the steps and replay each on the record of what is present, put the file in its
+//! other, each whole. The order of a change: refuse what is known not to be possible (`host/checking.rs`), write the persistent
+//! configuration beside its place (a full disk shows here), carry out the steps and replay each on the record of what is present, put the file in its
 //! place. A step that fails takes the steps before it back.
 
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ use partings::Partings;
 
 mod absent;
 mod answers;
+mod checking;
 mod partings;
 mod sparing;
 mod succession;
@@ -397,11 +398,12 @@ impl Inner {
 
     /// Goes from the present store to `next`, or stays where it is.
     fn move_to(&mut self, next: Store) -> Result<Vec<Step>, ApiError> {
-        self.store.active = self.as_said_by(&next.active);
-        self.works.take_names(&self.store.active);
+        let before = self.as_said_by(&next.active);
+        let steps = self.checked(&next.active, &before);
+        let steps = steps.inspect_err(|error| tracing::warn!("refused: {}", error.with_step()))?;
+        self.store.active = before.clone();
+        self.works.take_names(&before);
         self.partings.read_anew();
-        let before = self.store.active.clone();
-        let steps = plan(&next.active, &before);
         let moved = self.move_through(&steps, &next);
         if moved.is_err() {
             self.take_back(&before);

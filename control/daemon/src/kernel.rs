@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use firelane::{OpenError, Queue, TapConfig, TapHandle, TapQueue, open_tap};
 use firelane_api::{ApiError, Status};
-use firelane_model::{Instance, LinkName, Model, Route, Tap};
+use firelane_model::{Instance, LinkName, Model, NamespaceName, Route, Tap};
 use firelane_units::{IpPrefix, MacAddr, Mtu};
 use rustix::io::Errno;
 
@@ -362,10 +362,7 @@ impl Kernel {
                 return Ok(());
             }
             Presence::Leftover if self.owned.has_begun_namespace(name) => netns::delete(name)?,
-            Presence::Leftover => {
-                let text = format!("{} is no network namespace", netns::path_of(name).display());
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-            }
+            Presence::Leftover => return Err(no_namespace(name)),
             Presence::Absent => {}
         }
         self.owned.note_namespace(name, 0);
@@ -380,6 +377,28 @@ impl Kernel {
                 Err(error)
             }
         }
+    }
+
+    /// Whether there can be an interface of this name in this namespace when those of `ended` are no more.
+    pub(crate) fn may_open(
+        &self,
+        ifname: &str,
+        namespace: Option<&NamespaceName>,
+        ended: &BTreeSet<(String, Option<PathBuf>)>,
+    ) -> Result<(), ApiError> {
+        let name = namespace.map(|name| self.instance.namespace(name));
+        if let Some(name) = &name {
+            let failed = |error: io::Error| refused("namespace", name, "", &error);
+            match netns::look(name).map_err(failed)? {
+                Presence::Namespace(_) => {}
+                Presence::Leftover if !self.owned.has_begun_namespace(name) => {
+                    return Err(failed(no_namespace(name)));
+                }
+                Presence::Leftover | Presence::Absent => return Ok(()),
+            }
+        }
+        let place = (ifname.to_owned(), name.as_deref().map(netns::path_of));
+        if ended.contains(&place) { Ok(()) } else { may_be_called(&place.0, place.1.as_deref()) }
     }
 
     /// Makes an interface, with its routes, and gives its queues.
@@ -401,15 +420,7 @@ impl Kernel {
             self.ensure_namespace(name).map_err(|error| refused("namespace", name, "", &error))?;
         }
         let namespace = name.as_deref().map(netns::path_of);
-        let free = becomes_free(&ifname, namespace.as_deref());
-        if !free.map_err(|error| refused("tap", &ifname, "", &error))? {
-            return Err(ApiError::new(
-                Status::Exists,
-                "tap",
-                ifname,
-                "the interface's name is already taken",
-            ));
-        }
+        may_be_called(&ifname, namespace.as_deref())?;
         let config = TapConfig {
             queues: self.queues.max(wanted.rings),
             mtu: wanted.mtu,
@@ -585,6 +596,19 @@ impl Kernel {
 fn shown(name: &str) -> String {
     let is_plain = |it: char| it.is_ascii_alphanumeric() || "._-@+".contains(it);
     name.chars().map(|it| if is_plain(it) { it } else { '?' }).collect()
+}
+
+fn no_namespace(name: &str) -> io::Error {
+    let text = format!("{} is no network namespace", netns::path_of(name).display());
+    io::Error::new(io::ErrorKind::AlreadyExists, text)
+}
+
+/// Refuses an interface whose name somebody else's has.
+fn may_be_called(ifname: &str, namespace: Option<&Path>) -> Result<(), ApiError> {
+    match becomes_free(ifname, namespace).map_err(|error| refused("tap", ifname, "", &error))? {
+        true => Ok(()),
+        false => Err(ApiError::new(Status::Exists, "tap", ifname, "the interface's name is already taken")),
+    }
 }
 
 /// Waits a little while `ifname` is that of an interface which is just ending; whether it is free then.

@@ -12,6 +12,7 @@ use firelane_model::{Cpus, Flow, Link, LinkKind, LinkName, LinkRings, Model, Rin
 use firelane_plan::{Action, Effect, Step};
 use firelane_units::{LaneId, LinkId};
 
+use crate::history::accounting::{self, Absent};
 use crate::memif;
 use crate::nic;
 use crate::rebuild;
@@ -33,8 +34,11 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
         Action::SetFlow(_, from, to) if from.cpus != to.cpus => {
             return are_usable(&to.cpus).map_err(refused);
         }
-        Action::SetDaemon(from, to) if from.cpus != to.cpus => {
-            return are_usable(&to.cpus).map_err(refused);
+        Action::SetDaemon(from, to) => {
+            if from.accounting != to.accounting {
+                accounting::check(&to.accounting, Absent::IsNotMade)?;
+            }
+            return if from.cpus == to.cpus { Ok(()) } else { are_usable(&to.cpus).map_err(refused) };
         }
         Action::CreateLink(_, link) => {
             has_interface(works, link)?;
@@ -60,9 +64,9 @@ pub(crate) fn check(works: &Works, step: &Step, present: &Model) -> Done {
         are_usable(to.cpus).map_err(told)?;
     }
     // A device that is made again gets as many rings as are asked for.
-    let stays = rebuild::instead_of(step, present).is_none();
+    let stays = || rebuild::instead_of(step, present).is_none();
     match (link, from) {
-        (Some(link), Some(from)) if stays && from.rings != to.rings => {
+        (Some(link), Some(from)) if from.rings != to.rings && stays() => {
             works.engine.check_link_rings(link, to.rings).map_err(told)
         }
         _ => Ok(()),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use firelane_api::{ApiError, Status};
-use firelane_model::{LinkKind, Model, Wire};
+use firelane_model::{LinkKind, LinkName, Model, Wire};
 use firelane_units::{LinkId, MacAddr};
 
 use crate::nic::{self, Attached};
@@ -28,12 +28,13 @@ impl Works {
         nic.map_or(Ok(()), |nic| nic.claim(&stations))
     }
 
-    /// Whether a wire of this model may be: behind no interface that the kernel keeps as well.
-    pub(crate) fn may_be_wired(&self, wire: &Wire, model: &Model) -> Done {
+    /// Whether a wire of this model may be: behind no interface that the kernel keeps as well. Links `anew` do not have theirs yet.
+    pub(crate) fn may_be_wired(&self, wire: &Wire, model: &Model, anew: &BTreeSet<&LinkName>) -> Done {
         for end in &wire.ends {
             let link = model.switch_of(end);
             let Some(LinkKind::Nic(nic)) = model.links.get(link).map(|it| &it.kind) else { continue };
-            let attached = self.links.get(link).and_then(|it| it.nic.as_ref());
+            let stays = self.links.get(link).filter(|_| !anew.contains(link));
+            let attached = stays.and_then(|it| it.nic.as_ref());
             if attached.map_or_else(|| nic::is_shared(nic), Attached::is_shared) {
                 let name = &nic.ifname;
                 let allowed = format!(

@@ -2,6 +2,8 @@
 //!
 //! Called by `works.rs` for steps, and by `host.rs` for counters.
 
+use std::collections::BTreeSet;
+
 use firelane::{Chance, Conditions as Said, Loss, Reorder, WireCounters};
 use firelane_api::{ApiError, Status, WireCounts, WireStats};
 use firelane_model::{Conditions, LinkName, Model, Share, Wire};
@@ -85,7 +87,7 @@ impl Works {
 
     fn create_wire(&mut self, name: &LinkName, wire: &Wire, present: &Model) -> Result<(), ApiError> {
         let absent = |end: &LinkName| ApiError::new(Status::LinkInvalid, "ends", end, "");
-        self.may_be_wired(wire, present)?;
+        self.may_be_wired(wire, present, &BTreeSet::new())?;
         let known = |end: &LinkName| {
             let vnic = || self.vnics.get(end).map(|it| it.id);
             self.links.get(end).map(|it| it.id).or_else(vnic).ok_or_else(|| absent(end))

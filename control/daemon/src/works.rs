@@ -26,7 +26,7 @@ use crate::carried::Before;
 use crate::dhcp::{Clients, Place};
 use crate::filter;
 use crate::fpm::Fpms;
-use crate::history::accounting;
+use crate::history::accounting::{self, Absent};
 use crate::kernel::{Device, Kernel};
 use crate::listener;
 use crate::mac::Macs;
@@ -114,7 +114,7 @@ impl Works {
             Action::SetDaemon(from, to) => {
                 if from.accounting != to.accounting {
                     // Its writer follows by itself.
-                    accounting::check(&to.accounting)?;
+                    accounting::check(&to.accounting, Absent::IsMade)?;
                 }
                 if from.cpus != to.cpus {
                     self.engine.set_cpus(&to.cpus.numbers().collect::<Vec<_>>()).map_err(refused)?;

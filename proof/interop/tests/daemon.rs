@@ -1,8 +1,10 @@
 //! The real daemon from its start to its end, and what every kind of end leaves behind.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use firelane_interop::{Background, Daemon, Sandbox, binary, until};
@@ -269,21 +271,77 @@ fn a_name_that_is_taken_costs_its_vnic_and_can_be_repaired() {
 fn a_step_that_fails_takes_the_steps_before_it_back() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start(&sandbox, &two_tenants());
-    sandbox
-        .run(None, "ip", &["link", "add", "dave0", "type", "veth", "peer", "name", "other0"])
-        .expect_success();
+    sandbox.run(None, "ip", &["netns", "add", "dave"]).expect_success();
+    let write = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
+    sandbox.run(Some("dave"), "sh", &["-c", write]).expect_success();
     let more = "\n[vnic.carol0]\nover = \"vswitch1\"\ntap = { namespace = \"carol\" }\n\
-                \n[vnic.dave0]\nover = \"vswitch1\"\ntap = {}\n";
+                \n[vnic.dave0]\nover = \"vswitch1\"\ntap = { namespace = \"dave\", addresses = [\"fd00::4/64\"] }\n";
     let more = fs::read_to_string(two_tenants()).expect("readable") + more;
     let more = written(&sandbox, "more.toml", &more);
     let before = daemon.firelane(&["dump"]).expect_success();
     let refused = daemon.firelane(&["apply", &more]);
-    let step = "firelane: create vnic dave0 over vswitch1 for tap dave0: object already exists (";
-    assert!(refused.stderr.starts_with(step), "{}", refused.stderr);
+    assert!(refused.stderr.starts_with("firelane: create vnic dave0 over vswitch1"), "{}", refused.stderr);
     assert_eq!(refused.code(), 1, "{}", refused.stderr);
-    assert!(refused.stderr.contains("dave0"), "{}", refused.stderr);
     assert_eq!(daemon.firelane(&["dump"]).expect_success(), before);
-    assert_eq!(namespaces(&sandbox), ["alice", "bob"], "carol's was made and taken back");
+    assert_eq!(namespaces(&sandbox), ["alice", "bob", "dave"], "carol's was made and taken back");
+    ping(&sandbox, "alice", "10.0.0.2");
+}
+
+/// Python: a connection to the service on `web` that is asked for something when a line comes, and not before.
+const ASKS_LATER: &str = "import socket, sys\n\
+    it = socket.create_connection(('10.0.0.10', 80), 5)\n\
+    print('connected', flush=True)\n\
+    sys.stdin.readline()\n\
+    it.sendall(b'GET / HTTP/1.1\\r\\nHost: web\\r\\nConnection: close\\r\\n\\r\\n')\n\
+    print(it.recv(8).decode(), flush=True)\n";
+
+#[test]
+fn what_plan_refuses_apply_refuses_before_it_has_touched_anything() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let taken = ["link", "add", "dave0", "type", "veth", "peer", "name", "other0"];
+    sandbox.run(None, "ip", &taken).expect_success();
+    let mut command = sandbox.command_in("alice", &["python3", "-c", ASKS_LATER]);
+    let mut client =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed");
+    let mut answers = BufReader::new(client.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    assert_eq!(answers.next().as_deref(), Some("connected"));
+    let demo = fs::read_to_string(two_tenants()).expect("readable");
+    let anew = demo.replace("netstack = \"web\"\n\n", "netstack = \"web\"\nmac = \"2:8:20:9:9:9\"\n\n");
+    assert_ne!(anew, demo, "web0, and with it all its connections, would go");
+    let before = daemon.firelane(&["dump"]).expect_success();
+    for (said, step) in [
+        ("[netstack.web]\ncpus = \"777\"\n", "create netstack web"),
+        ("[netstack.more]\ncpus = \"777\"\n", "create netstack more"),
+        ("[link.net0]\nkind = \"nic\"\nifname = \"nosuch0\"\n", "create link net0"),
+        ("[vnic.dave0]\nover = \"vswitch1\"\ntap = {}\n", "create vnic dave0"),
+        ("[link.net0]\nkind = \"tap\"\nifname = \"dave0\"\n", "create link net0"),
+        ("[daemon.accounting]\nnet = \"basic\"\nfile = \"/nowhere/net\"\nactive = true\n", "set daemon"),
+    ] {
+        let file = written(&sandbox, "refused.toml", &format!("{anew}\n{said}"));
+        let refused = ["plan", "apply"].map(|verb| {
+            let answer = daemon.firelane(&[verb, &file]);
+            assert_eq!(answer.code(), 1, "{verb} {said}: {}{}", answer.stdout, answer.stderr);
+            answer.stderr
+        });
+        assert!(refused[0].starts_with(&format!("firelane: {step}")), "{said}: {}", refused[0]);
+        assert_eq!(refused[0], refused[1], "{said}");
+    }
+    assert_eq!(daemon.firelane(&["dump"]).expect_success(), before);
+    writeln!(client.stdin.take().expect("a pipe"), "now").expect("it waits");
+    assert_eq!(answers.next().as_deref(), Some("HTTP/1.1"), "its connection goes on");
+    client.wait().expect("it ends");
+}
+
+#[test]
+fn a_name_that_a_change_frees_may_be_had_by_the_same_change() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let file = fs::read_to_string(two_tenants()).expect("readable").replace("vnic.alice0", "vnic.carol0");
+    let file =
+        file.replace("tap = { namespace = \"alice\"", "tap = { ifname = \"alice0\", namespace = \"alice\"");
+    daemon.firelane(&["apply", &written(&sandbox, "renamed.toml", &file)]).expect_success();
+    assert!(daemon.firelane(&["dump"]).expect_success().contains("[vnic.carol0]"));
     ping(&sandbox, "alice", "10.0.0.2");
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 
 use firelane_api::{ApiError, NetRecord, NetRecords, RECORD_SECONDS, Status, Traffic, UsageOf};
 use firelane_model::Accounting;
@@ -158,15 +159,34 @@ fn cut_what_is_torn(mut file: &File) -> std::io::Result<()> {
     if torn == 0 || torn == LINE_MAX { Ok(()) } else { file.set_len(len - torn) }
 }
 
+/// What becomes of a file that is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Absent {
+    /// It is made.
+    IsMade,
+    /// Its folder is there, and nothing else is done.
+    IsNotMade,
+}
+
 /// Whether records may be added to the file that is wanted: it is new, empty, or has some.
-pub(crate) fn check(wanted: &Accounting) -> Result<(), ApiError> {
+pub(crate) fn check(wanted: &Accounting, absent: Absent) -> Result<(), ApiError> {
     let Some(path) = wanted.begins_with() else { return Ok(()) };
     let refused = |status, why: String| ApiError::new(status, "file", path, why);
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::PermissionDenied => refused(Status::Denied, String::new()),
         _ => refused(Status::Io, plain(&error)),
     };
-    let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+    let mut options = OpenOptions::new();
+    let file = match options.read(true).append(true).create(absent == Absent::IsMade).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && absent == Absent::IsNotMade => {
+            let folder = Path::new(path).parent().map(std::fs::metadata).transpose().map_err(failed)?;
+            return match folder.is_none_or(|it| it.is_dir()) {
+                true => Ok(()),
+                false => Err(failed(ErrorKind::NotADirectory.into())),
+            };
+        }
+        opened => opened.map_err(failed)?,
+    };
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(refused(Status::BadArg, "no plain file".to_owned()));
     }
@@ -311,7 +331,7 @@ mod tests {
         for torn in ["{", "{\"curti", "{\"curtime\":1", "{\"curtime\":120,\"name\":\"web0\"}"] {
             for before in ["", &whole] {
                 std::fs::write(&path, before.to_owned() + torn).unwrap();
-                assert_eq!(check(&active), Ok(()), "{torn} behind {before}");
+                assert_eq!(check(&active, Absent::IsMade), Ok(()), "{torn} behind {before}");
                 let mut writer = Writer::default();
                 for second in [200, 220] {
                     assert_eq!(writer.follow(&active, second, &totals(second)), Ok(()));
@@ -327,15 +347,27 @@ mod tests {
     fn a_file_of_something_else_is_refused_and_one_that_cannot_be_written_is_told_of() {
         let folder = Scratch::new();
         let active = wanted(&folder, Tracked::BASIC, true);
-        assert_eq!(check(&active), Ok(()), "it is new");
+        assert_eq!(check(&active, Absent::IsNotMade), Ok(()), "its folder is there");
+        assert!(!folder.path().join("net.log").exists());
+        assert_eq!(check(&active, Absent::IsMade), Ok(()), "it is new");
         std::fs::write(folder.path().join("net.log"), "127.0.0.1 localhost\n").unwrap();
-        assert_eq!(check(&active).unwrap_err().status, Status::BadArg);
+        assert_eq!(check(&active, Absent::IsMade).unwrap_err().status, Status::BadArg);
         let untracked = wanted(&folder, Tracked::NONE, true);
-        assert_eq!(check(&untracked).unwrap_err().status, Status::BadArg, "records may begin at any time");
-        assert_eq!(check(&Accounting { active: false, ..untracked }), Ok(()), "nobody writes to it");
+        assert_eq!(
+            check(&untracked, Absent::IsNotMade).unwrap_err().status,
+            Status::BadArg,
+            "records may begin at any time"
+        );
+        assert_eq!(
+            check(&Accounting { active: false, ..untracked }, Absent::IsMade),
+            Ok(()),
+            "nobody writes to it"
+        );
         let nowhere =
             Accounting { file: Some(folder.path().join("no/net.log").to_str().unwrap().into()), ..active };
-        assert_eq!(check(&nowhere).unwrap_err().status, Status::Io);
+        for absent in [Absent::IsMade, Absent::IsNotMade] {
+            assert_eq!(check(&nowhere, absent).unwrap_err().status, Status::Io);
+        }
         let mut writer = Writer::default();
         assert_eq!(writer.follow(&nowhere, 100, &totals(0)), Ok(()));
         assert!(writer.follow(&nowhere, 120, &totals(5)).unwrap_err().contains("records wait"));

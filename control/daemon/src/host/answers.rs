@@ -22,8 +22,7 @@ use super::Host;
 use crate::explain::{Known, Process};
 use crate::programs::Programs;
 use crate::{
-    calendar, capture, counted, doctor, filter, memory, nat, netns, nic, rebuild, resources, sockets, stats,
-    trace, ways,
+    calendar, capture, counted, doctor, filter, memory, nat, netns, nic, rebuild, sockets, stats, trace, ways,
 };
 
 impl Api for Host {
@@ -66,12 +65,7 @@ impl Api for Host {
         let mut next = inner.store.replaced(wanted, false)?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         let present = &inner.as_said_by(&next.active);
-        let steps = plan(&next.active, present);
-        steps.iter().try_for_each(|step| {
-            resources::check(&inner.works, step, present).map_err(|error| error.of_step(step))
-        })?;
-        let new = next.active.wires.iter().filter(|(name, _)| !present.wires.contains_key(*name));
-        new.map(|(_, wire)| wire).try_for_each(|wire| inner.works.may_be_wired(wire, &next.active))?;
+        let steps = inner.checked(&next.active, present)?;
         let mut reply = shown(&steps, present);
         reply.steps.extend(kept_from_now_on(&inner.store, &next));
         Ok(reply)
@@ -81,6 +75,8 @@ impl Api for Host {
         let mut inner = self.lock();
         let mut next = inner.store.replaced(wanted, temporary)?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
+        // Interfaces that were deleted are made again with what is there, before anything of `next` is.
+        inner.checked(&next.active, &inner.as_said_by(&next.active))?;
         if !temporary {
             inner.make_up()?;
         }
