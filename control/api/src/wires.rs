@@ -183,7 +183,7 @@ pub(crate) fn create(model: &mut Model, name: &LinkName, wire: &Wire) -> Result<
     if model.wires.contains_key(name) {
         return Err(Status::Exists.into());
     }
-    model.check_wiring(wire, model.wires.iter()).map_err(refusal)?;
+    model.check_wiring(wire).map_err(refusal)?;
     model.wires.insert(name.clone(), wire.clone());
     Ok(())
 }

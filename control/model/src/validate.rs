@@ -82,11 +82,8 @@ impl Model {
     }
 
     fn check_wires(&self, faults: &mut Faults) {
-        for (name, wire) in &self.wires {
-            let before = self.wires.iter().take_while(|(other, _)| *other != name);
-            if let Err(fault) = self.check_wiring(wire, before) {
-                faults.add(format!("wire.{name}.ends"), fault.end(), fault.to_string());
-            }
+        for (name, fault) in self.wiring_faults() {
+            faults.add(format!("wire.{name}.ends"), fault.end(), fault.to_string());
         }
     }
 

@@ -60,31 +60,31 @@ impl fmt::Display for WiringFault {
 }
 
 impl Model {
-    /// Why `wire` cannot be beside `others`.
+    /// Why `wire` cannot be beside those that the model has.
     ///
     /// # Errors
     /// The first fault.
-    pub fn check_wiring<'a>(
-        &'a self,
-        wire: &'a Wire,
-        others: impl Iterator<Item = (&'a LinkName, &'a Wire)>,
-    ) -> Result<(), WiringFault> {
-        wire.ends.iter().try_for_each(|end| self.check_end(end))?;
-        let (mut joined, mut taken) = (Joined::default(), BTreeMap::new());
-        for (name, other) in others {
-            for end in &other.ends {
-                taken.insert(end, name);
-            }
-            let [one, two] = other.ends.each_ref().map(|end| self.switch_of(end));
-            joined.join(one, two);
+    pub fn check_wiring(&self, wire: &Wire) -> Result<(), WiringFault> {
+        let mut wired = Wired::default();
+        for (name, other) in &self.wires {
+            wired.add(self, name, other);
         }
-        for end in wire.ends.iter().filter(|end| self.vnics.contains_key(*end)) {
-            if let Some(&other) = taken.get(end) {
-                return Err(WiringFault::Taken(end.clone(), other.clone()));
-            }
-        }
-        let [one, two] = wire.ends.each_ref().map(|end| self.switch_of(end));
-        if joined.join(one, two) { Ok(()) } else { Err(WiringFault::Loop(wire.ends[1].clone())) }
+        self.check_ends(wire)?;
+        wired.check(self, wire)
+    }
+
+    /// The wires that cannot be beside those before them, and why.
+    pub(crate) fn wiring_faults(&self) -> impl Iterator<Item = (&LinkName, WiringFault)> {
+        let mut wired = Wired::default();
+        self.wires.iter().filter_map(move |(name, wire)| {
+            let checked = self.check_ends(wire).and_then(|()| wired.check(self, wire));
+            wired.add(self, name, wire);
+            Some((name, checked.err()?))
+        })
+    }
+
+    fn check_ends(&self, wire: &Wire) -> Result<(), WiringFault> {
+        wire.ends.iter().try_for_each(|end| self.check_end(end))
     }
 
     fn check_end(&self, end: &LinkName) -> Result<(), WiringFault> {
@@ -128,25 +128,63 @@ impl Model {
     }
 }
 
-/// Which switches are joined: each has the name of one of those that it is joined with.
+/// Wires, one after the other, of which each is looked up beside all before it without asking them one by one.
 #[derive(Default)]
-struct Joined<'a>(BTreeMap<&'a LinkName, &'a LinkName>);
+struct Wired<'a> {
+    /// The ends that are taken, by which wire.
+    taken: BTreeMap<&'a LinkName, &'a LinkName>,
+    joined: Joined<'a>,
+}
+
+impl<'a> Wired<'a> {
+    /// Whether another wire may be beside these.
+    fn check(&self, model: &Model, wire: &Wire) -> Result<(), WiringFault> {
+        for end in wire.ends.iter().filter(|end| model.vnics.contains_key(*end)) {
+            if let Some(&other) = self.taken.get(end) {
+                return Err(WiringFault::Taken(end.clone(), other.clone()));
+            }
+        }
+        let [one, two] = wire.ends.each_ref().map(|end| self.joined.root(model.switch_of(end)));
+        if one == two { Err(WiringFault::Loop(wire.ends[1].clone())) } else { Ok(()) }
+    }
+
+    fn add(&mut self, model: &'a Model, name: &'a LinkName, wire: &'a Wire) {
+        for end in &wire.ends {
+            self.taken.insert(end, name);
+        }
+        let [one, two] = wire.ends.each_ref().map(|end| model.switch_of(end));
+        self.joined.join(one, two);
+    }
+}
+
+/// Which switches are joined: each has the name of one of those that it is joined with, and who has none of another is of so many.
+/// The fewer follow the more, so that nobody is far from there.
+#[derive(Default)]
+struct Joined<'a> {
+    with: BTreeMap<&'a LinkName, &'a LinkName>,
+    of: BTreeMap<&'a LinkName, usize>,
+}
 
 impl<'a> Joined<'a> {
-    fn root(&self, mut at: &'a LinkName) -> &'a LinkName {
-        while let Some(&next) = self.0.get(at) {
+    fn root<'b>(&self, mut at: &'b LinkName) -> &'b LinkName
+    where
+        'a: 'b,
+    {
+        while let Some(&next) = self.with.get(at) {
             at = next;
         }
         at
     }
 
-    /// Joins two; `false` if they were joined already.
-    fn join(&mut self, one: &'a LinkName, two: &'a LinkName) -> bool {
+    fn join(&mut self, one: &'a LinkName, two: &'a LinkName) {
         let (one, two) = (self.root(one), self.root(two));
-        if one != two {
-            self.0.insert(one, two);
+        if one == two {
+            return;
         }
-        one != two
+        let [ones, twos] = [one, two].map(|it| self.of.get(it).copied().unwrap_or(1));
+        let (fewer, more) = if ones < twos { (one, two) } else { (two, one) };
+        self.with.insert(fewer, more);
+        self.of.insert(more, ones + twos);
     }
 }
 

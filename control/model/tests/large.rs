@@ -1,4 +1,4 @@
-//! A host with as many VNICs as one host may have is read, checked and written without growing pains.
+//! A host with as many VNICs, or wires, as one host may have is read, checked and written without growing pains.
 
 use std::fmt::Write;
 
@@ -19,6 +19,27 @@ fn the_largest_model_reads_back_and_one_more_link_is_refused() {
     assert_eq!(Model::from_toml("dump", &model.to_toml()), Ok(model));
     let faults = Model::from_toml("large.toml", &host_with(LINKS_MAX)).expect_err("one too many");
     assert_eq!(faults[0].to_string(), "large.toml:1: link, etherstub and vnic: \"20001\": at most 20000");
+}
+
+/// Wires in a row, and from one switch to all others, which is as far as some of them can be from each other in what is kept of them.
+#[test]
+fn as_many_wires_as_there_may_be_are_looked_at_once_each() {
+    for from in [|number: usize| number - 1, |_| 0] {
+        let mut text: String = (0..LINKS_MAX).map(|number| format!("[etherstub.e{number}]\n")).collect();
+        for number in 1..LINKS_MAX {
+            let ends = [from(number), number].map(|it| format!("e{it}"));
+            writeln!(text, "[wire.w{number}]\nends = {ends:?}").expect("a string grows");
+        }
+        let model = Model::from_toml("large.toml", &text).expect("a tree of switches");
+        assert_eq!(model.wires.len(), LINKS_MAX - 1);
+        let ring = text + "[wire.ring0]\nends = ['e7', 'e19999']\n";
+        let faults = Model::from_toml("large.toml", &ring).expect_err("a ring");
+        assert!(
+            !faults.is_empty() && faults.iter().all(|it| it.to_string().contains("for ever")),
+            "{}",
+            faults[0]
+        );
+    }
 }
 
 #[test]
