@@ -7,8 +7,8 @@ use crate::{
     DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo,
     LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo,
     ObjectProps, PlanReply, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
-    RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample,
-    VnicInfo, WireInfo, WireStats,
+    Replacing, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest,
+    UsageSample, VnicInfo, WireInfo, WireStats,
 };
 
 /// Which of the two configurations is meant.
@@ -30,9 +30,9 @@ pub trait Api: Send + Sync {
     fn model(&self, which: Which) -> Result<Model, ApiError>;
     /// What replacing the active configuration would do; changes nothing.
     fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError>;
-    /// Replaces the configuration: the active one and, unless `temporary`, the persistent one. Gives the
+    /// Replaces the configuration: the active one and, unless it is `temporary`, the persistent one. Gives the
     /// steps that were carried out.
-    fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError>;
+    fn apply(&self, wanted: &Model, how: Replacing) -> Result<PlanReply, ApiError>;
     /// Changes one thing.
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError>;
     /// Links of every class.

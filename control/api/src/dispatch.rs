@@ -98,22 +98,24 @@ impl Call<'_> {
     }
 
     fn flag(&self, name: &str) -> Result<bool, ApiError> {
-        let mut value = false;
+        self.flags([name]).map(|[flag]| flag)
+    }
+
+    /// Which of `names` the query says, which may have no others.
+    pub(crate) fn flags<const N: usize>(&self, names: [&str; N]) -> Result<[bool; N], ApiError> {
+        let mut flags = [false; N];
         for part in self.query.split('&').filter(|part| !part.is_empty()) {
-            match part.split_once('=') {
-                Some((key, "true")) if key == name => value = true,
-                Some((key, "false")) if key == name => value = false,
-                _ => {
-                    return Err(ApiError::new(
-                        Status::BadArg,
-                        "query",
-                        part,
-                        format!("{name}=true or {name}=false"),
-                    ));
-                }
-            }
+            let said = part.split_once('=').and_then(|(key, value)| {
+                let place = names.iter().position(|name| *name == key)?;
+                Some((place, value.parse::<bool>().ok()?))
+            });
+            let Some((place, value)) = said else {
+                let allowed = names.map(|name| format!("{name}=true or {name}=false")).join(", ");
+                return Err(ApiError::new(Status::BadArg, "query", part, allowed));
+            };
+            flags[place] = value;
         }
-        Ok(value)
+        Ok(flags)
     }
 
     pub(crate) fn capture(&self) -> Result<CaptureRequest, ApiError> {
@@ -129,9 +131,14 @@ impl Call<'_> {
         }
     }
 
+    /// The body, which is an object: a list would be taken for one whose fields are said in their order, and an empty one for an
+    /// object in which nothing is said.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        serde_json::from_slice(self.body)
-            .map_err(|error| ApiError::new(Status::BadArg, "body", "", error.to_string()))
+        let refused = |why: String| ApiError::new(Status::BadArg, "body", "", why);
+        if !self.body.trim_ascii_start().starts_with(b"{") {
+            return Err(refused("a JSON object, which begins with {".to_owned()));
+        }
+        serde_json::from_slice(self.body).map_err(|error| refused(error.to_string()))
     }
 
     pub(crate) fn parsed<T: std::str::FromStr>(&self, field: &str) -> Result<T, ApiError>
@@ -198,6 +205,7 @@ fn name_in<'a>(pattern: &str, path: &'a str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelane_model::Model;
 
     #[test]
     fn every_route_is_found_by_its_own_path() {
@@ -207,6 +215,56 @@ mod tests {
             let found = find(&request).map(|(found, _)| found.path);
             assert_eq!(found, Ok(route.path), "a route before it takes its requests");
         }
+    }
+
+    #[test]
+    fn what_is_no_object_is_no_body() {
+        let stub = crate::Stub::new(Model::default(), |_, _| Vec::new());
+        for route in ROUTES.iter().filter(|it| !matches!(it.method, Method::Get | Method::Delete)) {
+            for text in ["", "[]", "null", "\"e1\"", "[\"e1\"]", " [{}]"] {
+                // The name is that of a link or that of an address object.
+                let told = ["web0", "web0/v4"].map(|name| {
+                    let path = route.path.replace("{name}", name);
+                    let request =
+                        Request { method: route.method, path: &path, query: "", body: text.as_bytes() };
+                    let answer = dispatch(&stub, &request);
+                    assert_ne!(answer.status, 200, "{path} {text:?}");
+                    String::from_utf8_lossy(&answer.body).into_owned()
+                });
+                assert!(
+                    told.iter().any(|it| it.contains("a JSON object")),
+                    "{} {text:?}: {told:?}",
+                    route.path
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_replaces_what_there_is_if_that_is_said_and_not_before() {
+        let stub = crate::Stub::new(Model::default(), |_, _| Vec::new());
+        let put = |query: &str, text: &str| {
+            let body = text.as_bytes();
+            let answer = dispatch(&stub, &Request { method: Method::Put, path: "/v1/model", query, body });
+            (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+        };
+        let count = |which| stub.model(which).expect("there is one").etherstubs.len();
+        assert_eq!(put("", "{}").0, 200, "there is nothing that could be lost");
+        assert_eq!(put("", "{\"etherstub\":{\"e1\":{}}}").0, 200);
+        for (query, text) in
+            [("", "{}"), ("temporary=true", "{}"), ("empty=false", "{\"daemon\":{\"lanes\":2}}")]
+        {
+            let (status, told) = put(query, text);
+            assert!(status == 400 && told.contains("\"field\":\"empty\""), "{query} {text}: {told}");
+        }
+        assert_eq!([Which::Active, Which::Persistent].map(count), [1, 1]);
+        assert_eq!(put("temporary=true&empty=true", "{}").0, 200);
+        assert_eq!([Which::Active, Which::Persistent].map(count), [0, 1]);
+        assert_eq!(put("temporary=true", "{}").0, 200);
+        assert_eq!(put("", "{}").0, 400, "what is kept would go");
+        assert_eq!(put("empty=true", "{}").0, 200);
+        assert_eq!([Which::Active, Which::Persistent].map(count), [0, 0]);
+        assert_eq!(put("empty=1", "{}").0, 400);
     }
 
     #[test]

@@ -19,8 +19,9 @@ use crate::wires::{CreateWire, ModifyWire};
 use crate::{
     AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
     FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LinkInfo, LinkStats, Method, NetstackInfo, ObjectProps,
-    PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, SocketPage, Status, StatusInfo,
-    StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo, WireInfo, WireStats, openapi, paths,
+    PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, Replacing, SocketPage, Status,
+    StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo, WireInfo, WireStats, openapi,
+    paths,
 };
 
 pub(crate) type Reply = Result<Vec<u8>, ApiError>;
@@ -164,11 +165,13 @@ fn dump_model(api: &dyn Api, call: &Call<'_>) -> Reply {
 
 /// Replaces the whole configuration and answers with the steps that were carried out.
 #[utoipa::path(put, path = "/v1/model", request_body = Model,
-    params(("temporary" = Option<bool>, Query, description = "gone after the next start")),
+    params(("temporary" = Option<bool>, Query, description = "gone after the next start"),
+        ("empty" = Option<bool>, Query, description = "also by one without any object, which deletes all that there is")),
     responses((status = 200, body = PlanReply), (status = "4XX", body = Problem)))]
 fn apply_model(api: &dyn Api, call: &Call<'_>) -> Reply {
     let wanted: Model = call.json()?;
-    body(&api.apply(&wanted, call.temporary()?)?)
+    let [temporary, empty] = call.flags(["temporary", "empty"])?;
+    body(&api.apply(&wanted, Replacing { temporary, empty })?)
 }
 
 /// The steps that replacing the configuration would take; changes nothing.

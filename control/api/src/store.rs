@@ -23,6 +23,18 @@ pub struct Store {
     pub persistent: Model,
 }
 
+/// How a configuration is replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Replacing {
+    /// Until the next start.
+    pub temporary: bool,
+    /// Also by one without any object, which deletes all that there is.
+    pub empty: bool,
+}
+
+/// The field that an error is about which says that nothing is to replace all that there is.
+pub const EMPTY_FIELD: &str = "empty";
+
 impl Store {
     /// A store in which both configurations are `model`.
     pub fn new(model: Model) -> Self {
@@ -171,6 +183,20 @@ impl Store {
     }
 
     /// The store after the whole configuration is replaced.
+    pub fn replaced_as(&self, wanted: &Model, how: Replacing) -> Result<Self, ApiError> {
+        let is_lost = |it: &Model| !it.has_nothing();
+        // A file that was cut off, or the output of a command that failed, is empty more often than a host shall be.
+        if wanted.has_nothing()
+            && !how.empty
+            && (is_lost(&self.active) || !how.temporary && is_lost(&self.persistent))
+        {
+            let why = "true, if all that this host has shall be deleted: nothing is in what is to replace it";
+            return Err(ApiError::new(Status::BadArg, EMPTY_FIELD, false, why));
+        }
+        self.replaced(wanted, how.temporary)
+    }
+
+    /// The same, for who says only what it would be.
     pub fn replaced(&self, wanted: &Model, temporary: bool) -> Result<Self, ApiError> {
         if let Some(fault) = wanted.validate().into_iter().next() {
             return Err(fault.into());

@@ -14,10 +14,10 @@ use crate::{
     ChangeRequest, DestinationInfo, DeviceInfo, DropInfo, EtherstubInfo, FactorySlotInfo, Facts, FilterInfo,
     Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo,
     LinkState, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo, ObjectProps,
-    PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
-    Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage,
-    UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, informed_object, leased_object,
-    made_permanent,
+    PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, Replacing,
+    RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
+    TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats,
+    informed_object, leased_object, made_permanent,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -203,12 +203,12 @@ impl Api for Stub {
         Ok(PlanReply { steps })
     }
 
-    fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
+    fn apply(&self, wanted: &Model, how: Replacing) -> Result<PlanReply, ApiError> {
         let mut store = self.lock();
-        let mut next = store.replaced(wanted, temporary)?;
+        let mut next = store.replaced_as(wanted, how)?;
         next.settle(&store.active, &|name, _| self.slots(name))?;
         let mut steps = (self.planner)(&next.active, &store.active);
-        if !temporary {
+        if !how.temporary {
             steps.extend(made_permanent((self.planner)(&next.persistent, &store.kept_beside(&next))));
         }
         *store = next;

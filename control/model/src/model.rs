@@ -83,6 +83,13 @@ impl Model {
         }
     }
 
+    /// Whether there is no object in it, whatever it says of the daemon.
+    pub fn has_nothing(&self) -> bool {
+        let Self { daemon: _, links, etherstubs, wires, vnics, netstacks, flows, services } = self;
+        let have_lower = !(links.is_empty() && etherstubs.is_empty() && wires.is_empty() && vnics.is_empty());
+        !have_lower && netstacks.is_empty() && flows.is_empty() && services.is_empty()
+    }
+
     /// Whether `name` may have flows: a VNIC, or a link with a wire.
     pub fn carries_flows(&self, name: &str) -> bool {
         let leads_out = self.links.get(name).is_some_and(|link| link.kind != LinkKind::Memory);

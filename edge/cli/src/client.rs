@@ -16,9 +16,9 @@ use firelane_api::{
     Finding, FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo,
     LinkStats, MemoryInfo, Method, ModifyAddr, ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession,
     NeighbourInfo, NetstackInfo, ObjectProps, PlanReply, PoolsInfo, ProgramReport, PropChange, Property,
-    ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo,
-    StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which,
-    WireInfo, WireStats, paths,
+    ProtocolCounters, ProtocolProperty, RenameLink, Replacing, RouteInfo, SetProps, SocketPage, Status,
+    StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo,
+    Which, WireInfo, WireStats, paths,
 };
 use firelane_model::{AddrObjName, LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
 use serde::Serialize;
@@ -391,8 +391,10 @@ impl Api for Client {
         self.send(Method::Post, paths::PLAN, wanted)
     }
 
-    fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
-        self.send(Method::Put, &format!("{}?temporary={temporary}", paths::MODEL), wanted)
+    fn apply(&self, wanted: &Model, how: Replacing) -> Result<PlanReply, ApiError> {
+        let Replacing { temporary, empty } = how;
+        let empty = if empty { "&empty=true" } else { "" };
+        self.send(Method::Put, &format!("{}?temporary={temporary}{empty}", paths::MODEL), wanted)
     }
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use firelane_api::{ApiError, Finding, FindingState, PlanReply, Status, Which};
+use firelane_api::{ApiError, EMPTY_FIELD, Finding, FindingState, PlanReply, Replacing, Status, Which};
 use firelane_model::{MODEL_TEXT_MAX, Model};
 
 use crate::common::{read_text, system_message};
@@ -360,18 +360,15 @@ fn apply(
     json: bool,
 ) -> Result<(), Refused> {
     let model = read(session, file)?;
-    // A file that was cut off, or the output of a command that failed, is empty more often than a host shall be.
-    let has_none = |model: &Model| Model { daemon: model.daemon.clone(), ..Model::default() } == *model;
-    let kept = if temporary { &[Which::Active][..] } else { &[Which::Active, Which::Persistent] };
-    let has_all_none = || {
-        kept.iter()
-            .try_fold(true, |none, which| Ok::<_, ApiError>(none && has_none(&session.api.model(*which)?)))
+    let refused = |error: ApiError| match error.field.as_str() {
+        EMPTY_FIELD => {
+            let said =
+                "nothing is in it, and all that this host has would be deleted (--empty, if it shall be)";
+            Refused(die(format!("{}: {said}", file.display())), EXIT_USAGE)
+        }
+        _ => of_its_step(error),
     };
-    if !empty && has_none(&model) && !has_all_none()? {
-        let said = "nothing is in it, and all that this host has would be deleted (--empty, if it shall be)";
-        return Err(Refused(die(format!("{}: {said}", file.display())), EXIT_USAGE));
-    }
-    let reply = session.api.apply(&model, temporary).map_err(of_its_step)?;
+    let reply = session.api.apply(&model, Replacing { temporary, empty }).map_err(refused)?;
     show_plan(session, &reply, json)
 }
 

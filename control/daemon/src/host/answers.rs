@@ -10,9 +10,9 @@ use firelane_api::{
     DestinationInfo, DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo,
     IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo,
     NetstackInfo, ObjectProps, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
-    ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest,
-    Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended, informed_object,
-    leased_object, made_permanent,
+    ProtocolProperty, Replacing, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
+    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended,
+    informed_object, leased_object, made_permanent,
 };
 use firelane_model::{Instance, Model};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -71,18 +71,18 @@ impl Api for Host {
         Ok(reply)
     }
 
-    fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
+    fn apply(&self, wanted: &Model, how: Replacing) -> Result<PlanReply, ApiError> {
         let mut inner = self.lock();
-        let mut next = inner.store.replaced(wanted, temporary)?;
+        let mut next = inner.store.replaced_as(wanted, how)?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         // Interfaces that were deleted are made again with what is there, before anything of `next` is.
         inner.checked(&next.active, &inner.as_said_by(&next.active))?;
-        if !temporary {
+        if !how.temporary {
             inner.make_up()?;
         }
         let before = inner.store.active.clone();
         let mut steps = inner.remake(true);
-        let kept = if temporary { Vec::new() } else { kept_from_now_on(&inner.store, &next) };
+        let kept = if how.temporary { Vec::new() } else { kept_from_now_on(&inner.store, &next) };
         steps.extend(inner.move_to(next)?);
         let mut reply = shown(&steps, &before);
         reply.steps.extend(kept);
