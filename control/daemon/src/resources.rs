@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firelane::{CpuNews, Engine};
 use firelane_api::{ApiError, Status};
-use firelane_model::{Cpus, Flow, Link, LinkKind, LinkName, LinkRings, Model, Rings, Vnic};
+use firelane_model::{Cpus, Daemon, Flow, Link, LinkKind, LinkName, LinkRings, Model, Rings, Vnic};
 use firelane_plan::{Action, Effect, Step};
 use firelane_units::{LaneId, LinkId};
 
@@ -134,7 +134,8 @@ pub(crate) fn without(step: &Step, why: &ApiError) -> Option<Step> {
     action.map(|action| Step { action, ..step.clone() })
 }
 
-/// A step of the start, which was refused its CPUs, as it can be carried out once they are there: the rest of it runs.
+/// A step of the start, which was refused its CPUs, or the file of its records, as it can be carried out once they are there: the rest of
+/// it runs.
 pub(crate) fn again(works: &Works, step: &Step, present: &Model) -> Option<Step> {
     let are_there = |cpus: &Cpus| {
         !cpus.is_empty() && works.engine.check_cpus(&cpus.numbers().collect::<Vec<_>>()).is_ok()
@@ -156,6 +157,15 @@ pub(crate) fn again(works: &Works, step: &Step, present: &Model) -> Option<Step>
             Action::SetFlow(name.clone(), is.clone(), to)
         }
         Action::SetDaemon(from, to) if from.cpus != to.cpus && are_there(&to.cpus) => step.action.clone(),
+        // Its folder may be that of a disk which is mounted later.
+        Action::SetDaemon(from, to)
+            if from.accounting != to.accounting
+                && accounting::check(&to.accounting, Absent::IsNotMade).is_ok() =>
+        {
+            let is = present.daemon.clone();
+            let to = Daemon { accounting: to.accounting.clone(), ..is.clone() };
+            Action::SetDaemon(is, to)
+        }
         _ => return None,
     };
     Some(Step { action, effect: Effect::Live })

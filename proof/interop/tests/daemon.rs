@@ -413,8 +413,43 @@ fn a_history_that_cannot_be_kept_is_said_and_all_else_runs() {
     );
     ping(&sandbox, "alice", "10.0.0.2");
     daemon.firelane(&["flowadm", "set-flowprop", "-p", "maxbw=70M", "iperf"]).expect_success();
-    let usage = daemon.firelane(&["dladm", "show-usage"]);
-    assert!(usage.stderr.contains("firelane status says why"), "{}", usage.stderr);
+    let usage = || daemon.firelane(&["dladm", "show-usage"]);
+    assert!(usage().stderr.contains("firelane status says why"), "{}", usage().stderr);
+    // Records of what is carried need no history, which begins when it can.
+    let records = sandbox.folder().join("net.log");
+    let words = ["acctadm", "-e", "extended", "-f", records.to_str().expect("a plain path"), "net"];
+    daemon.firelane(&words).expect_success();
+    ping(&sandbox, "alice", "10.0.0.2");
+    daemon.firelane(&["acctadm", "-x", "net"]).expect_success();
+    let written = fs::read_to_string(&records).expect("it is written when the command returns");
+    assert!(written.contains("alice0"), "{written}");
+    fs::remove_dir(sandbox.folder().join("run/state/history.db")).expect("it is empty");
+    let usage = usage().expect_success();
+    assert!(usage.contains("alice0"), "what came before is in it: {usage}");
+    let is_told = || daemon.firelane(&["status"]).expect_success().contains("history.db");
+    until("nothing is wrong any more", Duration::from_secs(10), || !is_told());
+}
+
+#[test]
+fn a_file_of_records_whose_folder_is_mounted_later_gets_them_then() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.folder().join("later");
+    let file = folder.join("net.log");
+    let text = fs::read_to_string(two_tenants()).expect("readable")
+        + &format!("\n[daemon.accounting]\nactive = true\nnet = \"basic\"\nfile = {file:?}\n");
+    let daemon = Daemon::start(&sandbox, Path::new(&written(&sandbox, "accounting.toml", &text)));
+    let told = || daemon.firelane(&["status"]).expect_success().contains("net.log");
+    assert!(told(), "status says that there are none");
+    fs::create_dir(&folder).expect("writable");
+    let shows = || daemon.firelane(&["acctadm"]).expect_success().contains("Net accounting: active");
+    until("accounting is active", Duration::from_secs(10), shows);
+    assert!(!told());
+    // From when this returns on all is accounted of.
+    daemon.firelane(&["acctadm", "-e", "extended", "net"]).expect_success();
+    ping(&sandbox, "alice", "10.0.0.2");
+    daemon.firelane(&["acctadm", "-x", "net"]).expect_success();
+    let written = fs::read_to_string(&file).expect("it is written when the command returns");
+    assert!(written.contains("alice0"), "{written}");
 }
 
 #[test]

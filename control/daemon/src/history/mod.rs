@@ -52,11 +52,22 @@ impl History {
     pub(crate) fn start(state: &Path, host: &Arc<Host>) -> Result<Self, String> {
         let path = state.join(FILE);
         let named = |why: String| format!("{}: {why}: no history", path.display());
-        let (store, put_aside) = Store::open(&path).map_err(|error| named(error.to_string()))?;
-        if let Some(aside) = put_aside {
-            host.note_fault(format!("{}: unreadable, put aside as {aside}", path.display()));
-        }
-        let mut recorder = Recorder::new(store);
+        let (store, fault) = match Store::open(&path) {
+            Ok((store, put_aside)) => {
+                if let Some(aside) = put_aside {
+                    host.note_fault(format!("{}: unreadable, put aside as {aside}", path.display()));
+                }
+                (store, None)
+            }
+            // Accounting needs no history, and a disk that is full now is not for ever.
+            Err(error) => {
+                let fault = named(error.to_string()) + " before it can be opened; what comes waits in memory";
+                tracing::error!("{fault}");
+                host.note_history_fault(Some(fault.clone()));
+                (Store::unopened(&path).map_err(|error| named(error.to_string()))?, Some(fault))
+            }
+        };
+        let mut recorder = Recorder::new(store, fault);
         // What the configuration has made is known before anybody can ask.
         recorder.record(calendar::seconds(), host.totals().0);
         let recorder = Arc::new(Mutex::new(recorder));
@@ -78,14 +89,20 @@ impl History {
         }
     }
 
+    /// The recorder, if it has a file.
+    fn open(&self) -> Result<MutexGuard<'_, Recorder>, ApiError> {
+        let mut recorder = lock(&self.recorder);
+        if recorder.is_open(calendar::seconds()) { Ok(recorder) } else { Err(absent()) }
+    }
+
     /// What every link or every flow carried.
     pub(crate) fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {
-        lock(&self.recorder).usage(request, calendar::seconds()).map_err(unreadable)
+        self.open()?.usage(request, calendar::seconds()).map_err(unreadable)
     }
 
     /// What one carried, piece by piece.
     pub(crate) fn samples(&self, name: &str, request: &UsageRequest) -> Result<Vec<UsageSample>, ApiError> {
-        let samples = lock(&self.recorder).samples(name, request, calendar::seconds()).map_err(unreadable)?;
+        let samples = self.open()?.samples(name, request, calendar::seconds()).map_err(unreadable)?;
         samples.ok_or_else(|| ApiError::new(Status::NotFound, "name", name, ""))
     }
 }
@@ -170,6 +187,11 @@ pub(crate) type Totals = Vec<(Subject, Traffic)>;
 fn lock(recorder: &Mutex<Recorder>) -> MutexGuard<'_, Recorder> {
     // What a panic left half-written is a transaction that was rolled back.
     recorder.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// There is no history; why, has been said at the start.
+pub(crate) fn absent() -> ApiError {
+    ApiError::new(Status::Failed, "history", "", "is not kept: firelane status says why")
 }
 
 fn unreadable(error: rusqlite::Error) -> ApiError {

@@ -35,9 +35,18 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(store: Store) -> Self {
+    /// Writes to `store`, with which something is wrong already if there is a `fault`.
+    pub(super) fn new(store: Store, fault: Option<String>) -> Self {
         let (last, batch) = (BTreeMap::new(), Batch::default());
-        Self { store, last, batch, due: None, read: 0, fault: None, is_news: false }
+        Self { store, last, batch, due: None, read: 0, fault, is_news: false }
+    }
+
+    /// Whether there is a file that can be asked. One that could not be opened is tried again.
+    pub(super) fn is_open(&mut self, now: u64) -> bool {
+        if !self.store.is_open() {
+            self.write(now);
+        }
+        self.store.is_open()
     }
 
     /// Takes the counters as they were at the end of the second `now`.
@@ -251,6 +260,34 @@ mod tests {
         assert!(folder.path().join("history.db.broken").is_file() && carried.len() == 1, "{carried:?}");
     }
 
+    /// On a full disk, or where another program has it.
+    #[test]
+    fn a_file_that_cannot_be_opened_at_first_has_what_came_meanwhile_when_it_can() {
+        for foreign in [false, true] {
+            let folder = Scratch::new();
+            let path = folder.path().join(FILE);
+            std::fs::create_dir(&path).unwrap();
+            assert!(Store::open(&path).is_err());
+            let mut recorder = Recorder::new(Store::unopened(&path).unwrap(), Some("fault".to_owned()));
+            for nth in 0..40 {
+                recorder.record(NOON + nth, vec![(link("a0"), carried(100 * (nth + 1)))]);
+            }
+            assert!(!recorder.is_open(NOON + 40));
+            assert_eq!(recorder.take_news(), None, "it has been told at the start");
+            std::fs::remove_dir(&path).unwrap();
+            if foreign {
+                std::fs::write(&path, "no history, but as long as the head of one would be".repeat(40))
+                    .unwrap();
+            }
+            for nth in 40..80 {
+                recorder.record(NOON + nth, vec![(link("a0"), carried(100 * (nth + 1)))]);
+            }
+            assert_eq!(recorder.take_news(), Some(None), "it was opened without anybody asking");
+            assert_eq!(links(&mut recorder, NOON, NOON + 80)[0].1, 100 * 80);
+            assert_eq!(folder.path().join("history.db.broken").exists(), foreign);
+        }
+    }
+
     #[test]
     fn a_clock_that_is_set_back_stops_nothing() {
         let folder = Scratch::new();
@@ -268,7 +305,7 @@ mod tests {
         let (store, put_aside) = Store::open(&folder.path().join(FILE)).unwrap();
         assert_eq!(put_aside, None);
         store.do_not_sync();
-        Recorder::new(store)
+        Recorder::new(store, None)
     }
 
     fn asked(of: UsageOf, from: u64) -> UsageRequest {

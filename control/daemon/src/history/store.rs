@@ -71,10 +71,17 @@ pub(super) struct Store {
     db: Connection,
     /// When old pieces were last looked for.
     pruned: u64,
-    /// The file was damaged, and no other is begun as yet: nothing can be written.
-    is_closed: bool,
-    /// Where the damaged one is by then.
-    aside: Option<String>,
+    /// Why there is none in which anything can be written.
+    closed: Option<Closed>,
+}
+
+/// Why the file is not open.
+#[derive(Debug)]
+enum Closed {
+    /// It could not be opened as yet.
+    Unopened,
+    /// It was damaged, and no other is begun as yet; where it is by then.
+    Damaged(Option<String>),
 }
 
 impl Store {
@@ -91,22 +98,35 @@ impl Store {
         }
     }
 
+    /// A file that cannot be opened now: that is tried again whenever something is to be written.
+    pub(super) fn unopened(path: &Path) -> rusqlite::Result<Self> {
+        let db = Connection::open_in_memory()?;
+        Ok(Self { path: path.to_owned(), db, pruned: 0, closed: Some(Closed::Unopened) })
+    }
+
+    /// Whether there is a file that can be asked.
+    pub(super) fn is_open(&self) -> bool {
+        self.closed.is_none()
+    }
+
     /// Begins another file after `error`, if that says that this one is damaged: a part of it may be that was not read when it was
     /// opened. Where the old one is. If that cannot be done, on a full disk, it is tried again after the next error.
     pub(super) fn begin_anew(&mut self, error: &rusqlite::Error) -> Option<String> {
-        if !self.is_closed {
-            if !is_foreign(error) {
-                return None;
+        let aside = match &self.closed {
+            Some(Closed::Damaged(aside)) => aside.clone(),
+            _ if !is_foreign(error) => return None,
+            _ => {
+                // It is closed before it gets another name.
+                self.db = Connection::open_in_memory().ok()?;
+                self.closed = Some(Closed::Damaged(None));
+                None
             }
-            // It is closed before it gets another name.
-            self.db = Connection::open_in_memory().ok()?;
-            self.is_closed = true;
-        }
-        let aside = match self.aside.take() {
+        };
+        let aside = match aside {
             Some(aside) => aside,
             None => put_aside(&self.path).ok()?,
         };
-        self.aside = Some(aside.clone());
+        self.closed = Some(Closed::Damaged(Some(aside.clone())));
         *self = Self::try_open(&self.path).ok()?;
         Some(aside)
     }
@@ -124,7 +144,7 @@ impl Store {
             _ => return Err(rusqlite::Error::InvalidQuery),
         }
         // Who was there when the last daemon ended is there again, or went meanwhile: the first writing says which.
-        Ok(Self { path: path.to_owned(), db, pruned: 0, is_closed: false, aside: None })
+        Ok(Self { path: path.to_owned(), db, pruned: 0, closed: None })
     }
 
     /// Tests need not wait for a disk.
@@ -141,6 +161,9 @@ impl Store {
 
     /// Writes a batch, and at times drops what is too old.
     pub(super) fn write(&mut self, batch: &Batch, now: u64) -> rusqlite::Result<()> {
+        if let Some(Closed::Unopened) = self.closed {
+            *self = Self::try_open(&self.path)?;
+        }
         let is_first = self.pruned == 0;
         if batch.is_empty() && !is_first {
             return Ok(());

@@ -22,7 +22,8 @@ use super::Host;
 use crate::explain::{Known, Process};
 use crate::programs::Programs;
 use crate::{
-    calendar, capture, counted, doctor, filter, memory, nat, netns, nic, rebuild, sockets, stats, trace, ways,
+    calendar, capture, counted, doctor, filter, history, memory, nat, netns, nic, rebuild, sockets, stats,
+    trace, ways,
 };
 
 impl Api for Host {
@@ -346,11 +347,11 @@ impl Api for Host {
     }
 
     fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {
-        self.history().as_ref().ok_or_else(no_history)?.usage(request)
+        self.history().as_ref().ok_or_else(history::absent)?.usage(request)
     }
 
     fn usage_samples(&self, name: &str, request: &UsageRequest) -> Result<Vec<UsageSample>, ApiError> {
-        self.history().as_ref().ok_or_else(no_history)?.samples(name, request)
+        self.history().as_ref().ok_or_else(history::absent)?.samples(name, request)
     }
 
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
@@ -410,11 +411,6 @@ impl Host {
         let names = works.vnics.iter().map(|(name, it)| (it.id, (name.to_string(), it.mac))).collect();
         Ok((works.engine.clone(), netstack, names))
     }
-}
-
-/// Why nothing is recorded has been said at the start.
-fn no_history() -> ApiError {
-    ApiError::new(Status::Failed, "history", "", "is not kept: firelane status says why")
 }
 
 /// Programs that spoilt their shared memory.
