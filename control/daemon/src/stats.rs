@@ -40,7 +40,7 @@ pub(crate) fn totals(works: &Works, model: &Model) -> Totals {
     let snapshot = counted(works);
     let links = model.link_names().map(|(name, class)| {
         let subject = Subject { of: UsageOf::Links, name: name.to_string(), link: String::new() };
-        (subject, carried(&snapshot, works, model, name, class))
+        (subject, carried(&snapshot, works, name, class))
     });
     let flows = flows_in(&snapshot, works, model).into_iter().map(|it| {
         (Subject { of: UsageOf::Flows, name: it.name.to_string(), link: it.link.to_string() }, it.traffic)
@@ -49,21 +49,15 @@ pub(crate) fn totals(works: &Works, model: &Model) -> Totals {
 }
 
 /// What a link has carried.
-fn carried(
-    snapshot: &EngineSnapshot,
-    works: &Works,
-    model: &Model,
-    name: &LinkName,
-    class: LinkClass,
-) -> Traffic {
+fn carried(snapshot: &EngineSnapshot, works: &Works, name: &LinkName, class: LinkClass) -> Traffic {
     let before = works.before.of_link(name).map(|it| it.traffic).unwrap_or_default();
-    passed(snapshot, &ports(works, model, name, class)).and(before)
+    passed(snapshot, &ports(works, name, class)).and(before)
 }
 
 fn links_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<LinkStats> {
     let reading = Reading::of(snapshot);
     let stats = |(name, class): (&LinkName, LinkClass)| {
-        let now = reading.carried(works, name, &ports(works, model, name, class));
+        let now = reading.carried(works, name, &ports(works, name, class));
         let Carried { traffic, stopped, lanes, rings } = match works.before.of_link(name) {
             Some(before) => now.and(before),
             None => now,
@@ -98,7 +92,7 @@ pub(crate) fn all(works: &Works, model: &Model) -> Counted {
     let snapshot = counted(works);
     let reading = Reading::of(&snapshot);
     let links = model.link_names().map(|(name, class)| {
-        let ports = if class == LinkClass::Etherstub { Vec::new() } else { ports(works, model, name, class) };
+        let ports = if class == LinkClass::Etherstub { Vec::new() } else { ports(works, name, class) };
         (name.clone(), reading.carried(works, name, &ports))
     });
     let sent = |(name, it): (&LinkName, &Upper)| {
@@ -118,7 +112,7 @@ pub(crate) fn carried_by(
     model: &Model,
 ) -> (Carried, Vec<(FlowName, Traffic)>) {
     let snapshot = counted(works);
-    let carried = Reading::of(&snapshot).carried(works, name, &ports(works, model, name, LinkClass::Phys));
+    let carried = Reading::of(&snapshot).carried(works, name, &ports(works, name, LinkClass::Phys));
     let its = model.flows.iter().filter(|(_, flow)| flow.link == *name);
     (carried, its.map(|(flow, _)| (flow.clone(), flow_in(&snapshot, works, flow).0)).collect())
 }
@@ -172,7 +166,7 @@ fn port(snapshot: &EngineSnapshot, id: LinkId) -> Traffic {
 }
 
 /// The ports by which a link's packets come in, and which way they go for the ports' users.
-fn ports(works: &Works, model: &Model, name: &LinkName, class: LinkClass) -> Vec<(LinkId, Direction)> {
+fn ports(works: &Works, name: &LinkName, class: LinkClass) -> Vec<(LinkId, Direction)> {
     match class {
         LinkClass::Vnic | LinkClass::Vlan | LinkClass::Iptun => {
             works.vnics.get(name).map(|it| (it.id, Direction::In)).into_iter().collect()
@@ -182,8 +176,8 @@ fn ports(works: &Works, model: &Model, name: &LinkName, class: LinkClass) -> Vec
             uplink.map(|id| (id, Direction::Out)).into_iter().collect()
         }
         LinkClass::Etherstub => {
-            let vnics = model.vnics_over(name.as_str()).filter_map(|(vnic, _)| works.vnics.get(vnic));
-            vnics.map(|it| (it.id, Direction::Out)).collect()
+            let vnics = works.links.get(name).into_iter().flat_map(|it| works.above.of(it.id));
+            vnics.map(|id| (id, Direction::Out)).collect()
         }
     }
 }

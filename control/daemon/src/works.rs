@@ -21,6 +21,7 @@ use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{FlowId, LinkId, MacAddr, Mtu, NetstackId};
 
 pub(crate) use links::{Below, Properties};
+pub(crate) use vnics::Above;
 
 use crate::carried::Before;
 use crate::dhcp::{Clients, Place};
@@ -42,6 +43,7 @@ pub(crate) struct Works {
     pub(crate) kernel: Kernel,
     pub(crate) links: BTreeMap<LinkName, Lower>,
     pub(crate) vnics: BTreeMap<LinkName, Upper>,
+    pub(crate) above: Above,
     pub(crate) wires: BTreeMap<LinkName, Wire>,
     pub(crate) netstacks: BTreeMap<NetstackName, NetstackId>,
     pub(crate) flows: BTreeMap<FlowName, FlowId>,
@@ -96,6 +98,7 @@ impl Works {
             kernel,
             links: BTreeMap::new(),
             vnics: BTreeMap::new(),
+            above: Above::default(),
             wires: BTreeMap::new(),
             netstacks: BTreeMap::new(),
             flows: BTreeMap::new(),

@@ -2,15 +2,41 @@
 //!
 //! Called by `works.rs` for each step that is about one.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use firelane::{VnicConfig, VnicUser};
 use firelane_api::{ApiError, Status};
 use firelane_model::{Interface, LinkName, Mac, Model, Over, Vnic};
+use firelane_units::LinkId;
 
 use super::links::NO_CPUS;
 use super::{Done, Properties, Upper, Works};
 use crate::kernel::Wanted;
 use crate::refusal::{refused, refused_to};
 use crate::{memif, nic, settings};
+
+/// The VNICs over each link: who asks this of all links would look at each VNIC for each of them.
+#[derive(Debug, Default)]
+pub(crate) struct Above(BTreeMap<LinkId, BTreeSet<LinkId>>);
+
+impl Above {
+    /// Those over `link`.
+    pub(crate) fn of(&self, link: LinkId) -> impl Iterator<Item = LinkId> {
+        self.0.get(&link).into_iter().flatten().copied()
+    }
+
+    fn insert(&mut self, link: LinkId, vnic: LinkId) {
+        self.0.entry(link).or_default().insert(vnic);
+    }
+
+    fn remove(&mut self, link: LinkId, vnic: LinkId) {
+        let Some(vnics) = self.0.get_mut(&link) else { return };
+        vnics.remove(&vnic);
+        if vnics.is_empty() {
+            self.0.remove(&link);
+        }
+    }
+}
 
 /// VNICs.
 impl Works {
@@ -51,6 +77,7 @@ impl Works {
         match self.engine.add_vnic(over, &config, user) {
             Ok(id) => {
                 self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status, over: Some(over) });
+                self.above.insert(over, id);
                 let begins =
                     Properties { maxbw: vnic.maxbw, priority: vnic.priority, ..Properties::UNLIMITED };
                 let claimed = self.claim(over);
@@ -84,12 +111,13 @@ impl Works {
 
     pub(super) fn delete_vnic(&mut self, name: &LinkName) -> Done {
         let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
-        let over = vnic.over;
+        let (id, over) = (vnic.id, vnic.over);
         match over {
-            None => self.engine.remove_tunnel(vnic.id),
-            Some(_) => self.engine.remove_vnic(vnic.id),
+            None => self.engine.remove_tunnel(id),
+            Some(_) => self.engine.remove_vnic(id),
         }
         .map_err(refused)?;
+        over.iter().for_each(|over| self.above.remove(*over, id));
         if let Some(device) = self.vnics.remove(name).and_then(|it| it.device) {
             self.kernel.close(&device);
         }
@@ -138,5 +166,25 @@ impl Works {
             let _ = self.kernel.readdress(device, &shall.addresses, &is.addresses);
             let _ = self.kernel.reroute(device, &shall.routes, &is.routes);
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vnics_are_known_by_what_they_are_over() {
+        let mut above = Above::default();
+        let of = |above: &Above, link| above.of(LinkId(link)).map(|it| it.0).collect::<Vec<_>>();
+        for (link, vnic) in [(1, 7), (2, 8), (1, 9)] {
+            above.insert(LinkId(link), LinkId(vnic));
+        }
+        assert_eq!([1, 2, 3].map(|link| of(&above, link)), [vec![7, 9], vec![8], vec![]]);
+        for (link, vnic) in [(1, 7), (1, 9), (3, 8), (2, 7)] {
+            above.remove(LinkId(link), LinkId(vnic));
+        }
+        assert_eq!([1, 2].map(|link| of(&above, link)), [vec![], vec![8]]);
+        assert_eq!(above.0.len(), 1, "nothing is left of what is over nothing");
     }
 }
