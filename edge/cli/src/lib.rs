@@ -26,6 +26,7 @@ mod lab;
 mod ofmt;
 mod own;
 mod patient;
+mod replace;
 mod route;
 mod run;
 mod session;

@@ -389,7 +389,7 @@ fn dump(session: &mut Session<'_>, file: Option<&Path>, persistent: bool, json: 
     };
     match file.filter(|file| file.as_os_str() != "-") {
         None => Ok(session.out.write_all(text.as_bytes())?),
-        Some(file) => std::fs::write(file, text)
+        Some(file) => crate::replace::replace(file, &text)
             .map_err(|error| Refused(die(format!("{}: {}", file.display(), system_message(&error))), 1)),
     }
 }

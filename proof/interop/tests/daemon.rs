@@ -366,8 +366,21 @@ fn a_full_disk_refuses_persistent_changes_and_nothing_else() {
     let state = state.to_string_lossy().into_owned();
     sandbox.run(None, "mount", &["-t", "tmpfs", "-o", "size=64k", "tmpfs", &state]).expect_success();
     let daemon = Daemon::start(&sandbox, &two_tenants());
+    let dumped = format!("{state}/dumped.toml");
+    daemon.firelane(&["dump", &dumped]).expect_success();
+    let read = || sandbox.run(None, "cat", &[&dumped]).expect_success();
+    let kept = read();
+    assert!(kept.contains("50M"), "{kept}");
+    assert_eq!(
+        sandbox.run(None, "stat", &["-c", "%a", &dumped]).expect_success(),
+        "640
+"
+    );
     let fill = format!("cat /dev/zero > {state}/filler");
     sandbox.run(None, "sh", &["-c", &fill]);
+    let refused = daemon.firelane(&["dump", &dumped]);
+    assert!(refused.code() == 1 && refused.stderr.contains("No space left"), "{}", refused.stderr);
+    assert_eq!(read(), kept, "it is as it was");
     let limit = |value: &str| format!("maxbw={value}");
     let refused = daemon.firelane(&["flowadm", "set-flowprop", "-p", &limit("70M"), "iperf"]);
     assert!(
