@@ -398,9 +398,19 @@ impl Inner {
 
     /// Goes from the present store to `next`, or stays where it is.
     fn move_to(&mut self, next: Store) -> Result<Vec<Step>, ApiError> {
+        let (before, steps) = self.way_to(&next)?;
+        self.go(before, steps, next)
+    }
+
+    /// What is present in the words of `next`, and the steps from there, none of which is known to be impossible.
+    fn way_to(&self, next: &Store) -> Result<(Model, Vec<Step>), ApiError> {
         let before = self.as_said_by(&next.active);
         let steps = self.checked(&next.active, &before);
         let steps = steps.inspect_err(|error| tracing::warn!("refused: {}", error.with_step()))?;
+        Ok((before, steps))
+    }
+
+    fn go(&mut self, before: Model, steps: Vec<Step>, next: Store) -> Result<Vec<Step>, ApiError> {
         self.store.active = before.clone();
         self.works.take_names(&before);
         self.partings.read_anew();

@@ -76,15 +76,18 @@ impl Api for Host {
         let mut inner = self.lock();
         let mut next = inner.store.replaced_as(wanted, how)?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
-        // Interfaces that were deleted are made again with what is there, before anything of `next` is.
-        inner.checked(&next.active, &inner.as_said_by(&next.active))?;
+        let (present, way) = inner.way_to(&next)?;
         if !how.temporary {
             inner.make_up()?;
         }
         let before = inner.store.active.clone();
         let mut steps = inner.remake(true);
         let kept = if how.temporary { Vec::new() } else { kept_from_now_on(&inner.store, &next) };
-        steps.extend(inner.move_to(next)?);
+        steps.extend(match steps.is_empty() {
+            true => inner.go(present, way, next)?,
+            // What was made again, or could not be, may have changed the way.
+            false => inner.move_to(next)?,
+        });
         let mut reply = shown(&steps, &before);
         reply.steps.extend(kept);
         Ok(reply)
