@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::handlers::ROUTES;
-use crate::{Api, ApiError, CaptureRequest, Status, Which};
+use crate::{Api, ApiError, CaptureRequest, Replacing, Status, Which};
 
 /// The methods of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,24 +98,22 @@ impl Call<'_> {
     }
 
     fn flag(&self, name: &str) -> Result<bool, ApiError> {
-        self.flags([name]).map(|[flag]| flag)
+        let mut value = false;
+        for part in self.query.split('&').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some((key, said)) if key == name => value = flag(name, Some(said))?,
+                _ => return Err(not_a_flag(name, part)),
+            }
+        }
+        Ok(value)
     }
 
-    /// Which of `names` the query says, which may have no others.
-    pub(crate) fn flags<const N: usize>(&self, names: [&str; N]) -> Result<[bool; N], ApiError> {
-        let mut flags = [false; N];
-        for part in self.query.split('&').filter(|part| !part.is_empty()) {
-            let said = part.split_once('=').and_then(|(key, value)| {
-                let place = names.iter().position(|name| *name == key)?;
-                Some((place, value.parse::<bool>().ok()?))
-            });
-            let Some((place, value)) = said else {
-                let allowed = names.map(|name| format!("{name}=true or {name}=false")).join(", ");
-                return Err(ApiError::new(Status::BadArg, "query", part, allowed));
-            };
-            flags[place] = value;
-        }
-        Ok(flags)
+    /// How a configuration is to be replaced.
+    pub(crate) fn replacing(&self) -> Result<Replacing, ApiError> {
+        let [temporary, empty, of] = self.values(["temporary", "empty", "configuration"])?;
+        let refused = |why: &str| ApiError::new(Status::BadArg, "configuration", of.unwrap_or_default(), why);
+        let of = of.map(str::parse).transpose().map_err(refused)?;
+        Ok(Replacing { temporary: flag("temporary", temporary)?, empty: flag("empty", empty)?, of })
     }
 
     pub(crate) fn capture(&self) -> Result<CaptureRequest, ApiError> {
@@ -148,6 +146,16 @@ impl Call<'_> {
         let unknown = |error: T::Err| ApiError::new(Status::NotFound, field, self.name, error.to_string());
         self.name.parse().map_err(unknown)
     }
+}
+
+/// What a query says of a flag, which is not set where it says nothing.
+fn flag(name: &str, said: Option<&str>) -> Result<bool, ApiError> {
+    let Some(said) = said else { return Ok(false) };
+    said.parse().map_err(|_| not_a_flag(name, &format!("{name}={said}")))
+}
+
+fn not_a_flag(name: &str, part: &str) -> ApiError {
+    ApiError::new(Status::BadArg, "query", part, format!("{name}=true or {name}=false"))
 }
 
 pub(crate) type Handler = fn(&dyn Api, &Call<'_>) -> Result<Vec<u8>, ApiError>;
@@ -265,6 +273,32 @@ mod tests {
         assert_eq!(put("empty=true", "{}").0, 200);
         assert_eq!([Which::Active, Which::Persistent].map(count), [0, 0]);
         assert_eq!(put("empty=1", "{}").0, 400);
+    }
+
+    #[test]
+    fn what_has_changed_since_it_was_read_is_not_replaced() {
+        let stub = crate::Stub::new(Model::default(), |_, _| Vec::new());
+        let mark = || stub.status().expect("it runs").configuration;
+        let put = |query: &str, name: &str| {
+            let text = format!("{{\"etherstub\":{{\"{name}\":{{}}}}}}");
+            let request = Request { method: Method::Put, path: "/v1/model", query, body: text.as_bytes() };
+            let answer = dispatch(&stub, &request);
+            (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+        };
+        let first = mark();
+        assert_eq!(put(&format!("configuration={first}"), "e1").0, 200);
+        let second = mark();
+        assert_ne!(first, second);
+        let (status, told) = put(&format!("temporary=true&configuration={first}"), "e2");
+        assert!(status == 409 && told.contains(&second.to_string()), "{told}");
+        assert_eq!(mark(), second);
+        assert_eq!(put(&format!("temporary=true&configuration={second}"), "e2").0, 200);
+        assert_ne!(mark(), second, "what is in force counts, too");
+        assert_eq!(put("", "e1").0, 200);
+        assert_eq!(mark(), second, "it is the same again");
+        for wrong in ["", "+1", "g", "12345678901234567"] {
+            assert_eq!(put(&format!("configuration={wrong}"), "e1").0, 400, "{wrong}");
+        }
     }
 
     #[test]

@@ -19,9 +19,8 @@ use crate::wires::{CreateWire, ModifyWire};
 use crate::{
     AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
     FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LinkInfo, LinkStats, Method, NetstackInfo, ObjectProps,
-    PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, Replacing, SocketPage, Status,
-    StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo, WireInfo, WireStats, openapi,
-    paths,
+    PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, SocketPage, Status, StatusInfo,
+    StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo, WireInfo, WireStats, openapi, paths,
 };
 
 pub(crate) type Reply = Result<Vec<u8>, ApiError>;
@@ -166,12 +165,12 @@ fn dump_model(api: &dyn Api, call: &Call<'_>) -> Reply {
 /// Replaces the whole configuration and answers with the steps that were carried out.
 #[utoipa::path(put, path = "/v1/model", request_body = Model,
     params(("temporary" = Option<bool>, Query, description = "gone after the next start"),
-        ("empty" = Option<bool>, Query, description = "also by one without any object, which deletes all that there is")),
+        ("empty" = Option<bool>, Query, description = "also by one without any object, which deletes all that there is"),
+        ("configuration" = Option<String>, Query, description = "only as long as the status has this `configuration`")),
     responses((status = 200, body = PlanReply), (status = "4XX", body = Problem)))]
 fn apply_model(api: &dyn Api, call: &Call<'_>) -> Reply {
     let wanted: Model = call.json()?;
-    let [temporary, empty] = call.flags(["temporary", "empty"])?;
-    body(&api.apply(&wanted, Replacing { temporary, empty })?)
+    body(&api.apply(&wanted, call.replacing()?)?)
 }
 
 /// The steps that replacing the configuration would take; changes nothing.

@@ -91,7 +91,7 @@ pub use props::{set_flow_prop, set_vnic_prop};
 pub use received::{LaneReceived, RingStats};
 pub use sockets::{ConnectionInfo, ProgramInfo, SocketInfo, SocketPage};
 pub use status::Status;
-pub use store::{EMPTY_FIELD, Replacing, Store};
+pub use store::{EMPTY_FIELD, Mark, Replacing, Store};
 pub use stub::{Planner, Stub};
 pub use trace::{
     InventedFrame, SeenInfo, StepInfo, TRACED_FRAMES_MAX, TraceReport, TraceRequest, WATCH_SECONDS_MAX,

@@ -53,6 +53,8 @@ statuses! {
     Denied = "permission denied", 403;
     /// The system refused.
     Io = "I/O error", 500;
+    /// The configuration is another than the one that a change is of.
+    Overtaken = "configuration has changed", 409;
     /// The change cannot be kept over a restart.
     TemporaryOnly = "change cannot be persistent", 409;
     /// Nothing answered in time.

@@ -3,10 +3,13 @@
 //! A change is persistent and active unless asked otherwise; `-t` changes only what is in force. The pair is
 //! a value: [`Store::changed`] gives the next one, and the caller keeps it once the engine has followed.
 
-use std::fmt;
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::str::FromStr;
+use std::{fmt, io};
 
 use firelane_model::{AddrObjName, LinkClass, Model, Netstack, NetstackName, VnicUser};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::edit::edit;
 use crate::filter::{Left, RULE_WORDS, no_netstack};
@@ -23,6 +26,56 @@ pub struct Store {
     pub persistent: Model,
 }
 
+/// What a pair of configurations is known by, in hexadecimal digits: nothing is remembered for it, and it outlives restarts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(into = "String", try_from = "String")]
+#[schema(value_type = String)]
+pub struct Mark(u64);
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for Mark {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_digits = text.bytes().all(|it| it.is_ascii_hexdigit());
+        let value = u64::from_str_radix(text, 16).ok().filter(|_| is_digits);
+        value.map(Self).ok_or("up to 16 hexadecimal digits, as the status of a host has them")
+    }
+}
+
+impl From<Mark> for String {
+    fn from(mark: Mark) -> Self {
+        mark.to_string()
+    }
+}
+
+impl TryFrom<String> for Mark {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+/// Hashes what is written to it.
+struct Hashed(DefaultHasher);
+
+impl io::Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// How a configuration is replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Replacing {
@@ -30,6 +83,8 @@ pub struct Replacing {
     pub temporary: bool,
     /// Also by one without any object, which deletes all that there is.
     pub empty: bool,
+    /// Only as long as it is the one of this mark: a plan that somebody has read is that of what was there then.
+    pub of: Option<Mark>,
 }
 
 /// The field that an error is about which says that nothing is to replace all that there is.
@@ -39,6 +94,14 @@ impl Store {
     /// A store in which both configurations are `model`.
     pub fn new(model: Model) -> Self {
         Self { active: model.clone(), persistent: model }
+    }
+
+    /// What the two are known by.
+    pub fn mark(&self) -> Mark {
+        let mut hashed = Hashed(DefaultHasher::new());
+        // Neither a model nor this writer refuses anything; what is not written would be no difference.
+        let _ = serde_json::to_writer(&mut hashed, &[&self.active, &self.persistent]);
+        Mark(hashed.0.finish())
     }
 
     /// One of the two configurations.
@@ -184,6 +247,10 @@ impl Store {
 
     /// The store after the whole configuration is replaced.
     pub fn replaced_as(&self, wanted: &Model, how: Replacing) -> Result<Self, ApiError> {
+        let is = self.mark();
+        if let Some(of) = how.of.filter(|of| *of != is) {
+            return Err(ApiError::new(Status::Overtaken, "configuration", of, format!("it is {is} now")));
+        }
         let is_lost = |it: &Model| !it.has_nothing();
         // A file that was cut off, or the output of a command that failed, is empty more often than a host shall be.
         if wanted.has_nothing()

@@ -186,6 +186,7 @@ impl Api for Stub {
             links: store.active.link_names().count(),
             flows: store.active.flows.len(),
             netstacks: store.active.netstacks.len(),
+            configuration: store.mark(),
             ..StatusInfo::default()
         })
     }

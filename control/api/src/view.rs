@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use crate::received::since;
 use crate::{
-    AddrProperty, ApiError, FactorySlotInfo, LeaseInfo, Leased, ResolverInfo, Status, WireInfo, addr_props,
-    if_props, props, protocol_props,
+    AddrProperty, ApiError, FactorySlotInfo, LeaseInfo, Leased, Mark, ResolverInfo, Status, WireInfo,
+    addr_props, if_props, props, protocol_props,
 };
 use crate::{LaneReceived, RingStats};
 
@@ -535,6 +535,9 @@ pub struct StatusInfo {
     /// TCP connections of all netstacks, those in TIME-WAIT not counted.
     #[serde(default)]
     pub connections: usize,
+    /// What both configurations, the one in force and the one that is kept, are known by together: something else once either has changed.
+    #[serde(default)]
+    pub configuration: Mark,
     /// What works in another way than it could on this host, with the reason, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -392,9 +392,15 @@ impl Api for Client {
     }
 
     fn apply(&self, wanted: &Model, how: Replacing) -> Result<PlanReply, ApiError> {
-        let Replacing { temporary, empty } = how;
-        let empty = if empty { "&empty=true" } else { "" };
-        self.send(Method::Put, &format!("{}?temporary={temporary}{empty}", paths::MODEL), wanted)
+        let Replacing { temporary, empty, of } = how;
+        let mut path = format!("{}?temporary={temporary}", paths::MODEL);
+        if empty {
+            path += "&empty=true";
+        }
+        if let Some(of) = of {
+            path += &format!("&configuration={of}");
+        }
+        self.send(Method::Put, &path, wanted)
     }
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {

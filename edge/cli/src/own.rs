@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use firelane_api::{ApiError, EMPTY_FIELD, Finding, FindingState, PlanReply, Replacing, Status, Which};
+use firelane_api::{ApiError, EMPTY_FIELD, Finding, FindingState, Mark, PlanReply, Replacing, Status, Which};
 use firelane_model::{MODEL_TEXT_MAX, Model};
 
 use crate::common::{read_text, system_message};
@@ -49,6 +49,9 @@ enum Verb {
         /// The file may be empty, which deletes everything
         #[arg(long)]
         empty: bool,
+        /// Only as long as the host's status has this configuration
+        #[arg(long = "if", value_name = "CONFIGURATION")]
+        of: Option<Mark>,
         /// Answer in JSON
         #[arg(short, long)]
         json: bool,
@@ -184,7 +187,9 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
     let result = match cli.verb {
         Verb::Check { file } => check(session, &file),
         Verb::Plan { file, json } => plan(session, &file, json),
-        Verb::Apply { file, temporary, empty, json } => apply(session, &file, temporary, empty, json),
+        Verb::Apply { file, temporary, empty, of, json } => {
+            apply(session, &file, Replacing { temporary, empty, of }, json)
+        }
         Verb::Dump { file, persistent, json } => dump(session, file.as_deref(), persistent, json),
         Verb::Status { json } => status(session, json),
         Verb::Doctor { json } => doctor(session, json),
@@ -352,13 +357,7 @@ fn plan(session: &mut Session<'_>, file: &Path, json: bool) -> Result<(), Refuse
     show_plan(session, &reply, json)
 }
 
-fn apply(
-    session: &mut Session<'_>,
-    file: &Path,
-    temporary: bool,
-    empty: bool,
-    json: bool,
-) -> Result<(), Refused> {
+fn apply(session: &mut Session<'_>, file: &Path, how: Replacing, json: bool) -> Result<(), Refused> {
     let model = read(session, file)?;
     let refused = |error: ApiError| match error.field.as_str() {
         EMPTY_FIELD => {
@@ -368,7 +367,7 @@ fn apply(
         }
         _ => of_its_step(error),
     };
-    let reply = session.api.apply(&model, Replacing { temporary, empty }).map_err(refused)?;
+    let reply = session.api.apply(&model, how).map_err(refused)?;
     show_plan(session, &reply, json)
 }
 
@@ -408,8 +407,8 @@ fn status(session: &mut Session<'_>, json: bool) -> Result<(), Refused> {
     )?;
     writeln!(
         session.out,
-        "lanes {}  links {}  flows {}  netstacks {}  connections {}",
-        status.lanes, status.links, status.flows, status.netstacks, status.connections
+        "lanes {}  links {}  flows {}  netstacks {}  connections {}  configuration {}",
+        status.lanes, status.links, status.flows, status.netstacks, status.connections, status.configuration
     )?;
     for note in &status.notes {
         writeln!(session.out, "note: {note}")?;

@@ -42,6 +42,7 @@ impl Api for Host {
             flows: model.flows.len(),
             netstacks: model.netstacks.len(),
             connections: snapshot.connections,
+            configuration: inner.store.mark(),
             notes: inner
                 .works
                 .detours()
