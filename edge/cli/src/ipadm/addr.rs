@@ -30,11 +30,17 @@ const LEASE_POLL: Duration = Duration::from_millis(50);
 /// create-addr
 pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let with_usage = |message: String| die(format!("{message}\nusage: {}", call.usage));
-    let (Some(kind), [text]) = (call.args.value('T'), call.args.operands.as_slice()) else {
-        return Err(with_usage("Invalid arguments".into()));
+    let [text] = call.args.operands.as_slice() else {
+        return Err(with_usage(
+            "Invalid arguments (an address object, such as web0/v4, or an interface)".into(),
+        ));
     };
-    if text.split_once('/').is_none_or(|(_, string)| string.is_empty()) {
-        return Err(with_usage(format!("invalid address object name: {text}")));
+    // An address says by itself that it is a static one.
+    let kind = call.args.value('T').or(call.args.has('a').then_some("static"));
+    let kind =
+        kind.ok_or_else(|| with_usage("Invalid arguments (-T: static with -a, addrconf or dhcp)".into()))?;
+    if text.split_once('/').is_some_and(|(_, string)| string.is_empty()) {
+        return Err(with_usage(format!("invalid address object name: {text} (such as {text}v4)")));
     }
     let own: &[char] = match kind {
         "static" => &['a', 'd'],
@@ -46,34 +52,61 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
     if ['a', 'd', 'h', 'i', 'p', 'w', '1'].iter().any(is_foreign) {
         return Err(with_usage(format!("Invalid arguments for type {kind}")));
     }
-    let name = || -> Result<AddrObjName, Failure> {
-        read_name(text).map_err(|why| {
-            die(format!("Error in creating address object: {} ({why})", Status::BadName.text()))
-        })
-    };
     let wait = read_wait(call).map_err(with_usage)?;
-    let (name, address) = if kind == "addrconf" {
-        (name()?, Address::Addrconf(read_addrconf(call).map_err(with_usage)?))
+    let address = if kind == "addrconf" {
+        Address::Addrconf(read_addrconf(call).map_err(with_usage)?)
     } else if kind == "dhcp" {
-        (name()?, Address::Dhcp(read_dhcp(call).map_err(with_usage)?))
+        Address::Dhcp(read_dhcp(call).map_err(with_usage)?)
     } else {
         let Some(address) = call.args.value('a') else {
             return Err(with_usage(format!("Invalid arguments for type {kind}")));
         };
         let local = local_address(address).map_err(with_usage)?;
-        let address = match static_address(local)? {
+        match static_address(local)? {
             Address::Static(it) => Address::Static(it.with_down(call.args.has('d'))),
             other => other,
-        };
-        (name()?, address)
+        }
     };
+    let name = object_name(session, text, &address)?;
     let change = Change::CreateAddr(name.clone(), address);
     let request = ChangeRequest { temporary: call.args.has('t'), change };
     session.api.change(&request).map_err(|error| die_status("Could not create address", &error))?;
+    if !text.contains('/') {
+        // Who waits for a lease has the name meanwhile.
+        writeln!(session.out, "{name}")?;
+        session.out.flush()?;
+    }
     match address {
         Address::Dhcp(_) => await_lease(session, &name, wait),
         _ => Ok(()),
     }
+}
+
+/// The name of the address object that is made. An interface alone gets the first free one of its family, as in Solaris 11: `v4`, `v4a`
+/// to `v4z`; whoever takes it at the same moment is told by the change that it is there.
+fn object_name(session: &Session<'_>, text: &str, address: &Address) -> Result<AddrObjName, Failure> {
+    let bad =
+        |why: String| die(format!("Error in creating address object: {} ({why})", Status::BadName.text()));
+    if text.contains('/') {
+        return read_name(text).map_err(bad);
+    }
+    let family = match address {
+        Address::Static(it) if it.prefix().addr().is_ipv6() => "v6",
+        Address::Addrconf(_) => "v6",
+        Address::Static(_) | Address::Dhcp(_) => "v4",
+    };
+    let mut taken = BTreeSet::new();
+    for which in [Which::Active, Which::Persistent] {
+        let addrs = session.api.addrs(which);
+        let addrs = addrs.map_err(|error| die_status("Could not create address", &error))?;
+        taken.extend(addrs.into_iter().map(|it| it.name.to_string()));
+    }
+    let letters = std::iter::once(String::new()).chain(('a'..='z').map(String::from));
+    let mut names = letters.map(|letter| format!("{text}/{family}{letter}"));
+    let free = names.find(|name| !taken.contains(name));
+    let free =
+        free.ok_or_else(|| bad(format!("{text}/{family} to {text}/{family}z are taken: name another")))?;
+    read_name(&free).map_err(bad)
 }
 
 /// Reads the name of an address object, or says what is wrong with it: with its interface's name, if it is that.
@@ -273,8 +306,6 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     }
     let which = if call.args.has('P') { Which::Persistent } else { Which::Active };
     let name = call.optional_operand()?;
-    let parts =
-        name.map(|name| name.split_once('/').ok_or_else(|| die("Invalid address object name provided")));
     let mut addrs = session.api.addrs(which).map_err(|error| die_status("Could not get address", &error))?;
     if which == Which::Active {
         // What is kept and not in force is shown as disabled.
@@ -283,7 +314,8 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
         let kept = kept.map_err(|error| die_status("Could not get address", &error))?;
         addrs.extend(kept.into_iter().filter(|it| !known.contains(&it.name)));
     }
-    match parts.transpose()? {
+    // An interface alone means all of its addresses, as with a slash behind.
+    match name.map(|name| name.split_once('/').unwrap_or((name, ""))) {
         None => {}
         Some((interface, "")) => {
             addrs.retain(|addr| addr.name.interface() == interface);
@@ -314,7 +346,7 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
 }
 
 /// An interface may be without addresses; one that is not there is told.
-fn is_interface(session: &Session<'_>, which: Which, name: &str) -> Result<(), Failure> {
+pub(super) fn is_interface(session: &Session<'_>, which: Which, name: &str) -> Result<(), Failure> {
     let ifs = session.api.ifs(which).map_err(|error| die_status("Could not get address", &error))?;
     match ifs.iter().any(|it| it.name.as_str() == name) {
         true => Ok(()),

@@ -65,16 +65,21 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     let mut names: Vec<_> = session.api.addrs(Which::Active)?.into_iter().map(|it| it.name).collect();
     // An object may have several addresses.
     names.dedup();
-    match call.optional_operand()?.map(|name| (name, name.split_once('/'))) {
+    // An interface alone means all of its addresses, as with a slash behind.
+    match call.optional_operand()?.map(|name| (name, name.split_once('/').unwrap_or((name, "")))) {
         None => {}
-        Some((_, Some((interface, "")))) => names.retain(|it| it.interface() == interface),
-        Some((name, Some(_))) => {
+        Some((_, (interface, ""))) => {
+            names.retain(|it| it.interface() == interface);
+            if names.is_empty() {
+                super::addr::is_interface(session, Which::Active, interface)?;
+            }
+        }
+        Some((name, _)) => {
             names.retain(|it| it.as_str() == name);
             if names.is_empty() {
                 return Err(die("Address object not found"));
             }
         }
-        Some((_, None)) => return Err(die("Invalid address object name provided")),
     }
     let mut all = Vec::new();
     for name in names {

@@ -57,7 +57,7 @@ const DELETE_ADDR: &[Opt] = &[flag('r', "release")];
 
 const SHOW_ADDR: Verb = Verb {
     names: &["show-addr"],
-    usage: "show-addr\t[-P] [[-p] -o <field>,...] [-j] [<addrobj> | <interface>/]",
+    usage: "show-addr\t[-P] [[-p] -o <field>,...] [-j] [<addrobj> | <interface>[/]]",
     options: SHOW,
     run: addr::show,
 };
@@ -95,9 +95,9 @@ pub(crate) const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["create-addr"],
-        usage: "create-addr\t[-t] -T static [-d] -a [local=]addr[/prefixlen] <addrobj>\n    \
-            create-addr\t[-t] -T addrconf [-i interface-id] [-p <prop>={yes|no}]... <addrobj>\n    \
-            create-addr\t[-t] -T dhcp [-1] [-h <hostname>] [-p linklocal={yes|no}] [-w <seconds> | forever] <addrobj>",
+        usage: "create-addr\t[-t] [-T static] [-d] -a [local=]addr[/prefixlen] <addrobj> | <interface>\n    \
+            create-addr\t[-t] -T addrconf [-i interface-id] [-p <prop>={yes|no}]... <addrobj> | <interface>\n    \
+            create-addr\t[-t] -T dhcp [-1] [-h <hostname>] [-p linklocal={yes|no}] [-w <seconds> | forever] <addrobj> | <interface>",
         options: CREATE_ADDR,
         run: addr::create,
     },
@@ -160,7 +160,7 @@ pub(crate) const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["show-addrprop"],
-        usage: "show-addrprop\t[[-c] -o <field>,...] [-j] [-p <prop>,...] [<addrobj> | <interface>/]",
+        usage: "show-addrprop\t[[-c] -o <field>,...] [-j] [-p <prop>,...] [<addrobj> | <interface>[/]]",
         options: SHOW_ADDRPROP,
         run: addrprop::show,
     },
