@@ -414,12 +414,20 @@ fn every_transcript_replays() {
 
 /// The time is another in each run, so no transcript can have it.
 #[test]
-fn each_report_of_netstat_has_its_time() {
+fn each_report_has_its_time() {
     let stub = host("two-tenants");
     let folder = std::env::temp_dir();
-    for report in ["-n -f inet -P tcp", "-rn -f inet", "-i", "-s -P udp"] {
-        let plain = say(&stub, &folder, &format!("netstat {report}"));
-        let said = say(&stub, &folder, &format!("netstat -T u {report} 1 2"));
+    for report in [
+        "netstat -n -f inet -P tcp",
+        "netstat -rn -f inet",
+        "netstat -i",
+        "netstat -s -P udp",
+        "dlstat -p -o link bob0",
+        "dlstat show-link -p -o link,type bob0",
+        "flowstat -p -o flow iperf",
+    ] {
+        let plain = say(&stub, &folder, report);
+        let said = say(&stub, &folder, &format!("{report} -T u 1 2"));
         let mut rest = said.as_str();
         for _ in 0..2 {
             let (time, after) = rest.split_once('\n').expect("a line with the time");
@@ -427,7 +435,7 @@ fn each_report_of_netstat_has_its_time() {
             rest = after.strip_prefix(plain.as_str()).unwrap_or_else(|| panic!("{report}: {said}"));
         }
         assert_eq!(rest, "");
-        let dated = say(&stub, &folder, &format!("netstat -T d {report}"));
+        let dated = say(&stub, &folder, &format!("{report} -T d"));
         let (date, after) = dated.split_once('\n').expect("a line with the date");
         assert_eq!((date.len(), &date[10..11], &date[19..], after), (20, "T", "Z", plain.as_str()));
     }

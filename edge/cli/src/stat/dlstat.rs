@@ -13,15 +13,15 @@ use crate::session::{Failure, Session, die};
 use crate::usage;
 
 const PROGRAM: &str = "dlstat";
-const USAGE: &str = "dlstat [-r | -t] [-i interval] [link]\n\
-                     \x20      dlstat [-a | -A] [-i interval] [-p] [-o field[,...]]\n\
-                     \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
-                     \x20      dlstat show-phys [-r | -t] [-i interval] [-a] [-p] [-o field[,...]]\n\
-                     \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
-                     \x20      dlstat show-link [-r [-F] | -t] [-i interval] [-a] [-p]\n\
-                     \x20             [-o field[,...]] [-u R|K|M|G|T|P] [-j] [link]\n\
-                     \x20      dlstat show-aggr [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
-                     \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
+const USAGE: &str = "dlstat [-r | -t] [-T d|u] [link] [interval [count]]\n\
+                     \x20      dlstat [-a | -A] [-T d|u] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20             [-u R|K|M|G|T|P] [-j] [link] [interval [count]]\n\
+                     \x20      dlstat show-phys [-r | -t] [-T d|u] [-i interval] [-a] [-p] [-o field[,...]]\n\
+                     \x20             [-u R|K|M|G|T|P] [-j] [link] [interval [count]]\n\
+                     \x20      dlstat show-link [-r [-F] | -t] [-T d|u] [-i interval] [-a] [-p]\n\
+                     \x20             [-o field[,...]] [-u R|K|M|G|T|P] [-j] [link] [interval [count]]\n\
+                     \x20      dlstat show-aggr [-r | -t] [-T d|u] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20             [-u R|K|M|G|T|P] [-j] [link] [interval [count]]\n\
                      \x20      dlstat show-link -h [-a] [-d] [-f file] [-F format] [-s time] [-e time] [-j]\n\
                      \x20             [link]";
 
@@ -107,13 +107,15 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     let (template, fields) = columns(view, &options);
     let mut table = Table::open(session, PROGRAM, template, &fields, options.style())?;
     let mut before = LinksBefore::default();
+    let mut repeat = options.repeat;
     let mut first = true;
     loop {
+        options.stamp.print(session)?;
         let mut links = selected(session, &options, view, first)?;
         first = false;
         before.subtract(&mut links);
         report(session, &options, view, &links, &mut table)?;
-        if !options.again(session)? {
+        if !repeat.again(session)? {
             return Ok(());
         }
     }
@@ -162,7 +164,7 @@ fn report(
     table: &mut Table<'_>,
 ) -> Result<(), Failure> {
     if options.call.args.has('j') {
-        return session.json("links", &links, options.call.args.has('i'));
+        return session.json("links", &links, options.repeat.is_asked());
     }
     for link in links {
         if options.call.args.has('a') && view != View::Total {
@@ -226,8 +228,8 @@ fn selected(
         phys.retain(|link| link.class == LinkClass::Phys);
         stats.retain(|link| phys.iter().any(|it| it.name == link.name));
     }
-    if let Some(name) = options.call.optional_operand()? {
-        stats.retain(|link| link.name.as_str() == name);
+    if let Some(name) = &options.name {
+        stats.retain(|link| link.name.as_str() == *name);
         if first && stats.is_empty() {
             return Err(die(format!("link {name} is not valid: {}", Status::NotFound.text())));
         }

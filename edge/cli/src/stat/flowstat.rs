@@ -9,9 +9,9 @@ use crate::session::{Failure, Session, die};
 use crate::usage;
 
 const PROGRAM: &str = "flowstat";
-const USAGE: &str = "flowstat [-r | -t] [-i interval] [-l link] [flow]\n\
-                     \x20      flowstat [-A] [-i interval] [-p] [-o field[,...]]\n\
-                     \x20               [-u R|K|M|G|T|P] [-j] [-l link] [flow]\n\
+const USAGE: &str = "flowstat [-r | -t] [-T d|u] [-l link] [flow] [interval [count]]\n\
+                     \x20      flowstat [-A] [-T d|u] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20               [-u R|K|M|G|T|P] [-j] [-l link] [flow] [interval [count]]\n\
                      \x20      flowstat -h [-a] [-d] [-f file] [-F format] [-s time] [-e time] [-j] [flow]";
 
 const FLOW: &[Column] = &[
@@ -43,15 +43,17 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     );
     let mut table = Table::open(session, PROGRAM, FLOW, fields, options.style())?;
     let mut before = Before::default();
+    let mut repeat = options.repeat;
     let mut first = true;
     loop {
+        options.stamp.print(session)?;
         let mut flows = selected(session, &options, first)?;
         first = false;
         for flow in &mut flows {
             flow.traffic = before.since(flow.name.as_str(), flow.traffic);
         }
         if options.call.args.has('j') {
-            session.json("flows", &flows, options.call.args.has('i'))?;
+            session.json("flows", &flows, options.repeat.is_asked())?;
         } else {
             for flow in &flows {
                 if options.call.args.has('A') {
@@ -61,7 +63,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
                 }
             }
         }
-        if !options.again(session)? {
+        if !repeat.again(session)? {
             return Ok(());
         }
     }
@@ -81,8 +83,8 @@ fn selected(
         }
         flows.retain(|flow| flow.link.as_str() == link);
     }
-    if let Some(name) = options.call.optional_operand()? {
-        flows.retain(|flow| flow.name.as_str() == name);
+    if let Some(name) = &options.name {
+        flows.retain(|flow| flow.name.as_str() == *name);
         if first && flows.is_empty() {
             return Err(die(format!("invalid flow {name}")));
         }

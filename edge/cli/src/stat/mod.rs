@@ -14,7 +14,9 @@ use firelane_model::LinkName;
 use crate::common::Call;
 use crate::getopt::{Opt, flag, value};
 use crate::ofmt::Style;
+use crate::repeat::Repeat;
 use crate::session::{Failure, Session, die};
+use crate::stamp::Stamp;
 use scale::Scale;
 
 /// The readings before, by name.
@@ -70,13 +72,14 @@ pub(crate) const OPTIONS: &[Opt] = &[
     value('o', "output"),
     value('u', "unit"),
     value('l', "link"),
+    value('T', "timestamp"),
     flag('j', "json"),
 ];
 
 /// Whether the words ask for history (`-h`), which has options of its own.
 fn asks_history(words: &[String]) -> bool {
     // What stands behind an option with a value is that value.
-    let has_value = |letter: &char| "ioulsef".contains(*letter);
+    let has_value = |letter: &char| "ioulTsef".contains(*letter);
     let is_asked = |word: &String| {
         let cluster = word.strip_prefix('-').filter(|it| !it.starts_with('-'));
         let mut letters = cluster.into_iter().flat_map(str::chars).take_while(|it| !has_value(it));
@@ -89,12 +92,29 @@ fn asks_history(words: &[String]) -> bool {
 struct Options<'a> {
     call: Call<'a>,
     scale: Scale,
+    /// The link or flow that is named.
+    name: Option<String>,
+    repeat: Repeat,
+    stamp: Stamp,
 }
 
 impl<'a> Options<'a> {
     fn parse(words: &[String], usage: &'a str) -> Result<Self, Failure> {
         let call = Call::of(OPTIONS, usage, words)?;
-        let has = |letter| call.args.has(letter);
+        let (mut repeat, names) = Repeat::of(&call)?;
+        let name = match names {
+            [] => None,
+            [only] => Some(only.clone()),
+            _ => return Err(call.misused()),
+        };
+        if let Some(interval) = call.interval()? {
+            if repeat.is_asked() {
+                return Err(die("the option -i is not compatible with an interval operand"));
+            }
+            repeat = Repeat::new(Some(interval), None);
+        }
+        // `-i` and an interval behind the name are the same.
+        let has = |letter| call.args.has(letter) || (letter == 'i' && repeat.is_asked());
         if has('r') && has('t') {
             return Err(die("the option -t and -r are not compatible"));
         }
@@ -122,8 +142,8 @@ impl<'a> Options<'a> {
             None if call.args.has('p') || call.args.has('a') => Scale::Plain,
             None => Scale::Auto,
         };
-        call.interval()?;
-        Ok(Self { call, scale })
+        let stamp = Stamp::of(&call, "")?;
+        Ok(Self { call, scale, name, repeat, stamp })
     }
 
     /// The fields to show: those of `-o`, or by direction.
@@ -139,13 +159,6 @@ impl<'a> Options<'a> {
         // `all` means every field of the chosen direction, which is the default.
         let fields = self.call.args.value('o').filter(|fields| !fields.eq_ignore_ascii_case("all"));
         Style { fields, parsable: self.call.args.has('p'), right: true, ..Style::default() }
-    }
-
-    /// Sleeps until the next report; false if there is none.
-    fn again(&self, session: &mut Session<'_>) -> Result<bool, Failure> {
-        session.out.flush()?;
-        let interval = self.call.interval()?;
-        Ok(interval.is_some_and(|interval| (session.sleep)(interval)))
     }
 }
 

@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use firelane_api::{SocketInfo, Which};
 use firelane_model::NetstackName;
 
-use super::stamp::Stamp;
 use super::{JsonList, each_page};
 use crate::common::Call;
 use crate::getopt::{Opt, flag, value};
 use crate::ofmt::{Column, Style, Table, UNKNOWN, col};
+use crate::repeat::Repeat;
 use crate::session::{Failure, Session, die};
+use crate::stamp::Stamp;
 
 const PROGRAM: &str = "connstat";
 const USAGE: &str = "connstat [-eLj] [-P] [-4|-6] [-N netstack] [-T d|u] [-F field=value[,...]]\n\
@@ -87,8 +88,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     }
     let mut filter = Filter::of(&call)?;
     let stamp = Stamp::of(&call, "= ")?;
-    let interval = call.interval()?;
-    let mut left = count(&call)?;
+    let mut repeat = Repeat::new(call.interval()?, count(&call)?);
     let parsable = call.args.has('P');
     if parsable && !call.args.has('o') {
         return Err(die("-P requires -o"));
@@ -106,11 +106,8 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
                 sockets.iter().filter(|it| filter.shows(it)).try_for_each(|it| table.row(session, &row(it)))
             })?;
         }
-        session.out.flush()?;
-        left = left.map(|left| left - 1);
-        match interval {
-            Some(interval) if left != Some(0) && (session.sleep)(interval) => {}
-            _ => return Ok(()),
+        if !repeat.again(session)? {
+            return Ok(());
         }
     }
 }

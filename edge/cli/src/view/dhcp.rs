@@ -4,8 +4,8 @@ use firelane_api::{AddrInfo, LeaseInfo, Which};
 use firelane_model::{AddrObjName, NetstackName};
 use serde::Serialize;
 
-use super::stamp::utc;
 use crate::session::{Failure, Session};
+use crate::stamp::utc;
 
 /// A client.
 #[derive(Serialize)]

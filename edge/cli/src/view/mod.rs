@@ -8,7 +8,6 @@ mod counters;
 mod dhcp;
 mod memory;
 pub(crate) mod netstat;
-mod stamp;
 mod tables;
 
 use firelane_api::{ApiError, SocketInfo};

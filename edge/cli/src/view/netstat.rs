@@ -9,11 +9,12 @@ use firelane_api::{ProgramInfo, SocketInfo};
 use firelane_model::NetstackName;
 
 use super::counters::{Shown, Watched};
-use super::stamp::Stamp;
 use super::{JsonList, counters, dhcp, each_page, memory, tables};
 use crate::common::Call;
 use crate::getopt::{Opt, flag, value};
+use crate::repeat::{self, Repeat};
 use crate::session::{Failure, Session, die};
+use crate::stamp::Stamp;
 
 const USAGE: &str = "netstat [-anuv] [-f inet|inet6] [-P tcp|udp] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
                      \x20      netstat -r|-p|-g|-i [-n] [-f inet|inet6] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
@@ -52,7 +53,13 @@ pub(crate) const OPTIONS: &[Opt] = &[
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
     let call = Call::of(OPTIONS, USAGE, words)?;
     let mut report = Report::of(&call)?;
-    let mut repeat = Repeat::of(&call)?;
+    let (mut repeat, others) = Repeat::of(&call)?;
+    if let Some(other) = others.iter().find(|it| it.parse::<u32>().is_err()) {
+        return Err(repeat::invalid(other));
+    }
+    if !others.is_empty() {
+        return Err(call.misused());
+    }
     // Without the sign that connstat has: the original's netstat writes the bare time.
     let stamp = Stamp::of(&call, "")?;
     loop {
@@ -162,44 +169,6 @@ fn other_table(call: &Call<'_>) -> Option<Other> {
         ('M', tables::multicast),
     ];
     all.into_iter().find(|(letter, _)| call.args.has(*letter)).map(|(_, table)| table)
-}
-
-/// How often the report is made.
-struct Repeat {
-    interval: Option<std::time::Duration>,
-    left: Option<u32>,
-}
-
-impl Repeat {
-    fn of(call: &Call<'_>) -> Result<Self, Failure> {
-        let number = |text: &String| {
-            let number = text.parse::<u32>().ok().filter(|&number| number > 0);
-            number.ok_or_else(|| die(format!("invalid interval or count '{text}': a number above zero")))
-        };
-        let numbers = call.args.operands.iter().map(number).collect::<Result<Vec<_>, _>>()?;
-        match numbers[..] {
-            [] => Ok(Self { interval: None, left: None }),
-            [interval] => {
-                Ok(Self { interval: Some(std::time::Duration::from_secs(interval.into())), left: None })
-            }
-            [interval, count] => {
-                let interval = Some(std::time::Duration::from_secs(interval.into()));
-                Ok(Self { interval, left: Some(count - 1) })
-            }
-            _ => Err(call.misused()),
-        }
-    }
-
-    /// Sleeps until the next report; false if there is none.
-    fn again(&mut self, session: &mut Session<'_>) -> Result<bool, Failure> {
-        session.out.flush()?;
-        let Some(interval) = self.interval else { return Ok(false) };
-        if self.left == Some(0) {
-            return Ok(false);
-        }
-        self.left = self.left.map(|left| left - 1);
-        Ok((session.sleep)(interval))
-    }
 }
 
 /// Which sockets are shown.

@@ -1,4 +1,5 @@
-//! The line with the time before each report: `-T` of `connstat` and `netstat`, which differ in what the line begins with.
+//! The line with the time before each report: `-T` of `connstat`, `netstat`, `dlstat` and `flowstat`; what the line begins with is the
+//! command's.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +7,7 @@ use crate::common::Call;
 use crate::session::{Failure, Session, die};
 
 /// Which line.
-pub(super) enum Stamp {
+pub(crate) enum Stamp {
     /// None at all.
     None,
     /// `-T d`: the date, behind these characters.
@@ -17,7 +18,7 @@ pub(super) enum Stamp {
 
 impl Stamp {
     /// What `-T` says; the line begins with `before`.
-    pub(super) fn of(call: &Call<'_>, before: &'static str) -> Result<Self, Failure> {
+    pub(crate) fn of(call: &Call<'_>, before: &'static str) -> Result<Self, Failure> {
         match call.args.value('T') {
             None => Ok(Self::None),
             Some("d") => Ok(Self::Date(before)),
@@ -27,7 +28,7 @@ impl Stamp {
     }
 
     /// Writes the line.
-    pub(super) fn print(&self, session: &mut Session<'_>) -> Result<(), Failure> {
+    pub(crate) fn print(&self, session: &mut Session<'_>) -> Result<(), Failure> {
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         match self.line(seconds) {
             Some(line) => Ok(writeln!(session.out, "{line}")?),
@@ -45,7 +46,7 @@ impl Stamp {
 }
 
 /// `2026-11-21T20:41:02Z`: date(1)'s words depend on the language, and programs read this.
-pub(super) fn utc(seconds: u64) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     let (days, clock) = (seconds / 86_400, seconds % 86_400);
     // Howard Hinnant's civil_from_days: years begin in March, so a leap day ends one.
     let days = days + 719_468;
