@@ -63,6 +63,7 @@ const UNDEFINED: &str = "--";
 pub(crate) struct Table<'a> {
     columns: Vec<(usize, Column)>,
     style: Style<'a>,
+    /// The lines since the header began, itself among them; none before the first.
     printed: usize,
 }
 
@@ -110,17 +111,25 @@ impl<'a> Table<'a> {
         Ok(Self { columns, style, printed: 0 })
     }
 
+    /// Prints the header although no row may come, as those commands do that have one in each report.
+    pub(crate) fn header(&mut self, session: &mut Session<'_>) -> Result<(), Failure> {
+        if self.style.parsable {
+            return Ok(());
+        }
+        let names: Vec<_> = self.columns.iter().map(|(_, column)| column.name).collect();
+        writeln!(session.out, "{}", self.line(&names))?;
+        self.printed = 1;
+        Ok(())
+    }
+
     /// Prints one row; `values` are in the template's order.
     pub(crate) fn row(&mut self, session: &mut Session<'_>, values: &[String]) -> Result<(), Failure> {
         if self.style.parsable {
             return self.parsable_row(session, values);
         }
-        let screenful =
-            self.printed == 0 || session.rows.is_some_and(|rows| self.printed.is_multiple_of(rows));
-        if screenful {
-            let names: Vec<_> = self.columns.iter().map(|(_, column)| column.name).collect();
-            writeln!(session.out, "{}", self.line(&names))?;
-            self.printed += 1;
+        // A row that wraps may begin on one screen and end on the next.
+        if self.printed == 0 || session.rows.is_some_and(|rows| self.printed >= rows) {
+            self.header(session)?;
         }
         let values: Vec<_> = self.columns.iter().map(|&(index, _)| values[index].as_str()).collect();
         let shown: Vec<_> = values.iter().map(|v| if v.is_empty() { UNDEFINED } else { v }).collect();
@@ -265,6 +274,11 @@ mod tests {
         assert_eq!(out.lines().filter(|line| line.starts_with("LINK")).count(), 2, "{out}");
         let (out, _) = printed(Style::default(), None, &[["a0", "b0", "1"]; 100]);
         assert_eq!(out.lines().count(), 101);
+        // Two lines for each row: the third screen's header is due in the middle of one.
+        let wrapped = Style { wrap: true, ..Style::default() };
+        let (out, _) = printed(wrapped, Some(4), &[["a0", "lo,me,hi", "1"]; 5]);
+        let headers: Vec<_> = (0..).zip(out.lines()).filter(|(_, line)| line.starts_with("LINK")).collect();
+        assert_eq!(headers.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 5, 10], "{out}");
     }
 
     #[test]
