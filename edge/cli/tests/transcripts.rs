@@ -439,6 +439,12 @@ fn each_report_has_its_time() {
         let (date, after) = dated.split_once('\n').expect("a line with the date");
         assert_eq!((date.len(), &date[10..11], &date[19..], after), (20, "T", "Z", plain.as_str()));
     }
+    // For programs connstat's line has a sign before the time, for people none.
+    for (options, sign) in [("-P -o lport", "= "), ("-e", "")] {
+        let said = say(&stub, &folder, &format!("connstat -T u {options}"));
+        let time = said.lines().next().and_then(|line| line.strip_prefix(sign)).expect("the sign");
+        assert!(time.parse::<u64>().is_ok(), "{said}");
+    }
 }
 
 #[test]

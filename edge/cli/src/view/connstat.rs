@@ -1,7 +1,7 @@
-//! `connstat`: TCP connections with what TCP knows of each, in columns of the caller's choice.
+//! `connstat`: TCP connections and listeners with what TCP knows of each, in columns of the caller's choice.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use firelane_api::{SocketInfo, Which};
 use firelane_model::NetstackName;
@@ -20,7 +20,7 @@ const USAGE: &str = "connstat [-eLj] [-P] [-4|-6] [-N netstack] [-T d|u] [-F fie
 
 pub(crate) const OPTIONS: &[Opt] = &[
     flag('e', "established"),
-    flag('L', "loopback"),
+    flag('L', "no-loopback"),
     flag('P', "parsable"),
     flag('j', "json"),
     flag('4', "ipv4"),
@@ -87,9 +87,10 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         return Err(die(format!("unexpected operand '{}'\nusage: {USAGE}", call.args.operands[0])));
     }
     let mut filter = Filter::of(&call)?;
-    let stamp = Stamp::of(&call, "= ")?;
     let mut repeat = Repeat::new(call.interval()?, count(&call)?);
     let parsable = call.args.has('P');
+    // Programs tell the time from a row by the sign.
+    let stamp = Stamp::of(&call, if parsable { "= " } else { "" })?;
     if parsable && !call.args.has('o') {
         return Err(die("-P requires -o"));
     }
@@ -102,6 +103,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
             json(session, filter)?;
         } else {
             let mut table = Table::open(session, PROGRAM, FIELDS, DEFAULT_FIELDS, style)?;
+            table.header(session)?;
             each_page(session, filter.netstack.as_deref(), |session, sockets| {
                 sockets.iter().filter(|it| filter.shows(it)).try_for_each(|it| table.row(session, &row(it)))
             })?;
@@ -133,7 +135,8 @@ fn json(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
 /// Which connections are shown.
 struct Filter {
     established: bool,
-    loopback: bool,
+    /// Whether connections of a netstack with itself are left out.
+    no_loopback: bool,
     /// Whose addresses are whose, if that counts.
     own: BTreeSet<(NetstackName, IpAddr)>,
     families: [bool; 2],
@@ -157,7 +160,7 @@ impl Filter {
         }
         Ok(Self {
             established: call.args.has('e'),
-            loopback: call.args.has('L'),
+            no_loopback: call.args.has('L'),
             own: BTreeSet::new(),
             families: [v4 || !v6, v6 || !v4],
             netstack: call.args.value('N').map(str::to_owned),
@@ -167,7 +170,7 @@ impl Filter {
 
     /// The same with the addresses that the netstacks have now.
     fn with_own(&mut self, session: &Session<'_>) -> Result<&Self, Failure> {
-        if !self.loopback {
+        if self.no_loopback {
             let addresses = session.api.addrs(Which::Active)?.into_iter();
             let own =
                 addresses.filter_map(|it| Some((it.netstack, it.addr.split('/').next()?.parse().ok()?)));
@@ -176,16 +179,22 @@ impl Filter {
         Ok(self)
     }
 
-    /// Connections only, and of those with one's own netstack none without `-L`.
+    /// TCP's, and with `-L` none that a netstack has with itself.
     fn shows(&self, socket: &SocketInfo) -> bool {
-        let Some(remote) = socket.remote.filter(|_| socket.protocol == "tcp") else { return false };
-        let is_itself = remote.ip() == socket.local.ip()
-            || remote.ip().is_loopback()
-            || self.own.contains(&(socket.netstack.clone(), remote.ip()));
+        if socket.protocol != "tcp" {
+            return false;
+        }
+        let is_own = |remote: IpAddr| {
+            remote == socket.local.ip()
+                || remote.is_loopback()
+                || self.own.contains(&(socket.netstack.clone(), remote))
+        };
+        let is_itself =
+            socket.local.ip().is_loopback() || socket.remote.is_some_and(|remote| is_own(remote.ip()));
         let fields = row(socket);
         self.families[usize::from(socket.local.is_ipv6())]
             && (!self.established || socket.state == "ESTABLISHED")
-            && (self.loopback || !is_itself)
+            && !(self.no_loopback && is_itself)
             && self.wanted.iter().all(|(name, value)| {
                 let place = FIELDS.iter().position(|field| field.name.eq_ignore_ascii_case(name));
                 place.is_some_and(|place| fields[place] == *value)
@@ -211,12 +220,17 @@ fn check(name: &str, value: &str) -> Result<String, String> {
 /// A connection's fields, in the order of [`FIELDS`]. Times are in milliseconds, round-trip times in microseconds, as in
 /// the original.
 fn row(socket: &SocketInfo) -> Vec<String> {
-    let remote = socket.remote;
+    let nobody: SocketAddr = match socket.local {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // A listener's peer is written as in the original.
+    let remote = socket.remote.unwrap_or(nobody);
     let mut row = vec![
         socket.local.ip().to_string(),
         socket.local.port().to_string(),
-        remote.map(|it| it.ip().to_string()).unwrap_or_default(),
-        remote.map(|it| it.port().to_string()).unwrap_or_default(),
+        remote.ip().to_string(),
+        remote.port().to_string(),
         socket.state.clone(),
     ];
     let Some(it) = &socket.tcp else {
