@@ -75,9 +75,9 @@ pub struct ConnectionInfo {
     pub outbytes: u64,
     /// Text that was sent more than once, ever, in bytes.
     pub retransbytes: u64,
-    /// Segments that arrived.
+    /// Segments with text that arrived.
     pub insegs: u32,
-    /// Segments that left.
+    /// Segments with text or FIN that left for the first time.
     pub outsegs: u32,
     /// Segments that left more than once.
     pub retranssegs: u32,
