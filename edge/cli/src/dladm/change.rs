@@ -1,5 +1,7 @@
 //! `dladm` verbs that make and remove links.
 
+use std::collections::BTreeSet;
+
 use firelane_api::{ApiError, Change, ChangeRequest, LinkInfo, Status, VnicChange, Which, set_vnic_prop};
 use firelane_model::{Etherstub, FactorySlot, LinkClass, LinkName, Mac, Vnic};
 use firelane_units::VlanId;
@@ -135,24 +137,89 @@ fn delete_of_class(
 
 /// modify-vnic
 pub(super) fn modify_vnic(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    modify(session, call, LinkClass::Vnic)
+}
+
+/// modify-vlan
+pub(super) fn modify_vlan(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    modify(session, call, LinkClass::Vlan)
+}
+
+/// Each of those that are named is a change of its own: who is told that one is refused is told which have been made.
+fn modify(session: &mut Session<'_>, call: &Call<'_>, class: LinkClass) -> Result<(), Failure> {
     call.no_root()?;
     let what = "modify operation";
-    let name = link_name(call.operand()?, "link")?;
+    let names = modified(session, call, class)?;
     let over = call.args.value('l').map(|over| link_name(over, "link")).transpose()?;
     let mac = match ['m', 'r', 'n'].into_iter().any(|letter| call.args.has(letter)) {
         true => Some(mac(call).map_err(|error| die_status(&format!("{what} failed"), &error))?),
         false => None,
     };
-    let vid = |text: &str| {
-        let vid = text.parse().ok().filter(|&vid| vid == 0 || VlanId::new(vid).is_some());
-        vid.ok_or_else(|| die(format!("invalid VLAN identifier '{text}' (0 (none) to 4094)")))
+    if names.len() > 1 && matches!(mac, Some(Mac::Fixed(_) | Mac::Factory(Some(_)))) {
+        let text = call.args.value('m').unwrap_or_default();
+        let error = ApiError::new(Status::BadArg, "-m", text, "an address is that of one VNIC");
+        return Err(die_status(&format!("{what} failed"), &error));
+    }
+    let vid = |text: &str| match class {
+        LinkClass::Vlan => vlan_id(text).map(|vlan| vlan.id()),
+        _ => {
+            let vid = text.parse().ok().filter(|&vid| vid == 0 || VlanId::new(vid).is_some());
+            vid.ok_or_else(|| die(format!("invalid VLAN identifier '{text}' (0 (none) to 4094)")))
+        }
     };
     let vlan = call.args.value('v').map(vid).transpose()?;
     let asked = VnicChange { over, mac, vlan };
     if asked == VnicChange::default() {
         return Err(call.misused());
     }
-    change(session, call, Change::ModifyVnic(name, asked), what)
+    for (at, name) in names.iter().enumerate() {
+        let change = Change::ModifyVnic(name.clone(), asked.clone());
+        let request = ChangeRequest { temporary: temporary(call), change };
+        session.api.change(&request).map_err(|error| match names.len() {
+            1 => die_status(&format!("{what} failed"), &error),
+            _ => {
+                let made: Vec<_> = names[..at].iter().map(ToString::to_string).collect();
+                let made = if made.is_empty() { "none".to_owned() } else { made.join(",") };
+                die_status(&format!("{what} of {name} failed (modified before it: {made})"), &error)
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Which VNICs or VLANs are modified: those of the operand, or all over the link of `-L`.
+fn modified(session: &Session<'_>, call: &Call<'_>, class: LinkClass) -> Result<Vec<LinkName>, Failure> {
+    let mut known = session.api.links(Which::Active)?;
+    if !temporary(call) {
+        known.extend(session.api.links(Which::Persistent)?);
+    }
+    if let Some(old) = call.args.value('L') {
+        if !call.args.operands.is_empty() {
+            return Err(call.misused());
+        }
+        let old = link_name(old, "link")?;
+        known.retain(|it| {
+            it.class == class && it.over.as_ref().is_some_and(|over| over.as_str() == old.as_str())
+        });
+        let names: BTreeSet<_> = known.into_iter().map(|it| it.name).collect();
+        return match names.is_empty() {
+            true => Err(die(format!("invalid link name '{old}' (a link with a {} over it)", class.word()))),
+            false => Ok(names.into_iter().collect()),
+        };
+    }
+    let names = call.operand()?.split(',').map(|name| link_name(name, "link"));
+    let names = names.collect::<Result<Vec<_>, _>>()?;
+    // What is wrong with a name is known before anything has been changed. A VLAN is a VNIC, and no other VNIC is a VLAN.
+    for name in &names {
+        let found = known.iter().find(|it| it.name == *name).map(|it| it.class);
+        let wrong = match found {
+            Some(found) if class == LinkClass::Vlan && found != class => Status::LinkInvalid,
+            None if names.len() > 1 => Status::NotFound,
+            _ => continue,
+        };
+        return Err(die_status(&format!("modify operation of {name} failed"), &wrong.into()));
+    }
+    Ok(names)
 }
 
 /// rename-link

@@ -45,6 +45,14 @@ const MODIFY_VNIC: &[Opt] = &[
     value('n', "slot"),
     value('r', "mac-prefix"),
     value('v', "vlan-id"),
+    value('L', "old-link"),
+];
+const MODIFY_VLAN: &[Opt] = &[
+    flag('t', "temporary"),
+    value('R', "root-dir"),
+    value('l', "link"),
+    value('v', "vlan-id"),
+    value('L', "old-link"),
 ];
 const CREATE_WIRE: &[Opt] = &[
     flag('t', "temporary"),
@@ -180,7 +188,7 @@ pub(crate) const VERBS: &[Verb] = &[
     Verb {
         names: &["modify-vnic"],
         usage: "modify-vnic      [-t] [-l <link>] [-m <value> | auto | {factory [-n <slot>]} | {random [-r <prefix>]}]\n\
-                \x20                    [-v <vid>] <vnic-link>",
+                \x20                    [-v <vid>] <vnic-link>[,...] | -L <old-link>",
         options: MODIFY_VNIC,
         run: change::modify_vnic,
     },
@@ -201,6 +209,12 @@ pub(crate) const VERBS: &[Verb] = &[
         usage: "create-vlan      [-t] -l <link> -v <vid> [<vlan-link>]",
         options: CREATE_VLAN,
         run: change::create_vlan,
+    },
+    Verb {
+        names: &["modify-vlan"],
+        usage: "modify-vlan      [-t] [-l <link>] [-v <vid>] <vlan-link>[,...] | -L <old-link>",
+        options: MODIFY_VLAN,
+        run: change::modify_vlan,
     },
     Verb {
         names: &["delete-vlan"],
