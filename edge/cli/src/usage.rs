@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use firelane_api::{NetRecords, Status, Traffic, Usage, UsageOf, UsageRequest, UsageSample};
 
@@ -106,7 +107,8 @@ fn show(
     if let Some(format) = args.value('F').filter(|format| *format != "gnuplot") {
         return Err(die(format!("plotfile format '{format}' is not supported (gnuplot)")));
     }
-    let time = |letter| args.value(letter).map(instant).transpose();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let time = |letter| args.value(letter).map(|text| instant(text, now)).transpose();
     let (from, until) = (time('s')?.unwrap_or(0), time('e')?);
     if until.is_some_and(|until| until <= from) {
         return Err(die("invalid time range (-e: a time after that of -s)"));
@@ -263,10 +265,16 @@ fn bandwidth(traffic: &Traffic, seconds: u64) -> String {
     }
 }
 
-/// Seconds since 1970 of `MM/DD/YYYY[,hh:mm[:ss]]`.
-fn instant(text: &str) -> Result<u64, Failure> {
-    let wrong = || die(format!("invalid time '{text}' (MM/DD/YYYY[,hh:mm[:ss]], in UTC)"));
-    let (day, time) = text.split_once(',').unwrap_or((text, "0:0:0"));
+/// Seconds since 1970 of `MM/DD/YYYY[,hh:mm[:ss]]`, or of `hh:mm[:ss]` of the day on which `now` is.
+fn instant(text: &str, now: u64) -> Result<u64, Failure> {
+    let allowed = "MM/DD/YYYY[,hh:mm[:ss]], or hh:mm[:ss] of today, in UTC";
+    let wrong = || die(format!("invalid time '{text}' ({allowed})"));
+    let today = date(now);
+    let (day, time) = match text.split_once(',') {
+        Some(both) => both,
+        None if text.contains(':') => (today.as_str(), text),
+        None => (text, "0:0:0"),
+    };
     let numbers = |text: &str, mark: char| -> Option<Vec<u64>> {
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         text.split(mark).map(|part| part.parse().ok().filter(|_| is_number(part))).collect()
@@ -346,12 +354,19 @@ mod tests {
             ("01/01/1970,00:01", 60),
             ("02/29/2024,12:00:01", 1_709_208_001),
             ("12/31/2026,23:59:59", 1_798_761_599),
+            ("05:00", 18_000),
+            ("5:00:01", 18_001),
         ] {
-            assert_eq!(instant(text).ok(), Some(seconds), "{text}");
+            assert_eq!(instant(text, 0).ok(), Some(seconds), "{text}");
         }
+        // Of the day that it is.
+        assert_eq!(instant("05:00:00", 1_709_208_001).ok(), Some(1_709_182_800));
         for text in [
             "",
             "1",
+            "24:00",
+            "1:60",
+            ":",
             "13/01/2026",
             "02/29/2026",
             "00/01/2026",
@@ -365,7 +380,7 @@ mod tests {
             "+1/1/2026",
             "01/01/2026,1:1:1:1",
         ] {
-            assert!(instant(text).is_err(), "{text}");
+            assert!(instant(text, 0).is_err(), "{text}");
         }
     }
 
@@ -386,7 +401,7 @@ mod tests {
         #[test]
         fn a_time_is_read_as_it_is_written(time in 0..200_000_000_000u64) {
             let text = format!("{},{}", date(time), hour(time));
-            prop_assert_eq!(instant(&text).ok(), Some(time), "{}", text);
+            prop_assert_eq!(instant(&text, 0).ok(), Some(time), "{}", text);
         }
     }
 }
