@@ -201,11 +201,12 @@ fn a_file_is_applied_and_dumped() {
 fn without_a_daemon_one_line_says_so() {
     let socket = Path::new("/nonexistent/api.sock");
     let why = "could not reach firelaned (socket=/nonexistent/api.sock: No such file or directory)\n";
-    let table: [(&[&str], i32); 4] = [
+    let table: [(&[&str], i32); 5] = [
         (&["status"], 75),
         (&["dump"], 75),
         (&["dladm", "create-etherstub", "sw0"], 1),
         (&["flowadm", "set-flowprop", "-p", "maxbw=5M", "f"], 1),
+        (&["dladm", "reset-linkprop", "web0"], 1),
     ];
     for (words, want) in table {
         let (code, out, err) = run(Path::new(FIRELANE), socket, words);

@@ -72,7 +72,10 @@ pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
 
 /// What `reset-linkprop` without names resets: all that can be set but address and VLAN, which say what the link is.
 fn resettable(session: &mut Session<'_>, name: &str) -> Result<Vec<String>, Failure> {
-    let invalid = |error: ApiError| die(format!("link {name} is not valid: {error}"));
+    let invalid = |error: ApiError| match error.status {
+        Status::NotFound => die(format!("link {name} is not valid: {error}")),
+        _ => error.into(),
+    };
     let all = session.api.link_props(name, Which::Active).map_err(invalid)?;
     let is_setting =
         |it: &Property| it.perm == "rw" && !matches!(it.property.as_str(), "mac-address" | "vlan-id");
