@@ -95,13 +95,15 @@ pub(crate) fn run_verb(
     words: &[String],
 ) -> Result<(), Failure> {
     let Some((name, rest)) = words.split_first() else { return Err(Failure::Text(usage(program, verbs))) };
-    if name == "help" || is_help(name) {
-        return Err(Failure::Help(usage(program, verbs)));
-    }
-    let Some(verb) = verbs.iter().find(|verb| verb.names.contains(&name.as_str())) else {
-        return Err(Failure::Die(format!("unknown subcommand '{name}'\n{}", usage(program, verbs))));
+    let find = |name: &str| {
+        let unknown = || die(format!("unknown subcommand '{name}'\n{}", usage(program, verbs)));
+        verbs.iter().find(|verb| verb.names.contains(&name)).ok_or_else(unknown)
     };
-    call(session, verb, rest)
+    match rest.first() {
+        Some(of) if name == "help" => Err(Failure::Help(format!("usage: {}", find(of)?.usage))),
+        _ if name == "help" || is_help(name) => Err(Failure::Help(usage(program, verbs))),
+        _ => call(session, find(name)?, rest),
+    }
 }
 
 /// Runs `verb` with the words after its name.

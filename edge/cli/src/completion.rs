@@ -15,7 +15,12 @@ pub(crate) enum Grammar {
     Verbs(&'static [Verb]),
     /// Options, and subcommands that may stand before them.
     Options(&'static [&'static [Opt]], &'static [&'static str]),
+    /// The same, where each subcommand has options of its own.
+    Views(&'static [&'static [Opt]], &'static [View]),
 }
+
+/// A subcommand with its options.
+pub(crate) type View = (&'static str, &'static [&'static [Opt]]);
 
 /// The command `name` with the words of `grammar`, in place of `command`, whose words nobody looks at.
 pub(crate) fn command(name: &'static str, command: &Command, grammar: Grammar) -> Command {
@@ -37,12 +42,16 @@ pub(crate) fn command(name: &'static str, command: &Command, grammar: Grammar) -
             let sub = |name: &&'static str| with_options(Command::new(*name), options);
             command.subcommands(subcommands.iter().map(sub))
         }
+        Grammar::Views(options, subcommands) => {
+            let sub = |(name, options): &View| with_options(Command::new(*name), options);
+            with_options(plain, options).subcommands(subcommands.iter().map(sub))
+        }
     }
 }
 
 fn with_options(command: Command, lists: &[&'static [Opt]]) -> Command {
     let mut known: Vec<Opt> = Vec::new();
-    for opt in lists.iter().copied().flatten() {
+    for opt in lists.iter().copied().flatten().filter(|opt| opt.is_offered()) {
         let is_new = |it: &Opt| it.letter() != opt.letter() && it.long() != opt.long();
         if known.iter().all(is_new) {
             known.push(*opt);

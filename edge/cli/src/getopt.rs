@@ -9,6 +9,7 @@ pub(crate) struct Opt {
     letter: char,
     long: &'static str,
     takes: Takes,
+    is_offered: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +30,11 @@ impl Opt {
         self.long
     }
 
+    /// Whether a shell completes it.
+    pub(crate) const fn is_offered(self) -> bool {
+        self.is_offered
+    }
+
     pub(crate) fn takes_value(self) -> bool {
         self.takes != Takes::Nothing
     }
@@ -36,17 +42,22 @@ impl Opt {
 
 /// An option without a value.
 pub(crate) const fn flag(letter: char, long: &'static str) -> Opt {
-    Opt { letter, long, takes: Takes::Nothing }
+    Opt { letter, long, takes: Takes::Nothing, is_offered: true }
 }
 
 /// An option with a value, given at most once.
 pub(crate) const fn value(letter: char, long: &'static str) -> Opt {
-    Opt { letter, long, takes: Takes::Value }
+    Opt { letter, long, takes: Takes::Value, is_offered: true }
+}
+
+/// An option that the original has: it is known, to be refused in words of its own or to change nothing.
+pub(crate) const fn foreign(opt: Opt) -> Opt {
+    Opt { is_offered: false, ..opt }
 }
 
 /// An option with a value, given as often as one likes.
 pub(crate) const fn values(letter: char, long: &'static str) -> Opt {
-    Opt { letter, long, takes: Takes::Values }
+    Opt { letter, long, takes: Takes::Values, is_offered: true }
 }
 
 /// Arguments taken apart.

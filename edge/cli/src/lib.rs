@@ -48,7 +48,6 @@ pub use client::Client;
 pub use session::Session;
 
 use completion::Grammar;
-use getopt::Opt;
 use session::Failure;
 
 /// A command that takes the words after its name.
@@ -65,14 +64,11 @@ const COMMANDS: [(&str, Command, Grammar); 13] = [
     ("ipnat", ipf::nat::run, Grammar::Options(&[ipf::nat::OPTIONS], &[])),
     ("ippool", ipf::pool::run, Grammar::Options(&[ipf::pool::OPTIONS], &[])),
     ("route", route::run, Grammar::Options(&[route::OPTIONS], route::VERBS)),
-    ("dlstat", stat::dlstat::run, Grammar::Options(COUNTED, &["show-link", "show-phys", "show-aggr"])),
-    ("flowstat", stat::flowstat::run, Grammar::Options(COUNTED, &[])),
+    ("dlstat", stat::dlstat::run, Grammar::Views(stat::dlstat::OPTIONS, stat::dlstat::VIEWS)),
+    ("flowstat", stat::flowstat::run, Grammar::Options(stat::flowstat::OPTIONS, &[])),
     ("netstat", view::netstat::run, Grammar::Options(&[view::netstat::OPTIONS], &[])),
     ("connstat", view::connstat::run, Grammar::Options(&[view::connstat::OPTIONS], &[])),
 ];
-
-/// The options of `dlstat` and `flowstat`, those of `-h` among them.
-const COUNTED: &[&[Opt]] = &[stat::OPTIONS, usage::HISTORY];
 
 /// Exit code of a usage error or malformed input of `firelane`'s own verbs.
 pub const EXIT_USAGE: u8 = 2;

@@ -35,6 +35,25 @@ fn a_solaris_command_is_completed_by_its_own_name_and_behind_firelane() {
 }
 
 #[test]
+fn what_a_command_refuses_is_not_offered() {
+    let of = |words: &[&str]| offered(&[words[0]], &[words, &["-"]].concat());
+    for (words, absent, present) in [
+        (&["dlstat"][..], &["-l", "--link", "-h", "-s", "-F"][..], &["-a", "-A", "-T"][..]),
+        (&["dlstat", "show-phys"], &["-A", "-F", "-h"], &["-a", "-r"]),
+        (&["dlstat", "show-aggr"], &["-a", "-A"], &["-i"]),
+        (&["dlstat", "show-link"], &["-A", "-l"], &["-F", "-h", "-s", "-a"]),
+        (&["flowstat"], &["--fanout"], &["-l", "-A", "-h"]),
+        (&["dladm", "create-vnic"], &["-R", "-V", "-A", "-f", "--root-dir"], &["-t", "-m"]),
+        (&["flowadm", "add-flow"], &["-R"], &["-l"]),
+    ] {
+        let offered = of(words);
+        let has = |word: &&str| offered.iter().any(|it| it == word);
+        assert!(!absent.iter().any(has), "{words:?}: {offered:?}");
+        assert!(present.iter().all(has), "{words:?}: {offered:?}");
+    }
+}
+
+#[test]
 fn every_command_has_a_completion_in_every_shell() {
     let firelane = env!("CARGO_BIN_EXE_firelane");
     let commands = [

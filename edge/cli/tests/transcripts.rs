@@ -470,7 +470,7 @@ fn the_pages_show_every_usage() {
     for (page, commands) in pages_of {
         let text = std::fs::read_to_string(pages.join(format!("{page}.8.md"))).unwrap();
         for command in commands {
-            let said = say(&stub, &pages, &format!("{command} a b"));
+            let said = say(&stub, &pages, &format!("{command} a0 b0"));
             for line in said.lines().filter_map(|line| line.strip_prefix("! ")) {
                 let line = line.strip_prefix("usage: ").unwrap_or(line);
                 assert!(text.lines().any(|it| it == line), "{page}.8.md lacks {line:?}");

@@ -10,36 +10,36 @@ mod wire;
 pub(crate) use prop::print as print_props;
 
 use crate::common::{Call, Verb, call, run_verb};
-use crate::getopt::{Opt, flag, value, values};
+use crate::getopt::{Opt, flag, foreign, value, values};
 use crate::session::{Failure, Session};
 use crate::usage;
 
 const PROGRAM: &str = "dladm";
 
-const CREATE: &[Opt] = &[flag('t', "temporary"), value('R', "root-dir")];
+const CREATE: &[Opt] = &[flag('t', "temporary"), foreign(value('R', "root-dir"))];
 const CREATE_VNIC: &[Opt] = &[
     flag('t', "temporary"),
-    value('R', "root-dir"),
+    foreign(value('R', "root-dir")),
     value('l', "link"),
     value('m', "mac-address"),
     value('n', "slot"),
     value('r', "mac-prefix"),
     value('v', "vlan-id"),
-    value('V', "vrid"),
-    value('A', "address-family"),
-    flag('f', "force"),
+    foreign(value('V', "vrid")),
+    foreign(value('A', "address-family")),
+    foreign(flag('f', "force")),
     values('p', "prop"),
 ];
 const CREATE_VLAN: &[Opt] = &[
     flag('t', "temporary"),
-    value('R', "root-dir"),
-    flag('f', "force"),
+    foreign(value('R', "root-dir")),
+    foreign(flag('f', "force")),
     value('l', "link"),
     value('v', "vlan-id"),
 ];
 const MODIFY_VNIC: &[Opt] = &[
     flag('t', "temporary"),
-    value('R', "root-dir"),
+    foreign(value('R', "root-dir")),
     value('l', "link"),
     value('m', "mac-address"),
     value('n', "slot"),
@@ -49,29 +49,30 @@ const MODIFY_VNIC: &[Opt] = &[
 ];
 const MODIFY_VLAN: &[Opt] = &[
     flag('t', "temporary"),
-    value('R', "root-dir"),
+    foreign(value('R', "root-dir")),
     value('l', "link"),
     value('v', "vlan-id"),
     value('L', "old-link"),
 ];
 const CREATE_WIRE: &[Opt] = &[
     flag('t', "temporary"),
-    value('R', "root-dir"),
+    foreign(value('R', "root-dir")),
     values('l', "link"),
     values('p', "prop"),
     value('s', "seed"),
 ];
 const MODIFY_WIRE: &[Opt] =
-    &[flag('t', "temporary"), value('R', "root-dir"), value('d', "direction"), values('p', "prop")];
+    &[flag('t', "temporary"), foreign(value('R', "root-dir")), value('d', "direction"), values('p', "prop")];
 const CREATE_IPTUN: &[Opt] = &[
     flag('t', "temporary"),
-    value('R', "root-dir"),
+    foreign(value('R', "root-dir")),
     value('T', "tunnel-type"),
     values('a', "address"),
     values('p', "prop"),
 ];
-const MODIFY_IPTUN: &[Opt] = &[flag('t', "temporary"), value('R', "root-dir"), values('a', "address")];
-const RENAME: &[Opt] = &[value('R', "root-dir")];
+const MODIFY_IPTUN: &[Opt] =
+    &[flag('t', "temporary"), foreign(value('R', "root-dir")), values('a', "address")];
+const RENAME: &[Opt] = &[foreign(value('R', "root-dir"))];
 const SHOW: &[Opt] = &[
     flag('p', "parsable"),
     flag('P', "persistent"),
@@ -112,7 +113,7 @@ const SHOW_VNIC: &[Opt] = &[
     value('i', "interval"),
     flag('j', "json"),
 ];
-const SET_PROP: &[Opt] = &[flag('t', "temporary"), value('R', "root-dir"), values('p', "prop")];
+const SET_PROP: &[Opt] = &[flag('t', "temporary"), foreign(value('R', "root-dir")), values('p', "prop")];
 const SHOW_PROP: &[Opt] = &[
     flag('c', "parsable"),
     flag('P', "persistent"),

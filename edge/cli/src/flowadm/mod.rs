@@ -5,7 +5,7 @@ mod flow;
 mod prop;
 
 use crate::common::{Verb, run_verb};
-use crate::getopt::{Opt, flag, value, values};
+use crate::getopt::{Opt, flag, foreign, value, values};
 use crate::session::{Failure, Session};
 use crate::usage;
 
@@ -13,12 +13,12 @@ const PROGRAM: &str = "flowadm";
 
 const ADD: &[Opt] = &[
     flag('t', "temporary"),
-    value('R', "root-dir"),
+    foreign(value('R', "root-dir")),
     value('l', "link"),
     values('a', "attr"),
     values('p', "prop"),
 ];
-const REMOVE: &[Opt] = &[flag('t', "temporary"), value('R', "root-dir"), value('l', "link")];
+const REMOVE: &[Opt] = &[flag('t', "temporary"), foreign(value('R', "root-dir")), value('l', "link")];
 const SHOW: &[Opt] = &[
     flag('p', "parsable"),
     flag('P', "persistent"),
@@ -27,7 +27,7 @@ const SHOW: &[Opt] = &[
     flag('j', "json"),
 ];
 const SET_PROP: &[Opt] =
-    &[flag('t', "temporary"), value('R', "root-dir"), value('l', "link"), values('p', "prop")];
+    &[flag('t', "temporary"), foreign(value('R', "root-dir")), value('l', "link"), values('p', "prop")];
 const SHOW_PROP: &[Opt] = &[
     flag('c', "parsable"),
     flag('P', "persistent"),

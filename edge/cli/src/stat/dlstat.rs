@@ -6,8 +6,10 @@
 use firelane_api::{LaneReceived, LinkStats, RingStats, Status, Stopped, Which};
 use firelane_model::LinkClass;
 
-use super::{LinksBefore, Options, asks_history, dump, fused};
+use super::{ALL, DUMP, FANOUT, LinksBefore, Options, asks_history, dump, fused};
 use crate::common::Call;
+use crate::completion;
+use crate::getopt::Opt;
 use crate::ofmt::{Column, Table, col};
 use crate::session::{Failure, Session, die};
 use crate::usage;
@@ -67,6 +69,15 @@ const TRANSMIT: &[Column] = &[
 const AGGR: &[Column] =
     &[col("LINK", 15), col("PORT", 15), col("IPKTS", 8), col("RBYTES", 8), col("OPKTS", 8), col("OBYTES", 8)];
 
+/// What a shell completes.
+pub(crate) const OPTIONS: &[&[Opt]] = &[super::OPTIONS, ALL, DUMP];
+/// The same behind each subcommand.
+pub(crate) const VIEWS: &[completion::View] = &[
+    ("show-link", &[super::OPTIONS, ALL, FANOUT, usage::HISTORY]),
+    ("show-phys", &[super::OPTIONS, ALL]),
+    ("show-aggr", &[super::OPTIONS]),
+];
+
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum View {
@@ -83,7 +94,9 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         Some("show-link") => (View::Lanes, &words[1..]),
         Some("show-phys") => (View::Phys, &words[1..]),
         Some("show-aggr") => (View::Aggr, &words[1..]),
-        Some(verb) if verb.starts_with("show-") => {
+        Some("help") => return Err(Failure::Help(format!("usage: {USAGE}"))),
+        // What no link can be called was meant for a subcommand.
+        Some(verb) if verb.starts_with("show-") || is_verb(verb) => {
             return Err(die(format!("unknown subcommand '{verb}'\nusage: {USAGE}")));
         }
         _ => (View::Total, words),
@@ -91,13 +104,12 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     if view == View::Lanes && asks_history(words) {
         return usage::links(session, PROGRAM, &Call::of(usage::HISTORY, USAGE, words)?);
     }
-    let options = Options::parse(words, USAGE)?;
+    let options = Options::parse(&[super::OPTIONS, ALL, DUMP, FANOUT], USAGE, words)?;
     let is_unknown = |letter: char| match letter {
         'A' => view != View::Total,
-        'a' => view == View::Aggr,
-        _ => true,
+        _ => view == View::Aggr,
     };
-    let mut unknown = ['l', 'A', 'a'].into_iter().filter(|&it| is_unknown(it));
+    let mut unknown = ['A', 'a'].into_iter().filter(|&it| is_unknown(it));
     if let Some(letter) = unknown.find(|&it| options.call.args.has(it)) {
         return Err(die(format!("unrecognized option '-{letter}'\nusage: {USAGE}")));
     }
@@ -119,6 +131,11 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
             return Ok(());
         }
     }
+}
+
+/// Whether a word is written as a subcommand is, and no link's name: those end with a number.
+fn is_verb(word: &str) -> bool {
+    !word.starts_with('-') && word.ends_with(|c: char| c.is_ascii_alphabetic())
 }
 
 /// The columns of a view, and those of them that are shown unless others are asked for.

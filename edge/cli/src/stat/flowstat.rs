@@ -2,8 +2,9 @@
 
 use firelane_api::FlowStats;
 
-use super::{Before, Options, asks_history, dump, fused};
+use super::{Before, DUMP, LINK, Options, asks_history, dump, fused};
 use crate::common::Call;
+use crate::getopt::Opt;
 use crate::ofmt::{Column, Table, col};
 use crate::session::{Failure, Session, die};
 use crate::usage;
@@ -27,15 +28,15 @@ const FLOW: &[Column] = &[
     col("FUSED", 8),
 ];
 
+/// What a shell completes, the options of `-h` among them.
+pub(crate) const OPTIONS: &[&[Opt]] = &[super::OPTIONS, DUMP, LINK, usage::HISTORY];
+
 /// Runs `flowstat` with the words after its name.
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
     if asks_history(words) {
         return usage::flows(session, PROGRAM, &Call::of(usage::HISTORY, USAGE, words)?);
     }
-    let options = Options::parse(words, USAGE)?;
-    if let Some(unknown) = ['F', 'a'].into_iter().find(|&it| options.call.args.has(it)) {
-        return Err(die(format!("unrecognized option '-{unknown}'\nusage: {USAGE}")));
-    }
+    let options = Options::parse(&[super::OPTIONS, DUMP, LINK], USAGE, words)?;
     let fields = options.fields(
         "flow,ipkts,rbytes,ierrs,rfused",
         "flow,opkts,obytes,oerrs,ofused",
@@ -86,6 +87,10 @@ fn selected(
     if let Some(name) = &options.name {
         flows.retain(|flow| flow.name.as_str() == *name);
         if first && flows.is_empty() {
+            // A flow may be called so.
+            if name == "help" {
+                return Err(Failure::Help(format!("usage: {USAGE}")));
+            }
             return Err(die(format!("invalid flow {name}")));
         }
     }

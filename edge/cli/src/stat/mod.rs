@@ -61,20 +61,21 @@ pub(crate) fn fused(it: Traffic) -> u64 {
 }
 
 /// The options that both commands have.
-pub(crate) const OPTIONS: &[Opt] = &[
+const OPTIONS: &[Opt] = &[
     flag('r', "receive"),
     flag('t', "transmit"),
-    flag('a', "all"),
-    flag('A', "dump"),
-    flag('F', "fanout"),
     value('i', "interval"),
     flag('p', "parsable"),
     value('o', "output"),
     value('u', "unit"),
-    value('l', "link"),
     value('T', "timestamp"),
     flag('j', "json"),
 ];
+
+const ALL: &[Opt] = &[flag('a', "all")];
+const DUMP: &[Opt] = &[flag('A', "dump")];
+const FANOUT: &[Opt] = &[flag('F', "fanout")];
+const LINK: &[Opt] = &[value('l', "link")];
 
 /// Whether the words ask for history (`-h`), which has options of its own.
 fn asks_history(words: &[String]) -> bool {
@@ -99,8 +100,8 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn parse(words: &[String], usage: &'a str) -> Result<Self, Failure> {
-        let call = Call::of(OPTIONS, usage, words)?;
+    fn parse(options: &[&[Opt]], usage: &'a str, words: &[String]) -> Result<Self, Failure> {
+        let call = Call::of(&options.concat(), usage, words)?;
         let (mut repeat, names) = Repeat::of(&call)?;
         let name = match names {
             [] => None,
