@@ -130,10 +130,10 @@ impl Watched {
         let stats = session.api.link_stats()?;
         let own = stats.iter().find(|it| it.name.as_str() == self.link).map(|it| it.traffic);
         let own = own.ok_or_else(|| die(format!("no link is called {}", self.link)))?;
-        // What VNICs over an etherstub carry is what it carries: once is enough.
-        let stubs: BTreeSet<_> =
-            session.api.etherstubs(Which::Active)?.into_iter().map(|it| it.name).collect();
-        let counted = stats.iter().filter(|it| !stubs.contains(&it.name));
+        // What VNICs over a link carry is what it carries: once is enough.
+        let lower: BTreeSet<_> =
+            session.api.links(Which::Active)?.into_iter().filter_map(|it| it.over).collect();
+        let counted = stats.iter().filter(|it| !lower.contains(&it.name));
         let total = counted.map(|it| it.traffic).fold(Traffic::default(), Traffic::and);
         let [own_before, total_before] = std::mem::replace(&mut self.before, [own, total]);
         let (own, total) = (own.since(own_before), total.since(total_before));
