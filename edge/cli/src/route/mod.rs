@@ -170,6 +170,8 @@ impl Asked {
         let (destination, gateway) = match operands {
             [destination] => (destination, None),
             [destination, gateway] => (destination, Some(gateway)),
+            // The metric of old scripts says whether the gateway is a router, which it is here.
+            [destination, gateway, metric] if is_metric(metric) => (destination, Some(gateway)),
             _ => return Err(words.call.misused()),
         };
         let allowed = "the address of a router; an interface is none";
@@ -215,6 +217,11 @@ impl Asked {
     fn is_about(&self, words: &Words, route: Route) -> bool {
         (route.destination(), route.source()) == (self.prefix, words.source.map(IpPrefix::network))
     }
+}
+
+/// Whether a word is the metric of a route by a router: 0 is that of a route by an interface.
+fn is_metric(word: &str) -> bool {
+    word.parse::<u32>().is_ok_and(|metric| metric > 0)
 }
 
 /// `net default`, `net 10.1.0.0/16`, `host 10.1.0.7`.

@@ -59,9 +59,12 @@ impl Words {
         let call = Call::of(OPTIONS, USAGE, &[])?;
         let mut it =
             Self { call, is_v6: None, is_host: None, mask: None, end: None, source: None, congestion: None };
-        let mut words = words.iter();
+        let (mut words, mut gateway) = (words.iter(), None);
         while let Some(word) = words.next() {
             match word.as_str() {
+                // The way of writing it before there were modifiers; no destination is called so.
+                "net" | "host" => it.is_host = Some(word == "host"),
+                "-gateway" => gateway = Some(value(word, words.next())?.to_owned()),
                 "-inet" | "-inet6" => it.is_v6 = Some(word == "-inet6"),
                 "-net" | "-host" => it.is_host = Some(word == "-host"),
                 "-blackhole" => it.end = Some(RouteEnd::Blackhole),
@@ -92,6 +95,7 @@ impl Words {
             }
         }
         it.call = Call::of(OPTIONS, USAGE, &plain)?;
+        it.call.args.operands.extend(gateway);
         Ok(it)
     }
 
@@ -116,6 +120,11 @@ impl Words {
                 })?,
             };
             let prefix = IpPrefix::new(addr, len).ok_or_else(|| wrong(allowed))?;
+            return self.suits(text, prefix);
+        }
+        if let Some(prefix) =
+            short_network(text).filter(|_| self.is_host == Some(false) && self.mask.is_none())
+        {
             return self.suits(text, prefix);
         }
         let prefix = IpPrefix::of_interface(text).ok_or_else(|| wrong(allowed))?;
@@ -149,6 +158,15 @@ impl Words {
             _ => Some(host - zeros),
         }
     }
+}
+
+/// The network whose last numbers are not written: `10.4` is 10.4.0.0/16.
+fn short_network(text: &str) -> Option<IpPrefix> {
+    let numbers = text.split('.').map(|it| it.parse::<u8>().ok());
+    let numbers = numbers.collect::<Option<Vec<_>>>().filter(|it| it.len() < 4)?;
+    let mut octets = [0; 4];
+    octets[..numbers.len()].copy_from_slice(&numbers);
+    IpPrefix::new(Ipv4Addr::from(octets).into(), u8::try_from(numbers.len() * 8).ok()?)
 }
 
 /// The network of all addresses of a family.
@@ -208,6 +226,10 @@ mod tests {
             ("fd00::1", "fd00::1/128"),
             ("-inet6 fd00:: -prefixlen 64", "fd00::/64"),
             ("fd00:: -netmask ffff::", "fd00::/16"),
+            ("-net 10.4", "10.4.0.0/16"),
+            ("net 10", "10.0.0.0/8"),
+            ("-net 192.168.7", "192.168.7.0/24"),
+            ("host 10.1.2.0", "10.1.2.0/32"),
         ] {
             assert_eq!(destination(line), network, "{line}");
         }
@@ -219,6 +241,10 @@ mod tests {
             ("-inet6 10.1.2.0/24", "other family"),
             ("-host 10.1.2.0/24", "-host"),
             ("frob", "default, or a network"),
+            ("10.4", "default, or a network"),
+            ("-net 10.256", "default, or a network"),
+            ("-net 10.", "default, or a network"),
+            ("-host 10.4", "default, or a network"),
         ] {
             assert!(destination(line).contains(why), "{line}: {}", destination(line));
         }
