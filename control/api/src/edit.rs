@@ -139,6 +139,12 @@ pub(crate) fn unused(model: &Model, name: &LinkName) -> Result<(), ApiError> {
     }
 }
 
+/// Why `delete-phys` is refused for a link whose device is there.
+pub fn device_is_there(name: &LinkName) -> ApiError {
+    let allowed = "a link whose interface has gone; firelane apply takes away one that is not in its file";
+    ApiError::new(Status::LinkBusy, "link", name, allowed)
+}
+
 /// Whether its device is there is known to the host alone.
 fn delete_phys(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
     match model.class_of(name.as_str()) {

@@ -73,6 +73,7 @@ pub use change::{
 };
 pub use counters::{Counter, GroupInfo, ProtocolCounters};
 pub use dispatch::{Method, Request, Response, dispatch};
+pub use edit::device_is_there;
 pub use enabling::{EnableIf, ModifyAddr};
 pub use error::ApiError;
 pub use factory::{FactorySlotInfo, slot_of};

@@ -16,7 +16,7 @@ use crate::{
     LinkState, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo, ObjectProps,
     PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, Replacing,
     RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
-    TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats,
+    TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, device_is_there,
     informed_object, leased_object, made_permanent,
 };
 
@@ -221,7 +221,7 @@ impl Api for Stub {
         if let Change::DeletePhys(name) = &request.change
             && self.devices.contains_key(name)
         {
-            return Err(Status::LinkBusy.into());
+            return Err(device_is_there(name));
         }
         let mut next = store.changed(&request.clone().at(NOW))?;
         next.settle(&store.active, &|name, _| self.slots(name))?;

@@ -82,7 +82,10 @@ impl<'a> Call<'a> {
     pub(crate) fn no_root(&self) -> Result<(), Failure> {
         match self.args.value('R') {
             None => Ok(()),
-            Some(root) => Err(die(format!("-R {root}: {}", Status::NotSupported.text()))),
+            Some(root) => {
+                let instead = "firelane dump writes the configuration and apply reads it";
+                Err(die(format!("-R {root}: {} ({instead})", Status::NotSupported.text())))
+            }
         }
     }
 }

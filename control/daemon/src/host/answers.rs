@@ -11,7 +11,7 @@ use firelane_api::{
     IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo,
     NetstackInfo, ObjectProps, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
     ProtocolProperty, Replacing, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
-    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended,
+    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended, device_is_there,
     informed_object, leased_object, made_permanent,
 };
 use firelane_model::{Instance, Model};
@@ -105,7 +105,7 @@ impl Api for Host {
         if let Change::DeletePhys(name) = &request.change
             && inner.works.has_device(name)
         {
-            return Err(Status::LinkBusy.into());
+            return Err(device_is_there(name));
         }
         if let Change::RenameLink(from, to) = &request.change
             && inner.succeeds(from, to)

@@ -243,7 +243,8 @@ fn mac(call: &Call<'_>) -> Result<Mac, ApiError> {
     let slot = slot.transpose()?;
     for (letter, option) in [('V', "-V"), ('A', "-A")] {
         if let Some(value) = call.args.value(letter) {
-            return Err(ApiError::new(Status::NotSupported, option, value, ""));
+            let allowed = "there are no virtual routers (VRRP) here";
+            return Err(ApiError::new(Status::NotSupported, option, value, allowed));
         }
     }
     match (asked, call.args.value('r')) {
