@@ -5,6 +5,7 @@ use firelane_api::{
 };
 use firelane_model::LinkName;
 
+use super::show::short_mac;
 use super::{PROGRAM, temporary};
 use crate::common::{Call, name_list, prop_failure, said_props};
 use crate::ofmt::{Column, Style, Table, col};
@@ -142,12 +143,17 @@ pub(crate) fn print(
     let mut table = Table::open(session, program, template, &fields, style)?;
     for ObjectProps { name, properties } in all.iter() {
         for prop in properties {
+            // In the form of show-vnic, so that one can be compared with the other.
+            let value = match prop.property.as_str() {
+                "mac-address" => short_mac(&prop.value),
+                _ => prop.value.clone(),
+            };
             let perm = (kind == "link").then(|| prop.perm.clone());
             let row: Vec<_> = [name, &prop.property]
                 .into_iter()
                 .cloned()
                 .chain(perm)
-                .chain([&prop.value, &prop.default, &prop.possible].into_iter().cloned())
+                .chain([value, prop.default.clone(), prop.possible.clone()])
                 .collect();
             table.row(session, &row)?;
         }

@@ -138,6 +138,9 @@ pub(super) fn vnics(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
     let name = call.optional_operand()?;
     let mut vnics = session.api.vnics(which(call))?;
     vnics.retain(|vnic| !vnic.is_vlan);
+    if call.args.has('P') {
+        keep_addresses(session.api, &mut vnics)?;
+    }
     if let Some(over) = call.args.value('l') {
         if !is_link(session.api, over, which(call))? {
             return Err(die(format!("invalid link name '{over}'")));
@@ -164,6 +167,18 @@ pub(super) fn vnics(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
     Ok(())
 }
 
+/// A chosen address is the same at the next start, and the one in force tells it. Of a VNIC that is another one then, nobody knows.
+fn keep_addresses(api: &dyn Api, kept: &mut [VnicInfo]) -> Result<(), Failure> {
+    let active = api.vnics(Which::Active)?;
+    for vnic in kept.iter_mut().filter(|it| it.macaddress.is_none()) {
+        let is_same = |it: &&VnicInfo| {
+            (&it.name, &it.over, &it.macaddrtype) == (&vnic.name, &vnic.over, &vnic.macaddrtype)
+        };
+        vnic.macaddress = active.iter().find(is_same).and_then(|it| it.macaddress.clone());
+    }
+    Ok(())
+}
+
 fn is_link(api: &dyn Api, name: &str, which: Which) -> Result<bool, Failure> {
     Ok(api.links(which)?.iter().any(|link| link.name.as_str() == name))
 }
@@ -181,8 +196,11 @@ fn vnic_row(vnic: &VnicInfo) -> [String; 7] {
     ]
 }
 
-/// The address as Solaris prints it, without leading zeros: `2:8:20:1:a:b`.
+/// The address as Solaris prints it, without leading zeros: `2:8:20:1:a:b`. What is none stays as it is.
 pub(super) fn short_mac(text: &str) -> String {
+    if !text.contains(':') {
+        return text.to_owned();
+    }
     let short = |byte: &str| match byte.trim_start_matches('0') {
         "" => "0".to_owned(),
         digits => digits.to_owned(),
