@@ -41,15 +41,20 @@ pub(crate) const HISTORY: &[Opt] = &[
     flag('j', "json"),
 ];
 
-const SUMS: [Column; 7] = [
-    col("DURATION", 11),
-    col("IPACKETS", 10),
-    col("RBYTES", 11),
-    col("OPACKETS", 10),
-    col("OBYTES", 11),
-    col("BANDWIDTH", 16),
-    col("FUSED", 11),
-];
+/// The columns of the sums, with those of packets in the words of who prints them: `dlstat` has shorter ones than the others.
+const fn columns(ipackets: &'static str, opackets: &'static str) -> [Column; 7] {
+    [
+        col("DURATION", 11),
+        col(ipackets, 10),
+        col("RBYTES", 11),
+        col(opackets, 10),
+        col("OBYTES", 11),
+        col("BANDWIDTH", 16),
+        col("FUSED", 11),
+    ]
+}
+const SUMS: [Column; 7] = columns("IPACKETS", "OPACKETS");
+const DLSTAT_SUMS: [Column; 7] = columns("IPKTS", "OPKTS");
 const PIECES: [Column; 6] = [
     col("START", 14),
     col("END", 14),
@@ -163,7 +168,8 @@ fn sums(session: &mut Session<'_>, asked: &Asked<'_>) -> Result<(), Failure> {
     if asked.call.args.has('j') {
         return session.json("usage", &usages, false);
     }
-    let mut table = table(session, asked, &SUMS)?;
+    let columns = if asked.program == "dlstat" { &DLSTAT_SUMS } else { &SUMS };
+    let mut table = table(session, asked, columns)?;
     for Usage { name, seconds, traffic: it, .. } in usages {
         let counts = [seconds, it.ipackets, it.rbytes, it.opackets, it.obytes].map(|it| it.to_string());
         let rest = [bandwidth(&it, seconds), fused(it).to_string()];

@@ -352,7 +352,7 @@ fn received_rows(link: &LinkStats, options: &Options<'_>) -> Vec<Vec<String>> {
         let it = LaneReceived { ipackets: it.fetched(), rbytes: it.fetched_bytes, ..it };
         fetched(["sw".to_owned(), String::new(), fout], it)
     };
-    if link.rings.is_empty() && fans_out {
+    if link.rings.is_empty() && fans_out && !link.lanes.is_empty() {
         rows.extend(link.lanes.iter().map(|lane| sw(lane_of(lane.lane), *lane)));
     } else if link.rings.is_empty() {
         rows.push(sw(String::new(), sum));
