@@ -16,8 +16,8 @@ use crate::{
     LinkState, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo, NetstackInfo, ObjectProps,
     PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, Replacing,
     RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
-    TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, device_is_there,
-    informed_object, leased_object, made_permanent,
+    TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats,
+    device_is_there, informed_object, leased_object, made_permanent,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.

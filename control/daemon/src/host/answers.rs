@@ -11,8 +11,8 @@ use firelane_api::{
     IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo,
     NetstackInfo, ObjectProps, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
     ProtocolProperty, Replacing, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
-    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended, device_is_there,
-    informed_object, leased_object, made_permanent,
+    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, device_is_there,
+    forget_ended, informed_object, leased_object, made_permanent,
 };
 use firelane_model::{Instance, Model};
 use firelane_plan::{Effect, Step, apply_to_model, plan};

@@ -162,6 +162,9 @@ fn who_ends(action: &Action, present: &Model) -> Option<(Subject, Ended)> {
 mod tests {
     use std::collections::BTreeMap;
 
+    const TEMPORARY: firelane_api::Replacing =
+        firelane_api::Replacing { temporary: true, empty: true, of: None };
+
     use firelane::{Engine, EngineConfig, UdpSocket};
     use firelane_api::{Api, Traffic};
     use firelane_model::{Instance, Model};
@@ -231,7 +234,7 @@ mod tests {
             receiver.recv_from(&mut [0; 2000]).unwrap();
         }
         drop((sender, receiver));
-        let apply = |text: &str| host.apply(&model(text), true).unwrap();
+        let apply = |text: &str| host.apply(&model(text), TEMPORARY).unwrap();
         let (first, ended) = read(&host);
         assert!(
             first["near0"].obytes >= 50_000 && first["s0"].rbytes >= 50_000 && ended.is_empty(),

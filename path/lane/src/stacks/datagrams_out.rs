@@ -244,14 +244,7 @@ impl<D> Inside<'_, D> {
             DatagramKind::Udp => self.ask_limits((&envelope, whole), &egress, local, links)?,
             DatagramKind::Echo => (whole, None),
         };
-        let frames = frames_of(&envelope, len, &egress);
-        match self.hop_of(socket, &egress, frames, asked.is_some()) {
-            Hop::Go => {}
-            Hop::StayUntil(until) => {
-                return Err(Unsent::Until(Cause::NextHop(egress.link, egress.next_hop), until));
-            }
-            Hop::GiveUp => return Err(Unsent::InVain(local)),
-        }
+        self.pass_next_hop(socket, (&envelope, len), (&egress, local), asked.is_some())?;
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
         let options = place.options;
         if egress.is_broadcast() && !options.broadcast {
@@ -286,6 +279,21 @@ impl<D> Inside<'_, D> {
         }
         let is_copied = goes_out && (is_multicast || is_everybodys);
         Ok(Left { len, copies: if is_copied { links.neighbours(egress.link) } else { 0 } })
+    }
+
+    /// Whether a record may leave, or wait where frames do for its next hop's address.
+    fn pass_next_hop(
+        &mut self,
+        socket: SocketId,
+        (envelope, len): (&Envelope, usize),
+        (egress, local): (&Egress, SocketAddr),
+        is_limited: bool,
+    ) -> Result<(), Unsent> {
+        match self.hop_of(socket, egress, frames_of(envelope, len, egress), is_limited) {
+            Hop::Go => Ok(()),
+            Hop::StayUntil(until) => Err(Unsent::Until(Cause::NextHop(egress.link, egress.next_hop), until)),
+            Hop::GiveUp => Err(Unsent::InVain(local)),
+        }
     }
 
     /// Sends a socket's first record over one way.
