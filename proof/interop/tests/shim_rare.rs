@@ -254,3 +254,9 @@ fn who_connects_to_two_peers_by_turns_has_all_ports_to_each() {
 fn a_set_takes_sockets_where_descriptors_have_run_out() {
     as_the_kernels("full_set.py", 14);
 }
+
+/// A program that has room for a part of it alone reads what comes first.
+#[test]
+fn what_stands_beside_a_datagram_has_the_kernels_order() {
+    as_the_kernels("beside_short.py", 190);
+}

@@ -183,7 +183,6 @@ pub(crate) unsafe fn write(
         (Beside::Datagram { envelope, bits, port }, None) => {
             tell(&mut growing, &envelope, bits);
             target(&mut growing, &envelope, bits, port);
-            joined(&mut growing, &envelope, bits);
         }
         (Beside::Datagram { bits, .. }, Some(fault)) => {
             if let Some(envelope) = &fault.envelope {
@@ -221,6 +220,8 @@ fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
     if envelope.dropped != 0 && has(file::DROPS) {
         to.add(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &envelope.dropped.to_ne_bytes());
     }
+    // Before what is IP's, as in Linux: a program may have room for this, and not for all.
+    joined(to, envelope, bits);
     // Of both families, and before what is one's own (`ip6_datagram_recv_common_ctl` of Linux).
     if let Some(local) = envelope.local.filter(|_| has(file::INFO_V6)) {
         let octets = match local {
