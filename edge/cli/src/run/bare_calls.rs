@@ -1,7 +1,8 @@
 //! System calls that a program's own code makes: its number is loaded, and the call follows within a few instructions.
 //!
 //! Called by `elf.rs`. Such code leaves nothing to be put in front of: a Rust program whose crates speak to Linux without the C library, for
-//! one, would have some sockets on the netstack and wait for them in the kernel.
+//! one, would have some sockets on the netstack and wait for them in the kernel. Where it was compiled without optimisation the number
+//! comes from the stack, and nobody knows it there. Of such a program, which has mostly kept its symbols, these tell what is called.
 
 /// What lies between a number and its call, with both.
 pub(super) const LONGEST: usize = 32;
@@ -16,6 +17,33 @@ pub(super) fn first(code: &[u8]) -> Option<&'static str> {
         let nth = machine::NUMBERS.iter().position(|known| *known == Some(number))?;
         Some(CALLS[nth])
     })
+}
+
+/// The longest of [`SYMBOLS`] is shorter.
+pub(super) const SYMBOL_LONGEST: usize = 64;
+
+/// Parts of the symbols of `rustix`, which has functions of these names also where it goes by the C library, and the calls that they make.
+const SYMBOLS: [(&str, &str); 9] = [
+    ("7backend3net8syscalls6socket", "socket"),
+    ("7backend3net8syscalls11socket_with", "socket"),
+    ("7backend3net8syscalls7connect", "connect"),
+    ("7backend3net8syscalls10connect_v4", "connect"),
+    ("7backend3net8syscalls10connect_v6", "connect"),
+    ("7backend3net8syscalls12connect_unix", "connect"),
+    ("7backend3net8syscalls6accept", "accept4"),
+    ("7backend3net8syscalls11accept_with", "accept4"),
+    ("7backend5event8syscalls10epoll_wait", "epoll_wait"),
+];
+
+/// Whether `code` makes a call whose number lies on the stack.
+pub(super) fn has_unknown(code: &[u8]) -> bool {
+    memchr::memmem::find_iter(code, machine::CALL).any(|at| machine::is_unknown(&code[..at]))
+}
+
+/// The first of [`SYMBOLS`] that there is in a piece of a file's names, for who [`has_unknown`] calls.
+pub(super) fn named(names: &[u8]) -> Option<&'static str> {
+    let mut known = SYMBOLS.iter();
+    known.find(|(part, _)| memchr::memmem::find(names, part.as_bytes()).is_some()).map(|&(_, call)| call)
 }
 
 #[cfg(not(target_arch = "aarch64"))]
@@ -37,6 +65,18 @@ mod machine {
             _ => None,
         })
     }
+
+    /// Whether the last that was done before a call was to load its number from the stack: `mov rax, [rsp + N]`, or `[rbp + N]`.
+    pub(super) fn is_unknown(before: &[u8]) -> bool {
+        matches!(
+            before,
+            [.., 0x48, 0x8b, 0x44, 0x24, _]
+                | [.., 0x48, 0x8b, 0x84, 0x24, _, _, _, _]
+                | [.., 0x48, 0x8b, 0x04, 0x24]
+                | [.., 0x48, 0x8b, 0x45, _]
+                | [.., 0x48, 0x8b, 0x85, _, _, _, _]
+        )
+    }
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -53,6 +93,12 @@ mod machine {
             let word = u32::from_le_bytes(word.try_into().ok()?);
             (word & 0x7fe0_001f == 0x5280_0008).then_some(word >> 5 & 0xffff)
         })
+    }
+
+    /// Whether the last that was done before a call was to load its number from the stack: `ldr x8, [sp, N]`.
+    pub(super) fn is_unknown(before: &[u8]) -> bool {
+        let last = before.last_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+        last & 0xffc0_03ff == 0xf940_03e8
     }
 }
 
@@ -78,5 +124,33 @@ mod tests {
         }
         let far = [&b"\xb8\x29\x00\x00\x00"[..], &[0x90; LONGEST], b"\x0f\x05"].concat();
         assert_eq!(first(&far), None, "nobody knows what is between");
+    }
+
+    #[test]
+    fn a_number_from_the_stack_is_unknown_and_symbols_tell_of_whom() {
+        for (code, is_unknown) in [
+            (&b"\x48\x8b\x44\x24\x28\x0f\x05"[..], true),
+            (b"\x48\x8b\x04\x24\x0f\x05", true),
+            (b"\x48\x8b\x84\x24\x90\x00\x00\x00\x0f\x05", true),
+            (b"\x48\x8b\x45\xf8\x0f\x05", true),
+            (b"\x48\x8b\x85\x70\xff\xff\xff\x0f\x05", true),
+            // The first argument, and something behind it.
+            (b"\x48\x8b\x7c\x24\x28\x0f\x05", false),
+            (b"\x48\x8b\x44\x24\x28\x90\x90\x90\x90\x90\x0f\x05", false),
+            (b"\xb8\x29\x00\x00\x00\x0f\x05", false),
+            (b"\x48\x8b\x44\x24\x28\xc3", false),
+            (b"\x0f\x05", false),
+        ] {
+            assert_eq!((has_unknown(code), first(code)), (is_unknown, first(code).filter(|_| !is_unknown)));
+        }
+        for (names, wanted) in [
+            (&b"\0_ZN6rustix7backend3net8syscalls11socket_with17h4247969a61021435E\0"[..], Some("socket")),
+            (b"\0_RNvNtNtNtCs1_6rustix7backend5event8syscalls10epoll_wait\0", Some("epoll_wait")),
+            (b"\0_ZN6rustix7backend3net8syscalls10socketpair17h0E\0", None),
+            (b"\0_ZN6rustix7backend2fs8syscalls4open17h0E\0", None),
+        ] {
+            assert_eq!(named(names), wanted, "{}", String::from_utf8_lossy(names));
+        }
+        assert!(SYMBOLS.iter().all(|(part, _)| part.len() <= SYMBOL_LONGEST));
     }
 }

@@ -13,14 +13,15 @@ use std::path::PathBuf;
 use elf::abi;
 use elf::endian::AnyEndian;
 use elf::note::Note;
+use elf::segment::ProgramHeader;
 use elf::{ElfStream, ParseError};
 
 use super::bare_calls;
 
 /// What an ELF file begins with.
 pub(super) const MAGIC: &[u8] = b"\x7fELF";
-/// As much of its code is looked through: that takes some milliseconds.
-const CODE_MAX: u64 = 64 << 20;
+/// As much of its code, and of its names, is looked through: that takes some milliseconds.
+const LOOKED_MAX: u64 = 64 << 20;
 /// How much of that at a time.
 const CHUNK: usize = 1 << 20;
 /// The longest path that Linux takes, and more than any note that a linker writes.
@@ -47,7 +48,7 @@ pub(super) enum Elf {
 
 /// Reads the headers of `file`, which begins with `head`.
 pub(super) fn read(file: File, head: &[u8]) -> Result<Elf, ParseError> {
-    let code = file.try_clone()?;
+    let whole = file.try_clone()?;
     if head.get(abi::EI_CLASS) == Some(&abi::ELFCLASS32) {
         return Ok(Elf::Foreign("a 32-bit program".to_owned()));
     }
@@ -68,30 +69,63 @@ pub(super) fn read(file: File, head: &[u8]) -> Result<Elf, ParseError> {
     let path = stream.segment_data(interpreter)?;
     let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
     let loader = OsString::from_vec(path.to_vec()).into();
-    for segment in segments.iter().filter(|it| it.p_type == abi::PT_LOAD && it.p_flags & abi::PF_X != 0) {
-        if let Some(name) = bare_call(&code, segment.p_offset, segment.p_filesz)? {
-            return Ok(Elf::Bare(name));
-        }
+    let is_code = |it: &&ProgramHeader| it.p_type == abi::PT_LOAD && it.p_flags & abi::PF_X != 0;
+    let code: Vec<_> = segments.iter().filter(is_code).map(|it| (it.p_offset, it.p_filesz)).collect();
+    let headers = stream.section_headers();
+    let tables = headers.iter().filter(|it| it.sh_type == abi::SHT_SYMTAB);
+    let names = tables.filter_map(|it| headers.get(it.sh_link as usize)).map(|it| (it.sh_offset, it.sh_size));
+    if let Some(call) = bare_call(&whole, &code, names)? {
+        return Ok(Elf::Bare(call));
     }
     Ok(Elf::Dynamic(loader))
 }
 
-/// The first system call of sockets in so much code; a file that ends before is the kernel's to refuse.
-fn bare_call(file: &File, begin: u64, len: u64) -> io::Result<Option<&'static str>> {
-    let end = begin.saturating_add(len.min(CODE_MAX));
+/// The first system call of sockets that the code makes which lies there, by itself or by the names of the program's functions.
+fn bare_call(
+    file: &File,
+    code: &[(u64, u64)],
+    mut names: impl Iterator<Item = (u64, u64)>,
+) -> io::Result<Option<&'static str>> {
+    let mut has_unknown = false;
+    for &place in code {
+        let found = find(file, place, bare_calls::LONGEST, |piece| {
+            has_unknown |= bare_calls::has_unknown(piece);
+            bare_calls::first(piece)
+        })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    if !has_unknown {
+        return Ok(None);
+    }
+    let named =
+        names.find_map(|place| find(file, place, bare_calls::SYMBOL_LONGEST, bare_calls::named).transpose());
+    named.transpose()
+}
+
+/// The first that `look` finds in so many bytes, of which it sees a piece at a time, with what is shorter than `longest` in one of them; a
+/// file that ends before is the kernel's to refuse.
+fn find<T>(
+    file: &File,
+    (begin, len): (u64, u64),
+    longest: usize,
+    mut look: impl FnMut(&[u8]) -> Option<T>,
+) -> io::Result<Option<T>> {
+    let end = begin.saturating_add(len.min(LOOKED_MAX));
     let mut bytes = vec![0; CHUNK];
     let mut at = begin;
     while at < end {
         let room = usize::try_from(end - at).map_or(CHUNK, |left| left.min(CHUNK));
         let read = file.read_at(&mut bytes[..room], at)?;
-        if let Some(name) = bare_calls::first(&bytes[..read]) {
-            return Ok(Some(name));
+        if let Some(found) = look(&bytes[..read]) {
+            return Ok(Some(found));
         }
-        if read <= bare_calls::LONGEST {
+        if read <= longest {
             break;
         }
         // One may lie across the end of a piece.
-        at += (read - bare_calls::LONGEST) as u64;
+        at += (read - longest) as u64;
     }
     Ok(None)
 }

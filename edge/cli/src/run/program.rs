@@ -275,15 +275,39 @@ mod tests {
         bytes
     }
 
+    /// The same with a table of symbols, of which these are the names.
+    fn with_names(mut file: Vec<u8>, names: &[u8]) -> Vec<u8> {
+        const SYMTAB: u32 = 2;
+        const STRTAB: u32 = 3;
+        let at = file.len() as u64;
+        file.extend(names);
+        let headers = file.len() as u64;
+        for (kind, size, link) in [(0, 0, 0), (SYMTAB, 0, 2), (STRTAB, names.len() as u64, 0)] {
+            file.extend([0, kind].iter().flat_map(|it: &u32| it.to_le_bytes()));
+            file.extend([0, 0, at, size].iter().flat_map(|it: &u64| it.to_le_bytes()));
+            file.extend([link, 0].iter().flat_map(|it: &u32| it.to_le_bytes()));
+            file.extend([0u64; 2].iter().flat_map(|it| it.to_le_bytes()));
+        }
+        file[40..48].copy_from_slice(&headers.to_le_bytes());
+        file[60..62].copy_from_slice(&3u16.to_le_bytes());
+        file
+    }
+
     const LOAD: u32 = 1;
     const INTERP: u32 = 3;
     const NOTE: u32 = 4;
     const GO: &[u8] = b"\x04\0\0\0\x04\0\0\0\x04\0\0\0Go\0\0abcd";
+    const CONNECT: &[u8] = b"\0_ZN6rustix7backend3net8syscalls7connect17h89daf1a10e37ac2fE\0";
     const GNU: &[u8] = b"\x04\0\0\0\x04\0\0\0\x03\0\0\0GNU\0abcd";
 
     /// A program's own call of `socket`.
     fn own_call() -> &'static [u8] {
         if elf::MACHINE == 62 { b"\xb8\x29\0\0\0\x0f\x05" } else { b"\xc8\x18\x80\xd2\x01\0\0\xd4" }
+    }
+
+    /// A call whose number lies on the stack.
+    fn unknown_call() -> &'static [u8] {
+        if elf::MACHINE == 62 { b"\x48\x8b\x44\x24\x28\x0f\x05" } else { b"\xe8\x07\x40\xf9\x01\0\0\xd4" }
     }
 
     #[test]
@@ -310,6 +334,14 @@ mod tests {
             ),
             ("plain", elf(elf::MACHINE, &[loader, (LOAD, &plain)]), None),
             ("bare", elf(elf::MACHINE, &[loader, (LOAD, &bare)]), Some("makes the system call socket")),
+            ("unknown", elf(elf::MACHINE, &[loader, (LOAD, unknown_call())]), None),
+            ("files", with_names(elf(elf::MACHINE, &[loader, (LOAD, unknown_call())]), b"\0open\0"), None),
+            ("by-libc", with_names(elf(elf::MACHINE, &[loader, (LOAD, &plain)]), CONNECT), None),
+            (
+                "unoptimised",
+                with_names(elf(elf::MACHINE, &[loader, (LOAD, unknown_call())]), CONNECT),
+                Some("makes the system call connect"),
+            ),
             ("other", elf(2, &[loader]), Some("another machine (ELF machine 2)")),
             ("narrow", narrow, Some("a 32-bit program")),
             ("cut-off", cut_off, Some("cannot be looked at")),
