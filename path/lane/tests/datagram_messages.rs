@@ -224,6 +224,29 @@ fn a_socket_says_how_large_its_packets_over_ipv6_may_be() {
     }
 }
 
+/// As in Linux, where nobody has that port. What goes to another host is his to refuse.
+#[test]
+fn what_goes_to_port_zero_of_this_netstack_is_refused() {
+    for (any, own, other) in [
+        ("0.0.0.0:0", "10.0.0.1:0", "10.0.0.2:0"),
+        ("[::]:0", "[fd00::1]:0", "[fd00::2]:0"),
+        ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.2:0"),
+    ] {
+        let is_loopback = any.starts_with("127");
+        for (to_whom, is_refused) in [(own, true), (other, is_loopback)] {
+            let mut world = two_stacks(1, Mtu::ETHERNET);
+            let mut client = world.bind_large(1, 2, any);
+            assert!(world.connect_datagrams(1, 2, Some(to_whom)).is_ok(), "{to_whom}");
+            world.send_msg(&mut client, 2, to(to_whom), b"x");
+            world.run();
+            let told = client.recv.recv(&mut []).err();
+            assert_eq!(told, is_refused.then_some(SocketError::Refused), "{to_whom}");
+            assert_eq!(world.udp(1).unsendable, u64::from(is_refused));
+            world.check_conservation();
+        }
+    }
+}
+
 /// What IP refuses was not sent: it is counted as what it is, and the program is told once.
 #[test]
 fn what_ip_drops_is_not_counted_as_sent() {

@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use firelane_classify::Tuple;
 use firelane_flow::{Conversation, Credit};
 use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
-use firelane_ip::{Egress, LOOPBACK, RouteError, Upper};
+use firelane_ip::{Egress, ErrorKind, LOOPBACK, RouteError, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
 use firelane_udp::{ChecksumWork, append_payload, encode};
 use firelane_units::{Bytes, Direction, DropReason, Instant, LinkId, Port, SocketId};
@@ -59,8 +59,8 @@ enum Pause {
 enum Unsent {
     /// Not before that time.
     Until(Cause, Instant),
-    /// Its next hop does not answer.
-    InVain(SocketAddr),
+    /// Its next hop does not answer, or nobody can hear it, of which the program of this end is told.
+    InVain(SocketAddr, ErrorKind),
     /// It cannot be, which the program is told.
     Never(SocketError),
 }
@@ -192,7 +192,9 @@ impl<D> Inside<'_, D> {
             match self.step(Step::Udp, Direction::Out, 0, send) {
                 Ok(part) => gone = part,
                 Err(Unsent::Until(cause, at)) => return Pause::Until(cause, at),
-                Err(Unsent::InVain(local)) => self.give_up_record(socket, (&envelope, len), local),
+                Err(Unsent::InVain(local, kind)) => {
+                    self.give_up_record(socket, (&envelope, len), local, kind);
+                }
                 Err(Unsent::Never(error)) => self.cannot_send(socket, error, &envelope, len),
             }
             let sent = gone.len + RECORD_COST * (1 + gone.copies);
@@ -232,7 +234,7 @@ impl<D> Inside<'_, D> {
         links: &Links<D>,
     ) -> Result<Left, Unsent> {
         envelope.peer.set_ip(envelope.peer.ip().to_canonical());
-        let Way { mut egress, local, flow_label } = self.way_of(socket, &envelope)?;
+        let Way { mut egress, local, flow_label } = self.way_to_somebody(socket, &envelope)?;
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
         if let Some(until) = place.pace.not_before(self.common.now) {
             return Err(Unsent::Until(Cause::Own, until));
@@ -292,7 +294,7 @@ impl<D> Inside<'_, D> {
         match self.hop_of(socket, egress, frames_of(envelope, len, egress), is_limited) {
             Hop::Go => Ok(()),
             Hop::StayUntil(until) => Err(Unsent::Until(Cause::NextHop(egress.link, egress.next_hop), until)),
-            Hop::GiveUp => Err(Unsent::InVain(local)),
+            Hop::GiveUp => Err(Unsent::InVain(local, ErrorKind::HostUnreachable)),
         }
     }
 
@@ -322,6 +324,18 @@ impl<D> Inside<'_, D> {
             Err(DropReason::TooBig) => Err(SocketError::MessageTooLong.into()),
             Err(DropReason::NoRoute) => Err(SocketError::NetworkUnreachable.into()),
             Err(_) => Err(SocketError::NoBuffers.into()),
+        }
+    }
+
+    /// The same as [`Self::way_of`], unless nobody can be there.
+    fn way_to_somebody(&mut self, socket: SocketId, envelope: &Envelope) -> Result<Way, Unsent> {
+        let way = self.way_of(socket, envelope)?;
+        // An echo has no port.
+        let is_udp = |it: &DatagramSocket| it.kind == DatagramKind::Udp;
+        let has_port = || self.shard.datagrams.get(socket.index()).is_some_and(is_udp);
+        match is_for_nobody(envelope, &way.egress) && has_port() {
+            true => Err(Unsent::InVain(way.local, ErrorKind::PortUnreachable)),
+            false => Ok(way),
         }
     }
 
@@ -431,6 +445,11 @@ impl<D> Inside<'_, D> {
         self.shard.udp_counters.unsendable += envelope.segments(len) as u64;
         self.tell_datagrams(socket, Ready::ALL);
     }
+}
+
+/// Whether a datagram is for port 0 of this netstack, which nobody has; another host may say so of its own.
+fn is_for_nobody(envelope: &Envelope, egress: &Egress) -> bool {
+    envelope.peer.port() == 0 && egress.link == LOOPBACK && !egress.dst.is_multicast()
 }
 
 /// Why there is no way. As in Linux no network can be reached over IPv4 from what is no address of this host.

@@ -75,13 +75,14 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// A record goes the way of the frames that waited before it: its program is told as of these.
+    /// A record goes the way of the frames that waited before it, or of what nobody hears: its program is told as of these.
     #[cold]
     pub(super) fn give_up_record(
         &mut self,
         socket: SocketId,
         (envelope, len): (&Envelope, usize),
         local: SocketAddr,
+        kind: ErrorKind,
     ) {
         let Some(place) = self.shard.datagrams.get(socket.index()) else { return };
         let remote = SocketAddr::new(envelope.peer.ip().to_canonical(), envelope.peer.port());
@@ -93,14 +94,18 @@ impl<D> Inside<'_, D> {
         let quoted = len.min(text.len());
         place.slot.send.copy_payload(&mut text[..quoted]);
         let (own, peer) = ((local.ip(), Port(local.port())), (remote.ip(), Port(remote.port())));
+        let mut said = Said::by_ourselves(own.0, &text[..quoted]);
+        if kind == ErrorKind::PortUnreachable {
+            (said.from, said.icmp) = (peer.0, if peer.0.is_ipv4() { [3, 3] } else { [1, 4] });
+        }
         let error = TransportError {
             protocol,
             src: own.0,
             dst: peer.0,
             ports: (own.1, peer.1),
             seq: None,
-            kind: ErrorKind::HostUnreachable,
-            said: Said::by_ourselves(own.0, &text[..quoted]),
+            kind,
+            said,
         };
         self.shard.udp_counters.unsendable += envelope.segments(len) as u64;
         self.blame_datagrams(own, peer, &error);
