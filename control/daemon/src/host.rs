@@ -23,6 +23,7 @@ use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
 use crate::history::{History, Parting, Totals};
 use crate::interfaces::Told;
+use crate::kernel::NAME_WAIT;
 use crate::programs::Programs;
 use crate::resources::Returns;
 use crate::state::State;
@@ -405,7 +406,7 @@ impl Inner {
     /// What is present in the words of `next`, and the steps from there, none of which is known to be impossible.
     fn way_to(&self, next: &Store) -> Result<(Model, Vec<Step>), ApiError> {
         let before = self.as_said_by(&next.active);
-        let steps = self.checked(&next.active, &before);
+        let steps = self.checked(&next.active, &before, NAME_WAIT);
         let steps = steps.inspect_err(|error| tracing::warn!("refused: {}", error.with_step()))?;
         Ok((before, steps))
     }

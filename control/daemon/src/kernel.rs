@@ -24,7 +24,7 @@ use crate::text::plain;
 use crate::veth::{self, Pair};
 
 /// How long a name may stay taken: a TAP ends some time after its last descriptor is closed.
-const NAME_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const NAME_WAIT: Duration = Duration::from_secs(1);
 /// Between two looks.
 const NAME_POLL: Duration = Duration::from_millis(10);
 
@@ -385,6 +385,7 @@ impl Kernel {
         ifname: &str,
         namespace: Option<&NamespaceName>,
         ended: &BTreeSet<(String, Option<PathBuf>)>,
+        wait: Duration,
     ) -> Result<(), ApiError> {
         let name = namespace.map(|name| self.instance.namespace(name));
         if let Some(name) = &name {
@@ -398,7 +399,7 @@ impl Kernel {
             }
         }
         let place = (ifname.to_owned(), name.as_deref().map(netns::path_of));
-        if ended.contains(&place) { Ok(()) } else { may_be_called(&place.0, place.1.as_deref()) }
+        if ended.contains(&place) { Ok(()) } else { may_be_called(&place.0, place.1.as_deref(), wait) }
     }
 
     /// Makes an interface, with its routes, and gives its queues.
@@ -420,7 +421,7 @@ impl Kernel {
             self.ensure_namespace(name).map_err(|error| refused("namespace", name, "", &error))?;
         }
         let namespace = name.as_deref().map(netns::path_of);
-        may_be_called(&ifname, namespace.as_deref())?;
+        may_be_called(&ifname, namespace.as_deref(), NAME_WAIT)?;
         let config = TapConfig {
             queues: self.queues.max(wanted.rings),
             mtu: wanted.mtu,
@@ -604,8 +605,8 @@ fn no_namespace(name: &str) -> io::Error {
 }
 
 /// Refuses an interface whose name somebody else's has.
-fn may_be_called(ifname: &str, namespace: Option<&Path>) -> Result<(), ApiError> {
-    match becomes_free(ifname, namespace).map_err(|error| refused("tap", ifname, "", &error))? {
+fn may_be_called(ifname: &str, namespace: Option<&Path>, wait: Duration) -> Result<(), ApiError> {
+    match becomes_free(ifname, namespace, wait).map_err(|error| refused("tap", ifname, "", &error))? {
         true => Ok(()),
         false => Err(ApiError::new(Status::Exists, "tap", ifname, "the interface's name is already taken")),
     }
@@ -614,8 +615,8 @@ fn may_be_called(ifname: &str, namespace: Option<&Path>) -> Result<(), ApiError>
 /// Waits a little while `ifname` is that of an interface which is just ending; whether it is free then.
 ///
 /// The kernel would let us attach to somebody's persistent TAP of that name, so it is asked beforehand.
-fn becomes_free(ifname: &str, namespace: Option<&Path>) -> io::Result<bool> {
-    let deadline = Instant::now() + NAME_WAIT;
+fn becomes_free(ifname: &str, namespace: Option<&Path>, wait: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + wait;
     while netns::inside(namespace, || netlink::exists(ifname))? {
         if Instant::now() >= deadline {
             return Ok(false);

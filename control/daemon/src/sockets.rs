@@ -136,7 +136,8 @@ fn connection(row: &ConnectionRow) -> ConnectionInfo {
         outbytes: it.bytes_acknowledged.0,
         retransbytes: it.troubles.repeated_bytes.0,
         insegs: it.counts.text_in,
-        outsegs: it.counts.text_out.wrapping_sub(it.troubles.repeated),
+        // A SYN that was repeated is no text.
+        outsegs: it.counts.text_out.saturating_sub(it.troubles.repeated),
         retranssegs: it.troubles.repeated,
         inunordersegs: it.troubles.unordered,
         inunorderbytes: it.troubles.unordered_bytes.0,

@@ -17,13 +17,20 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     if found.as_ref().is_some_and(|it| !it.is_file()) {
         return fs::write(path, text);
     }
+    // A link that leads nowhere makes what it names.
+    if found.is_none() && fs::symlink_metadata(path).is_ok() {
+        return fs::write(path, text);
+    }
     // Who keeps a link there keeps it.
     let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     match put(&place, found.as_ref(), text) {
         // In a folder of others, or where it is mounted by itself, it can only be written as it is.
         Err(error)
             if found.is_some()
-                && matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ResourceBusy) =>
+                && matches!(
+                    error.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::ResourceBusy | ErrorKind::ReadOnlyFilesystem
+                ) =>
         {
             fs::write(path, text)
         }
@@ -48,14 +55,19 @@ fn put(place: &Path, before: Option<&Metadata>, text: &str) -> io::Result<()> {
     let beside = Beside(path);
     if let Some(before) = before {
         // It stays its owner's as far as we may say so, who may have kept it from more than others.
-        let _ = fchown(&file, Some(before.uid()), Some(before.gid()));
+        let _ = fchown(&file, None, Some(before.gid()));
+        let _ = fchown(&file, Some(before.uid()), None);
         file.set_permissions(fs::Permissions::from_mode(before.mode() & MODE))?;
     }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&beside.0, place)?;
     let folder = place.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    // It has its place, also where a folder cannot be read.
+    if let Ok(folder) = File::open(folder) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -78,6 +90,12 @@ mod tests {
             assert_eq!(mode(), after);
             assert_ne!(fs::metadata(&path).expect("it is there").ino(), first, "it is another file");
         }
+        // What a link names that leads nowhere is made.
+        let (nowhere, made) = (folder.join("nowhere.toml"), folder.join("made.toml"));
+        std::os::unix::fs::symlink("made.toml", &nowhere).expect("writable");
+        replace(&nowhere, "made").expect("writable");
+        assert_eq!(fs::read_to_string(&made).expect("readable"), "made");
+        [nowhere, made].iter().for_each(|path| fs::remove_file(path).expect("it is ours"));
         assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
         assert_eq!(fs::read_to_string(&path).expect("readable"), "second");
         assert_eq!(fs::read_dir(&folder).expect("readable").count(), 2, "nothing is left beside it");

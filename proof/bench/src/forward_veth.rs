@@ -149,7 +149,7 @@ impl World {
 
     fn apply(&self, file: &str) -> Result<()> {
         let path = self.scene.sandbox.folder().join(file);
-        self.scene.tell(&["apply", &path.to_string_lossy()])
+        self.scene.tell(&["apply", "--empty", &path.to_string_lossy()])
     }
 
     /// A round of frames with so many hops left, forwarded by a process or by the kernel alone.

@@ -67,7 +67,7 @@ impl Api for Host {
         let mut next = inner.store.replaced(wanted, false)?;
         next.settle(&inner.store.active, &|_, link| nic::factory_of_link(link))?;
         let present = &inner.as_said_by(&next.active);
-        let steps = inner.checked(&next.active, present)?;
+        let steps = inner.checked(&next.active, present, Duration::ZERO)?;
         let mut reply = shown(&steps, present);
         reply.steps.extend(kept_from_now_on(&inner.store, &next));
         Ok(reply)

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use firelane_api::ApiError;
 use firelane_model::{Link, LinkKind, LinkName, Model};
@@ -22,6 +23,8 @@ struct Before<'a> {
     ended: BTreeSet<(String, Option<PathBuf>)>,
     /// Links that are made, or made anew.
     made: BTreeSet<&'a LinkName>,
+    /// How long the name of an interface that may be just ending is waited for.
+    wait: Duration,
 }
 
 impl Inner {
@@ -29,9 +32,15 @@ impl Inner {
     ///
     /// # Errors
     /// The first step that would be refused.
-    pub(super) fn checked(&self, next: &Model, present: &Model) -> Result<Vec<Step>, ApiError> {
+    /// Waits for so long for the name of an interface that may be just ending.
+    pub(super) fn checked(
+        &self,
+        next: &Model,
+        present: &Model,
+        wait: Duration,
+    ) -> Result<Vec<Step>, ApiError> {
         let steps = plan(next, present);
-        let mut before = Before::default();
+        let mut before = Before { wait, ..Before::default() };
         for step in &steps {
             self.check(step, next, present, &before).map_err(|error| error.of_step(step))?;
             self.note_done(step, &mut before);
@@ -50,7 +59,7 @@ impl Inner {
             Action::CreateLink(_, Link { kind: LinkKind::Tap(ifname), .. }) => (ifname.as_str(), None),
             _ => return Ok(()),
         };
-        self.works.kernel.may_open(ifname, namespace, &before.ended)
+        self.works.kernel.may_open(ifname, namespace, &before.ended, before.wait)
     }
 
     fn note_done<'a>(&self, step: &'a Step, before: &mut Before<'a>) {

@@ -4,7 +4,7 @@
 //! them from its beginning on. `host.rs` notes here what they were at last. Who is made anew by the same change has not ended:
 //! he goes on with what he had carried (`carried.rs`), and nobody need know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_api::{Traffic, UsageOf};
 use firelane_model::{FlowMatch, LinkClass, LinkName, Model};
@@ -104,8 +104,13 @@ impl Inner {
     /// The change is made: who is not there again has ended.
     pub(super) fn settle_partings(&mut self) {
         self.partings.counted = None;
-        for (subject, was) in std::mem::take(&mut self.partings.ended) {
-            if was.is_in(&self.store.active, &subject) {
+        let ended = std::mem::take(&mut self.partings.ended);
+        let named = |it: &Subject| (it.of, it.name.clone());
+        let stays = ended.iter().filter(|(subject, was)| was.is_in(&self.store.active, subject));
+        let staying: BTreeSet<_> = stays.map(|(subject, _)| named(subject)).collect();
+        for (subject, _) in ended {
+            // A flow that went to another link and back is one, whose sum is its name's.
+            if staying.contains(&named(&subject)) {
                 continue;
             }
             let total = match subject.of {

@@ -95,7 +95,11 @@ impl Words {
             }
         }
         it.call = Call::of(OPTIONS, USAGE, &plain)?;
-        it.call.args.operands.extend(gateway);
+        if let Some(gateway) = gateway {
+            // A metric stands behind it.
+            let operands = &mut it.call.args.operands;
+            operands.insert(operands.len().min(2), gateway);
+        }
         Ok(it)
     }
 

@@ -644,9 +644,9 @@ impl Conns {
         let slab = &self.slab;
         self.limited.note_gone(|id, ticket| {
             slab.get(id).is_some_and(|conn| {
-                // One that rests has forgotten its ticket.
-                let is_own = conn.awake.as_ref().is_none_or(|it| it.ticket == Some(ticket));
-                conn.waits == Waits::Limit && is_own
+                // Who has rested, or was asked out of turn, has no ticket, and his place is here all the same.
+                let own = conn.awake.as_ref().and_then(|it| it.ticket);
+                conn.waits == Waits::Limit && own.is_none_or(|own| own == ticket)
             })
         });
     }
@@ -803,7 +803,7 @@ impl Conns {
             && let Some(conn) = self.slab.get_mut(id)
         {
             let (band, ticket) = (conn.band, tickets.of(&mut conn.awake().ticket));
-            self.limited.put((Cause::Limits(limits), until.min(now + LOOKS_AGAIN)), band, ticket, id);
+            self.limited.put(Cause::Limits(limits).at_latest(until, now + LOOKS_AGAIN), band, ticket, id);
         }
     }
 

@@ -158,7 +158,7 @@ impl<D> Inside<'_, D> {
         }
         let is_given_up = place.given_up_at != Instant::FAR_FUTURE;
         let cause = if is_given_up { Cause::Own } else { cause };
-        let at = at.min(now + LOOKS_AGAIN).min(place.given_up_at);
+        let (cause, at) = cause.at_latest(at, (now + LOOKS_AGAIN).min(place.given_up_at));
         let ticket = self.common.tickets.of(&mut place.ticket);
         self.shard.limited_datagrams.put((cause, at), place.options.band, ticket, socket);
     }

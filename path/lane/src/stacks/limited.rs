@@ -69,11 +69,21 @@ pub(crate) enum Cause {
     Own,
 }
 
+impl Cause {
+    /// When one who waits for this goes on, which is said to be at that time. Who may have to wait for longer than until `latest` looks by
+    /// himself: a line is asked by a few at a time, which is for those who have their turns in it.
+    pub(crate) fn at_latest(self, at: Instant, latest: Instant) -> (Self, Instant) {
+        if at > latest { (Self::Own, latest) } else { (self, at) }
+    }
+}
+
 /// Those who wait for the same thing.
 #[derive(Debug)]
 struct Line<T> {
     /// When its first ones are asked.
     at: Instant,
+    /// When they were last.
+    asked: Instant,
     /// Since when each waits, and who he is, by how urgent he is.
     bands: [BinaryHeap<Reverse<(Ticket, T)>>; Band::ALL.len()],
     passed_over: PassedOver,
@@ -127,9 +137,11 @@ impl<T: Ord> Limited<T> {
         }
         let line = self.lines.entry(cause).or_insert_with(|| {
             let bands = Band::ALL.map(|_| BinaryHeap::new());
-            Line { at, bands, passed_over: PassedOver::default() }
+            Line { at, asked: Instant::ZERO, bands, passed_over: PassedOver::default() }
         });
-        // What was said last is what holds for all of them.
+        // What those hear who were asked holds for all of them. Who comes meanwhile makes none of them wait for longer.
+        let was_asked = line.is_empty() || line.at <= line.asked;
+        let at = if was_asked { at } else { at.min(line.at) };
         let is_news = line.is_empty() || line.at != at;
         line.bands[band as usize].push(Reverse((ticket, who)));
         self.standing += 1;
@@ -175,10 +187,12 @@ impl<T: Ord> Limited<T> {
                 false => self.asked.push(cause),
             }
         }
+        self.asked.sort_unstable();
+        self.asked.dedup();
         // Lines that are due and had no turn go before.
         for cause in self.asked.drain(..) {
             if let Some(line) = self.lines.get_mut(&cause) {
-                line.at = now;
+                (line.at, line.asked) = (now, now);
                 self.times.push(Reverse((now, cause)));
             }
         }
@@ -189,7 +203,12 @@ impl<T: Ord> Limited<T> {
     fn next_line(&mut self, now: Instant) -> Option<Cause> {
         self.settle();
         self.times.peek().filter(|Reverse((at, _))| *at <= now)?;
-        self.times.pop().map(|Reverse((_, cause))| cause)
+        let Reverse(next) = self.times.pop()?;
+        // A time may have been said twice.
+        while self.times.peek().is_some_and(|Reverse(other)| *other == next) {
+            self.times.pop();
+        }
+        Some(next.1)
     }
 
     /// Things are others now: lines of these causes are asked again, as those of a round are.
@@ -199,6 +218,10 @@ impl<T: Ord> Limited<T> {
                 line.at = now;
                 self.times.push(Reverse((now, cause)));
             }
+        }
+        if is_so(&Cause::Own) {
+            let all = core::mem::take(&mut self.alone).into_iter();
+            self.alone = all.map(|Reverse((at, ticket, who))| Reverse((at.min(now), ticket, who))).collect();
         }
         self.settle();
     }
@@ -341,13 +364,44 @@ mod tests {
     }
 
     #[test]
-    fn what_a_limit_has_said_last_holds_for_all_and_news_come_before() {
+    fn who_was_asked_says_when_and_who_comes_puts_nobody_off() {
         let (mut limited, mut tickets) = (Limited::default(), Tickets::default());
         let at = Instant::from_secs;
-        for (who, second) in (0..).zip([9, 30, 20]) {
-            limited.put((line(1), at(second)), Band::Usual, tickets.of(&mut None), who);
+        let mut put = |limited: &mut Limited<u32>, seconds: &[u64]| {
+            for &second in seconds {
+                limited.put((line(1), at(second)), Band::Usual, tickets.of(&mut None), 0);
+            }
+        };
+        put(&mut limited, &[9, 30, 20]);
+        assert_eq!((limited.next_at(), woken(&mut limited, 8)), (Some(at(9)), vec![]));
+        put(&mut limited, &[10; 2 * OF_A_LINE]);
+        assert_eq!(woken(&mut limited, 9).len(), OF_A_LINE);
+        // They have heard: not before 12. It is due for the others as well, who were not asked.
+        put(&mut limited, &[12, 13, 11]);
+        assert_eq!((limited.next_at(), woken(&mut limited, 10)), (Some(at(11)), vec![]));
+        assert_eq!(woken(&mut limited, 11).len(), OF_A_LINE);
+    }
+
+    #[test]
+    fn what_waits_for_longer_looks_by_itself() {
+        let (now, later) = (Instant::from_secs(5), Instant::from_secs(9));
+        assert_eq!(line(1).at_latest(now, later), (line(1), now));
+        assert_eq!(line(1).at_latest(Instant::FAR_FUTURE, later), (Cause::Own, later));
+        let (mut limited, mut tickets) = (Limited::default(), Tickets::default());
+        for who in 0..3 * OF_A_LINE as u32 {
+            limited.put((Cause::Own, later), Band::Usual, tickets.of(&mut None), who);
         }
-        assert_eq!((limited.next_at(), woken(&mut limited, 19)), (Some(at(20)), vec![]));
+        limited.ask_anew(now, |cause| *cause == Cause::Own);
+        assert_eq!(woken(&mut limited, 5).len(), 3 * OF_A_LINE);
+    }
+
+    #[test]
+    fn news_come_before_a_lines_time() {
+        let (mut limited, mut tickets) = (Limited::default(), Tickets::default());
+        let at = Instant::from_secs;
+        for who in 0..3 {
+            limited.put((line(1), at(20)), Band::Usual, tickets.of(&mut None), who);
+        }
         limited.ask_anew(at(19), |cause| *cause == line(2));
         assert_eq!(limited.next_at(), Some(at(20)));
         limited.ask_anew(at(19), |cause| *cause == line(1));

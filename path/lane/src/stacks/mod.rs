@@ -243,7 +243,8 @@ impl Stacks {
 
     /// Limits are others now: whoever waits for one asks again.
     pub(crate) fn ask_limits_anew(&mut self, now: Instant) {
-        let is_limit = |cause: &Cause| matches!(cause, Cause::Limits(_));
+        // Who waits for long looks by himself.
+        let is_limit = |cause: &Cause| matches!(cause, Cause::Limits(_) | Cause::Own);
         self.conns.ask_anew(now, is_limit);
         let waits = |shard: &Shard| shard.limited_datagrams.next_at().is_some();
         self.shards.each_where(waits, |shard| shard.limited_datagrams.ask_anew(now, is_limit));

@@ -68,7 +68,9 @@ impl<D> Inside<'_, D> {
                     return Hop::Go;
                 }
                 place.awaits = Some(hop);
-                self.shard.awaits_since = Some(self.shard.ip.core.generation());
+                let generation = self.shard.ip.core.generation();
+                // Others who wait may not have heard of the last news.
+                self.shard.awaits_since.get_or_insert(generation);
                 Hop::StayUntil(until)
             }
             _ => Hop::Go,

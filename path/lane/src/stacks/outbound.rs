@@ -249,7 +249,8 @@ impl<D> Inside<'_, D> {
     /// A limit says "not before".
     fn wait_for_credit(&mut self, id: ConnId, asked: Asked, until: Instant) -> Pause {
         // Its program is gone, and nothing has begun: nobody waits for a SYN that would have left at once.
-        if self.conns.slab.get(id).is_some_and(|conn| conn.leaving == Leaving::Begun) {
+        let is_begun = self.conns.slab.get(id).is_some_and(|conn| conn.leaving == Leaving::Begun);
+        if is_begun && until > self.common.now {
             return Pause::Empty;
         }
         self.conns.wait_for_credit(&mut self.common.tickets, id, asked.flows, (self.common.now, until));
