@@ -116,21 +116,22 @@ pub(crate) struct Limited<T> {
     asked: Vec<Cause>,
     /// Those who wait alone: when each goes on, since when he waits, and who he is.
     alone: BinaryHeap<Reverse<(Instant, Ticket, T)>>,
-    /// How many stand in lines, and how many of these at most are gone.
-    standing: usize,
+    /// How many wait, and how many of these at most are gone.
+    waiting: usize,
     gone: usize,
 }
 
 impl<T: Ord> Default for Limited<T> {
     fn default() -> Self {
         let (times, alone) = (BinaryHeap::new(), BinaryHeap::new());
-        Self { lines: HashMap::new(), times, asked: Vec::new(), alone, standing: 0, gone: 0 }
+        Self { lines: HashMap::new(), times, asked: Vec::new(), alone, waiting: 0, gone: 0 }
     }
 }
 
 impl<T: Ord> Limited<T> {
     /// One waits for `cause`, which has said: not before `at`.
     pub(crate) fn put(&mut self, (cause, at): (Cause, Instant), band: Band, ticket: Ticket, who: T) {
+        self.waiting += 1;
         if cause == Cause::Own {
             self.alone.push(Reverse((at, ticket, who)));
             return;
@@ -144,7 +145,6 @@ impl<T: Ord> Limited<T> {
         let at = if was_asked { at } else { at.min(line.at) };
         let is_news = line.is_empty() || line.at != at;
         line.bands[band as usize].push(Reverse((ticket, who)));
-        self.standing += 1;
         if is_news {
             line.at = at;
             self.times.push(Reverse((at, cause)));
@@ -167,7 +167,7 @@ impl<T: Ord> Limited<T> {
             && self.alone.peek().is_some_and(|Reverse((at, ..))| *at <= now)
             && let Some(Reverse((.., who))) = self.alone.pop()
         {
-            left -= 1;
+            (left, self.waiting) = (left - 1, self.waiting - 1);
             each(who);
         }
         left = OF_A_ROUND;
@@ -177,7 +177,7 @@ impl<T: Ord> Limited<T> {
             let Some(line) = self.lines.get_mut(&cause) else { continue };
             for _ in 0..OF_A_LINE.min(left) {
                 let Some(who) = line.pop() else { break };
-                (left, self.standing) = (left - 1, self.standing - 1);
+                (left, self.waiting) = (left - 1, self.waiting - 1);
                 each(who);
             }
             match line.is_empty() {
@@ -226,22 +226,24 @@ impl<T: Ord> Limited<T> {
         self.settle();
     }
 
-    /// One of those who stand in lines is gone. When more are than stand there, they leave, all but those who are still `there`: so each
-    /// that goes costs the same, however many wait.
+    /// One of those who wait is gone. When more are than wait, they leave, all but those who are still `there`: so each that goes costs
+    /// the same, however many wait.
     pub(crate) fn note_gone(&mut self, mut there: impl FnMut(T, Ticket) -> bool)
     where
         T: Copy,
     {
         self.gone += 1;
-        if self.gone < GONE_MIN || self.gone <= self.standing / 2 {
+        if self.gone < GONE_MIN || self.gone <= self.waiting / 2 {
             return;
         }
-        (self.gone, self.standing) = (0, 0);
+        self.alone.retain(|&Reverse((_, ticket, who))| there(who, ticket));
+        self.alone.shrink_to(2 * self.alone.len());
+        (self.gone, self.waiting) = (0, self.alone.len());
         for line in self.lines.values_mut() {
             for band in &mut line.bands {
                 band.retain(|&Reverse((ticket, who))| there(who, ticket));
                 band.shrink_to(2 * band.len());
-                self.standing += band.len();
+                self.waiting += band.len();
             }
         }
         self.settle();
