@@ -107,6 +107,11 @@ impl Limiter {
         }
     }
 
+    /// Those who were told to come have been asked: if none of them has made use of it, none of them had waited.
+    pub fn forget_told(&mut self, now: Instant) {
+        self.waiting = self.waiting.filter(|it| !it.is_told || it.turn.is_some() || it.since > now);
+    }
+
     /// Nobody waits in a queue. What was made up for this turn is there for whoever else was told to come.
     pub fn forget_waiting(&mut self) {
         self.waiting = self.waiting.filter(|waiting| waiting.is_told || waiting.turn.is_some());
@@ -390,6 +395,13 @@ mod tests {
         // 80 Mb/s are 10 bytes per microsecond: 4.9 ms unused, and 400 us of a piece.
         assert_eq!(told().allowance(Instant::from_millis(5)), Bytes(53_000));
         assert_eq!(told().allowance(Instant::from_millis(20)), Bytes(9_000), "he did not come");
+        // Who came and had nothing to send had not waited; who is told so again, does.
+        let mut limiter = told();
+        limiter.forget_told(Instant::from_millis(5));
+        assert_eq!(limiter.allowance(Instant::from_millis(6)), Bytes(9_000));
+        let mut limiter = told();
+        limiter.forget_told(Instant::ZERO);
+        assert_eq!(limiter.allowance(Instant::from_millis(5)), Bytes(53_000));
         // Who waits in a queue is there.
         let mut limiter = told();
         limiter.note_waiting();

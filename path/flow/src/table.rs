@@ -448,6 +448,11 @@ impl FlowTable {
         });
     }
 
+    /// These have been asked by now.
+    pub fn forget_told(&mut self, now: Instant, flow: FlowId, direction: Direction) {
+        self.for_each_gate(flow, direction, |gate| gate.limiter.forget_told(now));
+    }
+
     /// The gates of a flow, its own first.
     fn for_each_gate(&mut self, flow: FlowId, direction: Direction, mut act: impl FnMut(&mut Gate)) {
         let mut at = Some(flow);

@@ -631,6 +631,13 @@ impl<D> Links<D> {
         }
     }
 
+    /// What a round has made has come here: whoever was asked in it and has sent nothing does not wait.
+    pub(crate) fn hear_of_asked(&mut self, now: Instant) {
+        while let Some((flow, direction)) = self.sent.take_asked() {
+            self.flows.forget_told(now, flow, direction);
+        }
+    }
+
     /// A port's configuration.
     pub(crate) fn port_config(&self, id: LinkId) -> Option<PortConfig> {
         let port = self.ports.get(id.index())?;

@@ -18,33 +18,49 @@ pub(crate) struct Asked {
     pub(crate) speaker: Option<Conversation>,
 }
 
-/// What was sent in this round, at each limit, and which limits have told somebody to come again.
+/// What was sent in this round, at each limit, and what else limits are to hear of it.
 #[derive(Debug, Default)]
-pub(crate) struct Sent(RefCell<Vec<(At, Option<Conversation>, Bytes)>>, RefCell<Vec<At>>);
+pub(crate) struct Sent {
+    sent: RefCell<Vec<(At, Option<Conversation>, Bytes)>>,
+    /// Those that have told somebody to come again.
+    told: RefCell<Vec<At>>,
+    /// Those of whom somebody who had been told so was asked.
+    asked: RefCell<Vec<At>>,
+}
 
 impl Sent {
     /// The next round begins: what was sent in the last one has come to the link side.
     #[inline]
     pub(crate) fn begin_round(&mut self) {
-        self.0.get_mut().clear();
+        self.sent.get_mut().clear();
     }
 
     /// A limit has told somebody to come again.
     pub(crate) fn note_told(&self, at: At) {
-        let mut told = self.1.borrow_mut();
+        let mut told = self.told.borrow_mut();
         if told.last() != Some(&at) {
             told.push(at);
         }
     }
 
-    /// Takes one that has.
+    /// Those who wait for these limits are asked in this round.
+    pub(crate) fn note_asked(&self, limits: Limits) {
+        self.asked.borrow_mut().extend(limits.into_iter().flatten());
+    }
+
+    /// Takes one of those whose senders were asked.
+    pub(crate) fn take_asked(&mut self) -> Option<At> {
+        self.asked.get_mut().pop()
+    }
+
+    /// Takes one that has told somebody to come again.
     pub(crate) fn take_told(&mut self) -> Option<At> {
-        self.1.get_mut().pop()
+        self.told.get_mut().pop()
     }
 
     /// A sender has made use of his credit.
     pub(crate) fn note(&self, Asked { flows, speaker }: Asked, bytes: Bytes) {
-        let mut sent = self.0.borrow_mut();
+        let mut sent = self.sent.borrow_mut();
         for at in flows.into_iter().flatten() {
             match sent.iter_mut().rev().take(flows.len()).find(|it| (it.0, it.1) == (at, speaker)) {
                 Some((.., sum)) => *sum += bytes,
@@ -55,7 +71,7 @@ impl Sent {
 
     /// Whether anything was sent at one of these limits.
     pub(crate) fn has_any(&self, asked: Asked) -> bool {
-        let sent = self.0.borrow();
+        let sent = self.sent.borrow();
         asked.flows.into_iter().flatten().any(|at| sent.iter().any(|it| it.0 == at))
     }
 
@@ -67,7 +83,7 @@ impl Sent {
         has_queue: impl Fn(Conversation) -> bool,
     ) -> UnderWay {
         let mut sum = UnderWay::default();
-        for &(_, conversation, bytes) in self.0.borrow().iter().filter(|it| it.0 == at) {
+        for &(_, conversation, bytes) in self.sent.borrow().iter().filter(|it| it.0 == at) {
             sum.add(bytes, whose(conversation, speaker, &has_queue));
         }
         sum
@@ -101,7 +117,7 @@ mod tests {
         sent.note(both, Bytes(10));
         sent.note(Asked { flows: [Some(out), None], speaker: other }, Bytes(1));
         sent.note(Asked { flows: [Some(out), None], speaker: None }, Bytes(1000));
-        assert_eq!(sent.0.borrow().len(), 4, "what one sends in a row is one entry");
+        assert_eq!(sent.sent.borrow().len(), 4, "what one sends in a row is one entry");
         let of = |at, speaker| sent.of(at, speaker, |_| false);
         assert_eq!(of(out, one), UnderWay { all: Bytes(1111), own: Bytes(110), others: 2 });
         assert_eq!(of(inward, other), UnderWay { all: Bytes(110), own: Bytes(0), others: 1 });

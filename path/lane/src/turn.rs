@@ -190,6 +190,7 @@ impl<D: Driver> Lane<D> {
             self.links.hear_of_told(self.common.now);
             // What a netstack sends to itself has arrived already.
             if self.departures.is_empty() && !self.links.has_arrivals() {
+                self.links.hear_of_asked(self.common.now);
                 if self.stacks.take_handed_across() {
                     barren = self.stacks.rounds() + 1;
                 }
@@ -203,6 +204,7 @@ impl<D: Driver> Lane<D> {
                 continue;
             }
             self.links.take_departures(&mut self.common, &mut self.departures);
+            self.links.hear_of_asked(self.common.now);
             self.stacks.arrive(&mut self.common, &mut self.links);
             barren = self.stacks.rounds();
             self.is_tx_full = self.links.flush(&mut self.common);

@@ -847,7 +847,7 @@ impl Conns {
     }
 
     /// Those that waited for a limit that is due, or for a device that is free, are dirty again.
-    pub(crate) fn wake(&mut self, now: Instant, is_busy: impl Fn(LinkId) -> bool) {
+    pub(crate) fn wake(&mut self, now: Instant, is_busy: impl Fn(LinkId) -> bool, asked: impl FnMut(Limits)) {
         let Self { limited, slab, dirty, blocked, .. } = self;
         let mut end_waiting = |id| {
             if let Some(conn) = slab.get_mut(id) {
@@ -855,7 +855,7 @@ impl Conns {
                 conn.begin_turn(id, dirty);
             }
         };
-        limited.wake(now, &mut end_waiting);
+        limited.wake(now, &mut end_waiting, asked);
         for (port, waiting) in blocked.iter_mut() {
             let room = if is_busy(*port) { 0 } else { WOKEN_PER_ROUND.min(waiting.len()) };
             waiting.drain(..room).for_each(&mut end_waiting);

@@ -107,10 +107,11 @@ impl<D> Inside<'_, D> {
     pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>, mut left: usize) -> bool {
         self.shard.hear_of_next_hops(self.common.now);
         let Shard { limited_datagrams, dirty_datagrams, datagrams, .. } = &mut *self.shard;
-        limited_datagrams.wake(self.common.now, |socket: SocketId| {
+        let mut each = |socket: SocketId| {
             let band = datagrams.get(socket.index()).map_or(Band::default(), |place| place.options.band);
             dirty_datagrams.push(band, socket);
-        });
+        };
+        limited_datagrams.wake(self.common.now, &mut each, |limits| links.sent.note_asked(limits));
         let mut more = false;
         for _ in 0..self.shard.dirty_datagrams.len() {
             if left == 0 {

@@ -160,8 +160,8 @@ impl<T: Ord> Limited<T> {
         alone.map(|Reverse((_, ticket, _))| *ticket).into_iter().chain(first).min()
     }
 
-    /// A round begins: takes those whose time has come, the first ones of each line.
-    pub(crate) fn wake(&mut self, now: Instant, mut each: impl FnMut(T)) {
+    /// A round begins: takes those whose time has come, the first ones of each line. Which limits' lines are asked.
+    pub(crate) fn wake(&mut self, now: Instant, mut each: impl FnMut(T), mut asked: impl FnMut(Limits)) {
         let mut left = OF_A_ROUND;
         while left > 0
             && self.alone.peek().is_some_and(|Reverse((at, ..))| *at <= now)
@@ -175,6 +175,9 @@ impl<T: Ord> Limited<T> {
             && let Some(cause) = self.next_line(now)
         {
             let Some(line) = self.lines.get_mut(&cause) else { continue };
+            if let Cause::Limits(limits) = cause {
+                asked(limits);
+            }
             for _ in 0..OF_A_LINE.min(left) {
                 let Some(who) = line.pop() else { break };
                 (left, self.waiting) = (left - 1, self.waiting - 1);
@@ -290,7 +293,7 @@ mod tests {
 
     fn woken(limited: &mut Limited<u32>, second: u64) -> Vec<u32> {
         let mut woken = Vec::new();
-        limited.wake(Instant::from_secs(second), |who| woken.push(who));
+        limited.wake(Instant::from_secs(second), |who| woken.push(who), |_| ());
         woken
     }
 

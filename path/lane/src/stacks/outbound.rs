@@ -72,7 +72,7 @@ enum Pause {
 impl Stacks {
     /// Lets connections that are dirty at this moment send their share, one round's worth of them.
     pub(crate) fn transmit_streams<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
-        self.conns.wake(common.now, |port| links.is_busy(port));
+        self.conns.wake(common.now, |port| links.is_busy(port), |limits| links.sent.note_asked(limits));
         // What this round makes reaches the devices behind it.
         let is_any_busy = links.is_any_busy();
         for _ in 0..self.conns.dirty().min(CONNECTIONS_PER_ROUND) {
