@@ -159,8 +159,8 @@ impl Board {
 
     /// Whether a conversation has a queue.
     pub fn has(&self, Conversation(number): Conversation) -> bool {
-        let words = self.queues.iter().map(|queue| queue.load(Ordering::Relaxed));
-        words.into_iter().any(|word| word & WEIGHT > 0 && word >> OWNER_SHIFT == owner(number))
+        let mut words = self.queues.iter().map(|queue| queue.load(Ordering::Relaxed));
+        words.any(|word| word & WEIGHT > 0 && word >> OWNER_SHIFT == owner(number))
     }
 
     fn read(&self, reader: LaneId, conversation: Option<Conversation>) -> Waiting {

@@ -214,13 +214,22 @@ impl TcpConfig {
         scale
     }
 
+    /// How long each SYN of a row waits for its answer, without an end.
+    fn syn_waits(&self) -> impl Iterator<Item = Duration> + use<> {
+        let mut rtt = Rtt::new(self.flight.rto);
+        core::iter::repeat_with(move || {
+            let rto = rtt.rto().duration();
+            rtt.on_timeout();
+            rto
+        })
+    }
+
     /// How often a SYN is repeated before `connect_timeout` has passed.
     pub fn syn_repeats(&self) -> u8 {
-        let mut rtt = Rtt::new(self.flight.rto);
-        let (mut waited, mut repeats) = (rtt.rto().duration(), 0_u8);
+        let (mut waits, mut repeats) = (self.syn_waits(), 0_u8);
+        let mut waited = waits.next().unwrap_or_default();
         while waited < self.connect_timeout && repeats < u8::MAX {
-            rtt.on_timeout();
-            waited += rtt.rto().duration();
+            waited += waits.next().unwrap_or_default();
             repeats += 1;
         }
         repeats
@@ -228,12 +237,7 @@ impl TcpConfig {
 
     /// How long it takes to repeat a SYN so often and to wait for the last answer.
     pub(crate) fn repeats_within(&self, repeats: u8) -> Duration {
-        let mut rtt = Rtt::new(self.flight.rto);
-        (0..=repeats).fold(Duration::ZERO, |waited, _| {
-            let rto = rtt.rto().duration();
-            rtt.on_timeout();
-            waited + rto
-        })
+        self.syn_waits().take(usize::from(repeats) + 1).sum()
     }
 
     /// The scale for a receive ring of `capacity` bytes at birth: a ring that is tiny beside the largest one
