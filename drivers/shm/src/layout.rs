@@ -491,6 +491,10 @@ pub mod file {
     pub const DROPS: u64 = 1 << 20;
     /// SO_SELECT_ERR_QUEUE: an error is urgent, too.
     pub const ERRORS_URGENT: u64 = 1 << 21;
+    /// IP_RECVERR.
+    pub const ERRORS_V4: u64 = 1 << 22;
+    /// IPV6_RECVERR.
+    pub const ERRORS_V6: u64 = 1 << 23;
     /// Bytes of a datagram that a larger payload is cut into (UDP_SEGMENT).
     pub const SEGMENT: u64 = 0xffff << SEGMENT_SHIFT;
     /// Where they are.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::address::Shown;
 use crate::buffers::Sink;
 use crate::socket::{Beside, Held, Received};
-use crate::{names, session};
+use crate::{names, session, to_itself};
 
 /// `struct sock_extended_err`, and the addresses behind it.
 const EXTENDED: usize = 16;
@@ -50,6 +50,7 @@ pub(crate) fn take(socket: &Held, sink: &mut Sink<'_>) -> Result<(Received, Told
         return Err(Errno::FAULT);
     }
     let fault = session::fault(socket)?;
+    to_itself::faulted();
     let mut copied = 0;
     for piece in sink.from(0) {
         let part = &fault.text[copied..];

@@ -1,6 +1,6 @@
 //! What a program sends to itself is there when the call returns, as in Linux: a datagram to a socket of its own, and a connection to a
-//! listener of its own that is begun without waiting, by the loopback addresses. So is what a socket with a peer is told where nobody
-//! hears a datagram on this host: ECONNREFUSED is the next call's.
+//! listener of its own that is begun without waiting, by the loopback addresses. So is what a socket with a peer, or with IP_RECVERR, is
+//! told where nobody hears a datagram on this host: ECONNREFUSED is the next call's, and the error is in its queue.
 //!
 //! A lane takes it there, by itself and a moment later, which another program cannot tell from a call that has taken longer; this one
 //! could look at once. So the call gives the lane a bounded while: it waits for nothing that the lane may have reason to hold back for
@@ -17,7 +17,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use firelane_shm::StreamEnd;
-use firelane_shm::layout::status;
+use firelane_shm::layout::{file, status};
 
 use crate::ports::Ports;
 use crate::stream::Stream;
@@ -47,6 +47,10 @@ const VAIN_SHIFT: u32 = 48;
 const VAIN_ONE: u64 = 1 << VAIN_SHIFT;
 const VAIN: u64 = HEARS - VAIN_ONE;
 const ARENA_SHIFT: u32 = 32;
+
+/// How often a refusal was waited for in vain by sockets without a peer, which may send to one port after the other: a server with
+/// IP_RECVERR that answers clients of other processes waits for none of them.
+static WITHOUT_PEER: AtomicU64 = AtomicU64::new(0);
 
 /// So often in a row a hearer is waited for in vain. Then what is sent to its port is counted, and it is waited for again when
 /// that count is full.
@@ -98,8 +102,7 @@ impl Outcome {
         let word = &HEARERS[usize::from(to.port())];
         let place = word.load(Ordering::Relaxed);
         if place & HEARS == 0 {
-            let may_come = is_told(from, to) && is_waited_for(word, place, is_tried_again);
-            may_come.then(|| Self::Refusal(Refusal::new(from, to.port(), place)))
+            Refusal::of(from, to).map(Self::Refusal)
         } else if is_waited_for(word, place, |_| false) {
             Self::at(place, from, to)
         } else {
@@ -111,7 +114,7 @@ impl Outcome {
         match Hearer::at(place, to, || names::port_of(from.end().block())) {
             // Who has much to read looks in vain at nothing, and what has no room does not come.
             Some(hearer) => (!hearer.end.is_half_full()).then_some(Self::Arrival(hearer)),
-            None => is_told(from, to).then(|| Self::Refusal(Refusal::new(from, to.port(), place))),
+            None => Refusal::of(from, to).map(Self::Refusal),
         }
     }
 
@@ -125,20 +128,27 @@ impl Outcome {
     }
 }
 
-/// Whether `from` is told of a datagram to an address that nobody hears there, by this host itself: the address is its peer's, and a
-/// loopback one or its own.
+/// Whether `from` is told of a datagram to an address that nobody hears there, by this host itself: the address is its peer's, or it is told
+/// of all that does not arrive (IP_RECVERR, IPV6_RECVERR), and a loopback one or its own. Where it is counted how often that was waited
+/// for in vain.
 #[inline]
-fn is_told(from: &Stream, to: SocketAddr) -> bool {
+fn told_by(from: &Stream, to: SocketAddr) -> Option<&'static AtomicU64> {
     let end = from.end();
     let (words, ip) = (end.block(), to.ip().to_canonical());
     let is_here = || ip.is_loopback() || names::local_of(words).is_some_and(|own| own.ip() == ip);
     let is_peer = || names::remote(words).is_some_and(|it| it.ip() == ip && it.port() == to.port());
-    words.has_peer() && to.port() != 0 && is_here() && is_peer()
+    let wanted = if ip.is_ipv4() { file::ERRORS_V4 } else { file::ERRORS_V6 };
+    if words.has_peer() && is_peer() {
+        is_here().then(|| &HEARERS[usize::from(to.port())])
+    } else {
+        (words.file.load(Ordering::Relaxed) & wanted != 0 && is_here()).then_some(&WITHOUT_PEER)
+    }
 }
 
 /// A refusal that a datagram may bring.
 pub(crate) struct Refusal {
-    port: u16,
+    /// Where it is counted.
+    word: &'static AtomicU64,
     /// What was known of it.
     place: u64,
     /// How much had come to the sender before.
@@ -146,8 +156,13 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    fn new(from: &Stream, port: u16, place: u64) -> Self {
-        Self { port, place, arrived: from.end().arrived() }
+    /// That of a datagram that `from` sends to an address, if it is to be waited for.
+    #[inline]
+    fn of(from: &Stream, to: SocketAddr) -> Option<Self> {
+        let word = told_by(from, to)?;
+        let place = word.load(Ordering::Relaxed);
+        let is_waited_for = is_waited_for(word, place, is_tried_again);
+        is_waited_for.then(|| Self { word, place, arrived: from.end().arrived() })
     }
 
     fn wait(self, from: &Stream) {
@@ -176,7 +191,8 @@ impl Refusal {
                 break;
             }
         }
-        self.note(&HEARERS[usize::from(self.port)], is_refused());
+        let word = self.word;
+        self.note(word, is_refused());
     }
 
     /// Whether it has come.
@@ -195,6 +211,12 @@ pub(crate) fn refused(from: &Stream) {
     if let Some(peer) = names::remote(from.end().block()) {
         forget_vain(&HEARERS[usize::from(peer.port())]);
     }
+}
+
+/// A socket without a peer has been told of a datagram that did not arrive: the next refusal is waited for again.
+#[cold]
+pub(crate) fn faulted() {
+    forget_vain(&WITHOUT_PEER);
 }
 
 /// A socket of this process to which a datagram is about to be sent.
@@ -329,7 +351,7 @@ mod tests {
             let place = word.load(Ordering::Relaxed);
             let is_waited_for = is_waited_for(&word, place, is_tried_again);
             if is_waited_for {
-                Refusal { port: 9, place, arrived: 0 }.note(&word, is_refused);
+                Refusal { word: &WITHOUT_PEER, place, arrived: 0 }.note(&word, is_refused);
             }
             is_waited_for
         };

@@ -452,10 +452,10 @@ fn sockets_of_an_epoll_set_are_told_as_they_became_ready() {
     stage.wait_until_nothing_is_left();
 }
 
-/// By sockets with a peer, while other programs compute.
+/// By sockets with a peer or with IP_RECVERR, while other programs compute.
 #[test]
 fn who_sends_to_nobody_on_this_host_is_told_at_once() {
-    as_the_kernels("refused_at_once.py", 18);
+    as_the_kernels("refused_at_once.py", 33);
 }
 
 #[test]

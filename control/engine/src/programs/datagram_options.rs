@@ -39,9 +39,9 @@ pub(super) enum Setting {
     Lane(DatagramOption),
     /// The send queue's size changes.
     SendQueue(usize),
-    /// Of which datagrams the program is told that they did not arrive.
+    /// Of which datagrams the program is told that they did not arrive, by the bits of its word.
     /// Those that wait to be told may be dropped.
-    Faults { v4: bool, v6: bool, are_dropped: bool },
+    Faults { bits: u64, are_dropped: bool },
     /// A membership begins, ends, or has another filter.
     Member(Member),
     /// The program's word has these bits.
@@ -76,8 +76,6 @@ pub(super) struct DatagramOptions {
     seats: BTreeMap<(u32, IpAddr), Seat>,
     /// Who is in them before the socket is bound.
     pub(super) unbound: Option<Unbound>,
-    /// IP_RECVERR and IPV6_RECVERR.
-    faults: [bool; 2],
     /// It has no meaning here, as in Linux.
     linger: Linger,
     inert: Inert,
@@ -97,7 +95,6 @@ impl DatagramOptions {
             is_v6,
             kind,
             filter: None,
-            faults: [false; 2],
             linger: Linger::default(),
             inert: Inert::DATAGRAM,
             alike: Alike::default(),
@@ -164,8 +161,7 @@ impl DatagramOptions {
         ];
         all.extend(self.headers.changed().map(of_header));
         all.extend(Family::BOTH.into_iter().flat_map(|family| self.of_family(family)));
-        let [v4, v6] = self.faults;
-        all.push(Setting::Faults { v4, v6, are_dropped: false });
+        all.push(Setting::Faults { bits: self.bits, are_dropped: false });
         all.push(Setting::Lane(DatagramOption::WholeMessages(self.kind == DatagramKind::Echo)));
         all.extend(self.groups.iter().cloned().map(Setting::Member));
         all
@@ -320,10 +316,10 @@ impl DatagramOptions {
                 packets(Family::V6, self.way_to_groups(Family::V6))
             }
             (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
-                self.faults[usize::from(level == ipv6::LEVEL)] = on;
-                let [v4, v6] = self.faults;
+                let bit = if level == ipv6::LEVEL { file::ERRORS_V6 } else { file::ERRORS_V4 };
+                self.bits = if on { self.bits | bit } else { self.bits & !bit };
                 // As in Linux, also those of the other family.
-                Setting::Faults { v4, v6, are_dropped: !on }
+                Setting::Faults { bits: self.bits, are_dropped: !on }
             }
             (socket::LEVEL, socket::PRIORITY) => {
                 self.priority = value;
@@ -360,7 +356,7 @@ impl DatagramOptions {
             (self.reuse_port, "reuseport"),
             (self.broadcast, "broadcast"),
             (self.v6_only, "v6only"),
-            (self.faults[0] || self.faults[1], "recverr"),
+            (self.bits & (file::ERRORS_V4 | file::ERRORS_V6) != 0, "recverr"),
             (self.bits & file::GRO != 0, "gro"),
         ];
         let mut words: Vec<String> =
@@ -439,8 +435,6 @@ impl DatagramOptions {
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
             (socket::LEVEL, socket::PRIORITY) => self.priority,
             (socket::LEVEL, socket::MAX_PACING_RATE) => return Ok(pacing_shown(self.pacing, len)),
-            (ip::LEVEL, ip::RECVERR) => self.faults[0].into(),
-            (ipv6::LEVEL, ipv6::RECVERR) => self.faults[1].into(),
             (udp::LEVEL, udp::SEGMENT) => ((self.bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as i32,
             (udp::LEVEL, udp::CORK) => (self.bits & file::CORK != 0).into(),
             (udp::LEVEL, udp::GRO) => (self.bits & file::GRO != 0).into(),
@@ -482,6 +476,8 @@ const fn told_bit(level: i32, name: i32) -> Option<u64> {
         (ip::LEVEL, ip::RECVTTL) => file::HOPS_V4,
         (socket::LEVEL, socket::RXQ_OVFL) => file::DROPS,
         (socket::LEVEL, socket::SELECT_ERR_QUEUE) => file::ERRORS_URGENT,
+        (ip::LEVEL, ip::RECVERR) => file::ERRORS_V4,
+        (ipv6::LEVEL, ipv6::RECVERR) => file::ERRORS_V6,
         (ip::LEVEL, ip::RECVORIGDSTADDR) => file::TARGET_V4,
         (ipv6::LEVEL, ipv6::RECVORIGDSTADDR) => file::TARGET_V6,
         (ipv6::LEVEL, ipv6::RECVPKTINFO) => file::INFO_V6,

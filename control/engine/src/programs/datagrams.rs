@@ -14,7 +14,7 @@ use firelane_lane::{
     Bind, ConnectDatagrams, DatagramInfo, DatagramKind, DatagramOption, Fault, LaneMessage, Sharing,
     SocketCommand,
 };
-use firelane_shm::layout::{margin, request, status};
+use firelane_shm::layout::{file, margin, request, status};
 use firelane_shm::{Block, Holder, Origin, is_roomy};
 use firelane_socket::{ArenaDatagrams, DatagramSlot, Flags, Ready, datagram_in};
 use firelane_units::{LaneId, LinkId, NetstackId, Port, SocketId};
@@ -409,12 +409,16 @@ impl Datagrams {
                     block.capacity[0].store(u32::try_from(*bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
                 }
             }
-            Setting::Faults { v4, v6, are_dropped } => {
-                let option = DatagramOption::Faults { v4: *v4, v6: *v6 };
+            Setting::Faults { bits, are_dropped } => {
+                let [v4, v6] = [file::ERRORS_V4, file::ERRORS_V6].map(|bit| bits & bit != 0);
+                let option = DatagramOption::Faults { v4, v6 };
                 self.change(fabric, SocketCommand::SetDatagramOption(self.socket, option))?;
+                let block = arena.mapping().block(self.number());
+                // Who is told of a refusal waits for it a moment.
+                block.inspect(|block| show_bits(block, *bits));
                 if *are_dropped {
                     self.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                    arena.mapping().block(self.number()).inspect(|block| block.dropped_faults());
+                    block.inspect(|block| block.dropped_faults());
                 }
             }
             Setting::Member(member) => self.join(stack, member)?,
@@ -457,7 +461,7 @@ impl Datagrams {
 
 /// Sets the program's bits of the word `file`, and leaves those that it sets itself.
 fn show_bits(block: &Block, bits: u64) {
-    let kept = firelane_shm::layout::file::OWN;
+    let kept = file::OWN;
     let change = |word: u64| Some(word & kept | bits & !kept);
     let _ = block.file.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change);
 }

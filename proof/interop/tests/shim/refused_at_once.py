@@ -1,5 +1,5 @@
 """Who sends to a port of this host at which nobody hears is told so by the next call, also where others use the CPUs, and who hears there
-is not waited for. By sockets with a peer."""
+is not waited for. By sockets with a peer, also one at port 0, and by those with IP_RECVERR or IPV6_RECVERR, whose queue has the error."""
 import errno
 import os
 import select
@@ -34,6 +34,20 @@ def nobodys(family, host):
     return host, int(subprocess.check_output([sys.executable, "-c", child]))
 
 
+def queued(family, host, place):
+    """What SO_ERROR tells of a datagram from a socket without a peer, if MSG_ERRQUEUE has it as well."""
+    level, option = (socket.IPPROTO_IPV6, 25) if family == socket.AF_INET6 else (socket.IPPROTO_IP, 11)
+    with socket.socket(family, socket.SOCK_DGRAM) as one:
+        one.bind((host, 0))
+        one.setsockopt(level, option, 1)
+        sent = told(lambda: one.sendto(b"x", place))
+        if sent != "nothing":
+            return f"{sent} of a former socket's"
+        error = errno.errorcode.get(one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+        missing = told(lambda: one.recvmsg(1, 500, socket.MSG_ERRQUEUE))
+        return error if missing == "nothing" else missing
+
+
 def tell(what, answers):
     # Where others take the lane's CPU for long it may come late now and then.
     count = answers.count("ECONNREFUSED")
@@ -43,7 +57,10 @@ def tell(what, answers):
 spinning = [subprocess.Popen([sys.executable, "-c", SPINS]) for _ in range(os.cpu_count())]
 try:
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"), (socket.AF_INET, HOST)):
-        for kind, place in (("nobody's", nobodys(family, host)), ("closed", closed_port(family, host))):
+        places = (("nobody's", nobodys(family, host)), ("closed", closed_port(family, host)))
+        for kind, place in places:
+            tell(f"{kind}: the queue has it", [queued(family, host, place) for _ in range(TRIES)])
+        for kind, place in (*places, ("port 0", (host, 0))):
             received, sent, ready = [], [], 0
             for _ in range(TRIES):
                 with socket.socket(family, socket.SOCK_DGRAM) as one:
