@@ -101,20 +101,14 @@ impl Outcome {
     pub(crate) fn of(from: &Stream, to: SocketAddr) -> Option<Self> {
         let word = &HEARERS[usize::from(to.port())];
         let place = word.load(Ordering::Relaxed);
-        if place & HEARS == 0 {
-            Refusal::of(from, to).map(Self::Refusal)
-        } else if is_waited_for(word, place, |_| false) {
-            Self::at(place, from, to)
-        } else {
-            None
-        }
-    }
-
-    fn at(place: u64, from: &Stream, to: SocketAddr) -> Option<Self> {
-        match Hearer::at(place, to, || names::port_of(from.end().block())) {
-            // Who has much to read looks in vain at nothing, and what has no room does not come.
-            Some(hearer) => (!hearer.end.is_half_full()).then_some(Self::Arrival(hearer)),
+        let of_this_process = || Hearer::at(place, to, || names::port_of(from.end().block()));
+        match (place & HEARS != 0).then(of_this_process).flatten() {
             None => Refusal::of(from, to).map(Self::Refusal),
+            // Who has much to read looks in vain at nothing, and what has no room does not come.
+            Some(hearer) => {
+                let is_waited_for = is_waited_for(word, place, |_| false) && !hearer.end.is_half_full();
+                is_waited_for.then_some(Self::Arrival(hearer))
+            }
         }
     }
 

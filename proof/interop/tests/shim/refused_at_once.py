@@ -9,7 +9,7 @@ import sys
 import time
 
 HOST = sys.argv[1]
-TRIES = 200
+TRIES = 100
 SPINS = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
 
@@ -32,6 +32,30 @@ def nobodys(family, host):
     """A port that no socket of this process had."""
     child = f"import socket; one = socket.socket({int(family)}, 2); one.bind(({host!r}, 0)); print(one.getsockname()[1])"
     return host, int(subprocess.check_output([sys.executable, "-c", child]))
+
+
+def shared_port(family, host):
+    """One whose socket of this process was waited for in vain, as another process' got what was sent there, and that both have closed."""
+    shares = "import socket; one = socket.socket({}, 2); one.setsockopt(1, 15, 1); one.bind({}); print(flush=True); input()"
+    with socket.socket(family, socket.SOCK_DGRAM) as one:
+        one.setblocking(False)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        one.bind((host, 0))
+        child = [sys.executable, "-c", shares.format(int(family), one.getsockname())]
+        with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            other.stdout.readline()
+            # Who sends decides which of them gets it.
+            assert any(read_of_another_sender(family, one) == "EAGAIN" for _ in range(64))
+            other.kill()
+        return one.getsockname()
+
+
+def read_of_another_sender(family, one):
+    """What the first read is told after another socket has sent some datagrams to this one."""
+    with socket.socket(family, socket.SOCK_DGRAM) as sender:
+        for _ in range(5):
+            sender.sendto(b"x", one.getsockname())
+    return [told(lambda: one.recv(1)) for _ in range(5)][0]
 
 
 def queued(family, host, place):
@@ -57,7 +81,7 @@ def tell(what, answers):
 spinning = [subprocess.Popen([sys.executable, "-c", SPINS]) for _ in range(os.cpu_count())]
 try:
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"), (socket.AF_INET, HOST)):
-        places = (("nobody's", nobodys(family, host)), ("closed", closed_port(family, host)))
+        places = (("nobody's", nobodys(family, host)), ("closed", closed_port(family, host)), ("shared", shared_port(family, host)))
         for kind, place in places:
             tell(f"{kind}: the queue has it", [queued(family, host, place) for _ in range(TRIES)])
         for kind, place in (*places, ("port 0", (host, 0))):
