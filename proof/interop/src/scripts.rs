@@ -9,19 +9,46 @@ pub fn script(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
 }
 
+/// Both at a time: most of what scripts do is waiting.
+///
+/// # Panics
+/// One of them does.
+pub fn both<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        (one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), other)
+    })
+}
+
 /// What the script prints on the netstack, with one lane and with two, and in the kernel is the same: more than `least` lines.
 ///
 /// # Panics
 /// It is not.
 pub fn as_the_kernels(name: &str, least: usize) {
-    for lanes in [1, 2] {
+    as_the_kernels_with(&["on"], name, least);
+}
+
+/// The same with each of these values of `_fusion`.
+///
+/// # Panics
+/// It is not.
+pub fn as_the_kernels_with(fusions: &[&str], name: &str, least: usize) {
+    let on_lanes = |lanes| {
         let sandbox = Sandbox::new();
         let stage = Stage::new(&sandbox, lanes);
         let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script(name), host]);
-        let kernels = ask(On::Kernel, Stage::KERNEL);
+        let ask_with = |fusion: &&str| {
+            stage.set_fusion(fusion);
+            ask(On::Firelane, Stage::FIRELANE)
+        };
+        let ours = || fusions.iter().map(ask_with).collect::<Vec<String>>();
+        let (kernels, ours) = both(|| ask(On::Kernel, Stage::KERNEL), ours);
         assert!(kernels.lines().count() > least, "{kernels}");
-        let ours = ask(On::Firelane, Stage::FIRELANE);
-        assert_eq!(ours, kernels, "{lanes} lanes");
+        for (fusion, told) in fusions.iter().zip(ours) {
+            assert_eq!(told, kernels, "{lanes} lanes, fusion={fusion}");
+        }
         stage.wait_until_nothing_is_left();
-    }
+    };
+    both(|| on_lanes(1), || on_lanes(2));
 }

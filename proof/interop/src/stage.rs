@@ -302,6 +302,17 @@ impl<'a> Stage<'a> {
         self.run(on, words).expect_success()
     }
 
+    /// Whether the netstack fuses its connections: a value of `_fusion`.
+    ///
+    /// # Panics
+    /// It is no such value.
+    #[track_caller]
+    pub fn set_fusion(&self, fusion: &str) {
+        let property = format!("_fusion={fusion}");
+        let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
+        self.daemon.firelane(&words).expect_success();
+    }
+
     /// Asks until the server has started.
     ///
     /// # Panics

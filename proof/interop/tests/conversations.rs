@@ -1,6 +1,6 @@
 //! Conversations of two ends that scripts draw by lot: each call tells on the netstack what it tells in the kernel. A part of `shim_more.rs`.
 
-use firelane_interop::{On, Sandbox, Stage};
+use firelane_interop::{On, Sandbox, Stage, both};
 
 use crate::script;
 
@@ -8,15 +8,8 @@ use crate::script;
 fn converses_as_the_kernel(kind: &str, fusion: &str, first: u32, count: u32) {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);
-    set_fusion(&stage, fusion);
+    stage.set_fusion(fusion);
     converse(&stage, "conversation.py", &[&first.to_string(), &count.to_string(), kind], 12 * count as usize);
-}
-
-/// Whether the netstack fuses its connections.
-pub(crate) fn set_fusion(stage: &Stage<'_>, fusion: &str) {
-    let property = format!("_fusion={fusion}");
-    let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
-    stage.daemon().firelane(&words).expect_success();
 }
 
 /// Each call of a conversation tells what it tells in the kernel.
@@ -27,7 +20,7 @@ pub(crate) fn converse(stage: &Stage<'_>, name: &str, more: &[&str], least: usiz
             ["/usr/bin/python3", &script, host].into_iter().chain(more.iter().copied()).collect();
         stage.ask(on, &words)
     };
-    let (kernels, ours) = (ask(On::Kernel, Stage::KERNEL), ask(On::Firelane, Stage::FIRELANE));
+    let (kernels, ours) = both(|| ask(On::Kernel, Stage::KERNEL), || ask(On::Firelane, Stage::FIRELANE));
     assert!(kernels.lines().count() > least, "{kernels}");
     for (at, (theirs, own)) in kernels.lines().zip(ours.lines()).enumerate() {
         let before: Vec<&str> = kernels.lines().take(at).skip(at.saturating_sub(8)).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Stage, binary, cpu_ends, script, skipped};
+use firelane_interop::{On, Sandbox, Stage, as_the_kernels_with, binary, cpu_ends, script, skipped};
 
 /// The answers of `firelane-calls`: state and call, and what was told.
 fn answers(text: &str) -> BTreeMap<String, String> {
@@ -199,24 +199,6 @@ fn splice_moves_bytes_as_the_kernels() {
 /// What the script prints on the netstack, with and without fusion, and in the kernel, is the same.
 fn as_the_kernels(name: &str, least: usize) {
     as_the_kernels_with(&["on", "off"], name, least);
-}
-
-/// The same with these values of `_fusion`.
-fn as_the_kernels_with(fusions: &[&str], name: &str, least: usize) {
-    for lanes in [1, 2] {
-        let sandbox = Sandbox::new();
-        let stage = Stage::new(&sandbox, lanes);
-        let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script(name), host]);
-        let kernels = ask(On::Kernel, Stage::KERNEL);
-        assert!(kernels.lines().count() > least, "{kernels}");
-        for fusion in fusions {
-            let property = format!("_fusion={fusion}");
-            let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
-            stage.daemon().firelane(&words).expect_success();
-            assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "fusion={fusion}");
-        }
-        stage.wait_until_nothing_is_left();
-    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use firelane_interop::{On, Sandbox, Server, Stage, as_the_kernels, script, searc
 
 mod conversations;
 
-use conversations::{converse, set_fusion};
+use conversations::converse;
 
 #[test]
 fn parents_and_children_share_what_is_theirs_and_nothing_else() {
@@ -357,9 +357,8 @@ fn buffers_hold_as_much_as_was_said_last() {
     let kernels = ask(On::Kernel, Stage::KERNEL);
     assert!(kernels.lines().count() == 7 && !kernels.contains("False"), "{kernels}");
     for fusion in ["on", "off"] {
-        let property = format!("_fusion={fusion}");
-        stage.daemon().firelane(&["ipadm", "set-prop", "-N", "web", "-p", &property, "tcp"]).expect_success();
-        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{property}");
+        stage.set_fusion(fusion);
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "fusion={fusion}");
     }
     stage.wait_until_nothing_is_left();
 }
@@ -389,12 +388,11 @@ fn a_handler_that_runs_before_a_call_sleeps_ends_it_as_in_the_kernel() {
     let program = sandbox.compiled("handled", include_str!("shim/handled.c"), &["-w", "-pthread"]);
     for (lanes, fusion) in [(1, "on"), (2, "off")] {
         let stage = Stage::new(&sandbox, lanes);
-        let property = format!("_fusion={fusion}");
-        stage.daemon().firelane(&["ipadm", "set-prop", "-N", "web", "-p", &property, "tcp"]).expect_success();
+        stage.set_fusion(fusion);
         let ask = |on, host| stage.ask(on, &[&program.to_string_lossy(), host]);
         let kernels = ask(On::Kernel, Stage::KERNEL);
         assert!(kernels.lines().count() > 700 && !kernels.contains("lost"), "{kernels}");
-        assert_same_lines(&ask(On::Firelane, Stage::FIRELANE), &kernels, &property);
+        assert_same_lines(&ask(On::Firelane, Stage::FIRELANE), &kernels, fusion);
         stage.wait_until_nothing_is_left();
     }
 }
@@ -428,7 +426,7 @@ fn who_waits_for_more_than_is_there_hears_when_it_is_enough() {
     for fusion in ["on", "off"] {
         let sandbox = Sandbox::new();
         let stage = Stage::new(&sandbox, 1);
-        set_fusion(&stage, fusion);
+        stage.set_fusion(fusion);
         converse(&stage, "enough.py", &[], 35);
     }
 }
@@ -446,7 +444,7 @@ fn sockets_of_an_epoll_set_are_told_as_they_became_ready() {
     let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("in_order.py"), host]);
     let kernels = ask(On::Kernel, Stage::KERNEL);
     for fusion in ["on", "off"] {
-        set_fusion(&stage, fusion);
+        stage.set_fusion(fusion);
         assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "fusion {fusion}");
     }
     stage.wait_until_nothing_is_left();
@@ -482,9 +480,8 @@ fn who_sleeps_on_a_socket_holds_it() {
     let kernels = ask(On::Kernel, Stage::KERNEL);
     assert!(kernels.lines().count() > 15 && !kernels.contains("sleeps on"), "{kernels}");
     for fusion in ["on", "off"] {
-        let property = format!("_fusion={fusion}");
-        stage.daemon().firelane(&["ipadm", "set-prop", "-N", "web", "-p", &property, "tcp"]).expect_success();
-        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{property}");
+        stage.set_fusion(fusion);
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "fusion={fusion}");
     }
     stage.wait_until_nothing_is_left();
 }
@@ -617,9 +614,8 @@ fn ends_and_resets_are_told_as_the_kernels() {
     let kernels = ask(On::Kernel, Stage::KERNEL);
     assert!(kernels.lines().count() > 35, "{kernels}");
     for fusion in ["on", "off"] {
-        let property = format!("_fusion={fusion}");
-        stage.daemon().firelane(&["ipadm", "set-prop", "-N", "web", "-p", &property, "tcp"]).expect_success();
-        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{property}");
+        stage.set_fusion(fusion);
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "fusion={fusion}");
     }
     stage.wait_until_nothing_is_left();
 }
