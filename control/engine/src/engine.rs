@@ -238,12 +238,13 @@ impl Engine {
             return Err(ChangeError::LinkBusy(link));
         }
         let (flow, uplink) = (entry.flow, entry.uplink);
-        self.0.tell_all(|_| Control::RemoveFlow(flow))?;
+        // What comes from the device until it goes is the link's, whose flow goes behind it.
         if let Some(uplink) = uplink {
             self.0.remove_flows(&mut registry, uplink)?;
             registry.queues.remove(&uplink);
             self.0.tell_all(|_| Control::RemovePort(uplink))?;
         }
+        self.0.tell_all(|_| Control::RemoveFlow(flow))?;
         self.0.tell_all(|_| Control::RemoveLink(link))?;
         registry.flows.remove(&flow);
         registry.links.remove(&link);
@@ -330,12 +331,13 @@ impl Engine {
     pub fn remove_vnic(&self, vnic: LinkId) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
         let flow = registry.vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?.flow;
+        // The port goes first: behind limits that are gone before it, all that waits for them would pass at once, uncounted.
+        self.0.tell_all(|_| Control::RemovePort(vnic))?;
+        registry.queues.remove(&vnic);
         self.0.remove_flows(&mut registry, vnic)?;
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;
         registry.flows.remove(&flow);
-        self.0.tell_all(|_| Control::RemovePort(vnic))?;
         registry.vnics.remove(&vnic);
-        registry.queues.remove(&vnic);
         for netstack in registry.netstacks.values_mut() {
             netstack.addresses.retain(|(link, _)| *link != vnic);
             netstack.configured.retain(|(link, _)| *link != vnic);
@@ -718,9 +720,12 @@ impl Inner {
         }
         let config = PortConfig { id, over, kind, user };
         self.tell_all(|lane| Control::AddPort(config, dealt[lane.index()].pop_front()))?;
-        for (lane, queues) in self.fabric.lane_ids().zip(dealt) {
-            queues.into_iter().try_for_each(|queue| self.tell(lane, Control::AddQueue(id, queue)))?;
-        }
+        let mut rest = self.fabric.lane_ids().zip(dealt);
+        let given = rest.try_for_each(|(lane, mut queues)| {
+            queues.drain(..).try_for_each(|queue| self.tell(lane, Control::AddQueue(id, queue)))
+        });
+        // Its limits are taken away by who made them, behind it.
+        given.inspect_err(|_| _ = self.tell_all(|_| Control::RemovePort(id)))?;
         Ok(places)
     }
 

@@ -122,10 +122,11 @@ impl Inner {
             }
             End::Trunk(port) => {
                 let trunk = registry.trunks.remove(&port).ok_or(ChangeError::NoLink(port))?;
-                self.tell_all(|_| Control::RemoveFlow(trunk.flow))?;
-                registry.flows.remove(&trunk.flow);
+                // As with a VNIC, the port goes before its limit.
                 registry.queues.remove(&port);
                 self.tell_all(|_| Control::RemovePort(port))?;
+                self.tell_all(|_| Control::RemoveFlow(trunk.flow))?;
+                registry.flows.remove(&trunk.flow);
             }
         }
         self.take_back(registry)

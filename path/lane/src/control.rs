@@ -127,7 +127,7 @@ impl<D: Driver> Links<D> {
         place
     }
 
-    /// Removes a port. What waited for its device ends here; its flows were removed before.
+    /// Removes a port. What waited for its device ends here; what its flows hold does when they are removed, behind it.
     pub(crate) fn remove_port(&mut self, common: &mut Common<D>, id: LinkId) -> Result<(), Refusal> {
         self.changed();
         let port = self.ports.remove(id.index()).ok_or("no such port")?;

@@ -125,3 +125,42 @@ fn sockets_are_shown_and_frames_followed_in_the_lanes_that_are_left() {
         assert!(engine.sockets(None, crate::SocketCursor::default(), 100).unwrap().rows.is_empty());
     }
 }
+
+/// How many frames have come to the other end of a wire.
+fn come_to(end: &mut impl firelane_frame::Driver) -> usize {
+    let (mut pools, mut drops) = (firelane_frame::Pools::default(), Default::default());
+    end.receive(&mut pools, 1000, &mut firelane_frame::Chain::new(), &mut drops)
+}
+
+#[test]
+fn what_a_limit_holds_ends_with_the_vnic_and_does_not_pass_it() {
+    let engine =
+        Engine::start(&EngineConfig { lanes: 1, threads: false, ..EngineConfig::default() }).unwrap();
+    let link = engine.add_link(Mtu::ETHERNET).unwrap();
+    let ends = [(); 2].map(|()| wire(WireConfig::default()));
+    let [(here, _one), (there, mut other)] = ends;
+    let from = engine.add_vnic(link, &vnic(1), VnicUser::Device(vec![here.into()])).unwrap();
+    let slow = VnicConfig { maxbw: Some(BitRate::from_bps(1_000_000)), ..vnic(2) };
+    let to = engine.add_vnic(link, &slow, VnicUser::Device(vec![there.into()])).unwrap();
+    // With a part of it that has a limit of its own.
+    let flow = FlowMatch { transport: Some(firelane_wire::IpProtocol::UDP), ..FlowMatch::default() };
+    engine.add_flow(to, flow, Some(BitRate::from_bps(500_000)), Priority::High).unwrap();
+    let _trace = engine.trace(TraceOf::Invented, 100).unwrap();
+    let packet: crate::InventedPacket = "udp 10.0.0.1:5 10.0.0.2:9".parse().unwrap();
+    let frame = packet.frame(vnic(1).mac, vnic(2).mac);
+    let passes =
+        |frame: &[u8]| engine.0.fabric.visit(LEFT, |now, lane| lane.invent(now, from, frame)).unwrap();
+    for n in 0..100 {
+        // Every second one is no flow's.
+        let mut frame = frame.clone();
+        frame.resize(1000, 0);
+        if n % 2 == 0 {
+            frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+        }
+        assert!(passes(&frame).is_some());
+    }
+    let before = come_to(&mut other);
+    assert!((1..20).contains(&before), "the limit holds: {before}");
+    engine.remove_vnic(to).unwrap();
+    assert_eq!(come_to(&mut other), 0, "behind a limit that is taken away first all of them pass");
+}
