@@ -117,6 +117,65 @@ fn a_paced_socket_sends_no_faster_and_no_slower() {
     world.check_conservation();
 }
 
+#[test]
+fn who_waits_for_his_pace_hears_of_another_one() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut server = world.bind(2, 1, 0, SERVER);
+    let mut client = world.bind(1, 7, 0, "10.0.0.1:5000");
+    world.send_to(&mut client, 7, SERVER.parse().unwrap(), b"first");
+    world.run();
+    assert_eq!(senders(&mut server).len(), 1);
+    // 1,000 octets with headers every 100 s, at first.
+    let pace = |world: &mut World, client: &DatagramEnd, bps| {
+        set(world, client, 7, DatagramOption::PacingLimit(Some(BitRate::from_bps(bps))));
+    };
+    pace(&mut world, &client, 80);
+    for _ in 0..30 {
+        world.send_to(&mut client, 7, SERVER.parse().unwrap(), &[0; 972]);
+    }
+    world.run_for(Duration::from_millis(500));
+    assert_eq!(senders(&mut server).len(), 1);
+    pace(&mut world, &client, 800_000);
+    world.run_for(Duration::from_millis(105));
+    let faster = senders(&mut server).len();
+    assert!((10..=11).contains(&faster), "one each 10 ms: {faster}");
+    // Whoever says it again and again has no turns besides.
+    for bps in (1..500).map(|n| 80_000 + n) {
+        pace(&mut world, &client, bps);
+        world.run_for(Duration::from_micros(100));
+    }
+    assert_eq!(senders(&mut server).len(), 1, "one each 100 ms, and 50 ms are over");
+    world.run_for(Duration::from_secs(3));
+    assert_eq!(senders(&mut server).len(), 30 - 1 - faster - 1);
+    world.check_conservation();
+}
+
+#[test]
+fn who_waits_for_a_limit_waits_as_one_of_the_band_that_he_has_by_now() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut server = world.bind(2, 1, 0, SERVER);
+    world.all(|| Control::SetHome(FlowId(1), Some(LaneId(0))));
+    world.all(|| Control::SetMaxbw(FlowId(1), Some(BitRate::from_mbps(1))));
+    let ports = 5001..5061;
+    let mut ends: Vec<DatagramEnd> =
+        ports.clone().map(|port| world.bind(1, port, 0, &format!("10.0.0.1:{port}"))).collect();
+    for (end, port) in ends.iter_mut().zip(ports) {
+        set(&mut world, end, port, DatagramOption::Band(Band::Bulk));
+        for _ in 0..4 {
+            world.send_to(end, port, SERVER.parse().unwrap(), &[0; 1000]);
+        }
+    }
+    world.run_for(Duration::from_millis(60));
+    let before = senders(&mut server);
+    assert!(!before.is_empty() && !before.contains(&5060), "{before:?}");
+    set(&mut world, &ends[59], 5060, DatagramOption::Band(Band::Urgent));
+    world.run_for(Duration::from_secs(4));
+    let behind = senders(&mut server);
+    let last = behind.iter().rposition(|&port| port == 5060).unwrap();
+    assert!(last < 12, "{last}: {behind:?}");
+    world.check_conservation();
+}
+
 /// A rate at which text would wait for ever does not keep the memory of a program that is gone.
 #[test]
 fn who_is_gone_sends_no_slower_than_in_a_minute() {
@@ -134,7 +193,7 @@ fn who_is_gone_sends_no_slower_than_in_a_minute() {
         let close = LaneMessage::Socket(NetstackId(1), SocketCommand::CloseDatagrams(SocketId(7)));
         let now = world.now;
         world.lanes[0].on_message(now, close);
-        world.run_for(Duration::from_secs(10));
+        world.run_for(Duration::from_millis(10));
         assert_eq!(senders(&mut server).len(), 4, "{rate}");
         // The same of a stream.
         let listener = world.listen(2, 1, "10.0.0.2:80", 8);

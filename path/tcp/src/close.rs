@@ -64,7 +64,7 @@ impl Connection {
         let left = Bytes(rings.send.available() as u64);
         // A program that is gone does not make its text wait for ever.
         if self.options.pacing_limit().is_some_and(|limit| !leaves_in_time(left, limit)) {
-            self.set_pacing_limit(None);
+            self.set_pacing_limit(now, None);
         }
         let out = self.shutdown_send(now, rings);
         if self.state == State::FinWait2 {

@@ -608,10 +608,11 @@ impl Connection {
         }
     }
 
-    /// `SO_MAX_PACING_RATE`: sends no faster than this, and evenly.
-    pub fn set_pacing_limit(&mut self, limit: Option<BitRate>) {
+    /// `SO_MAX_PACING_RATE`: sends no faster than this, and evenly; so does what waits.
+    pub fn set_pacing_limit(&mut self, now: Instant, limit: Option<BitRate>) {
         if limit != self.options.pacing_limit() {
             self.options.rare().pacing_limit = limit;
+            self.flight.change_pace(now, limit);
         }
     }
 

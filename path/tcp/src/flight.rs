@@ -461,6 +461,14 @@ impl Flight {
         }
     }
 
+    /// The program's own limit is another one.
+    pub(crate) fn change_pace(&mut self, now: Instant, limit: Option<BitRate>) {
+        let rate = self.pacing_rate(limit);
+        if let Some(recovery) = &mut self.recovery {
+            recovery.pacer().change(now, rate);
+        }
+    }
+
     /// The rate at which segments leave, if anything paces them; `limit` is the program's own.
     pub fn pacing_rate(&self, limit: Option<BitRate>) -> Option<BitRate> {
         let own = match self.bbr() {

@@ -48,6 +48,18 @@ impl Pacer {
         Some(rate.bytes_in(QUANTUM).max(least))
     }
 
+    /// The program says so of what has left as well: its rest takes as long as it does at this rate, and what waits for it is asked anew.
+    pub(crate) fn change(&mut self, now: Instant, rate: Option<BitRate>) {
+        let left = self.next_at.saturating_since(now);
+        match (self.rate, rate) {
+            _ if left.is_zero() => {}
+            (Some(before), Some(rate)) => self.next_at = now + rate.time_for(before.bytes_in(left)),
+            // What comes behind a time without one does not wait for one before it.
+            _ => self.next_at = now,
+        }
+        (self.rate, self.waits) = (rate, false);
+    }
+
     /// A segment left; what follows waits for as long as it takes at the rate. A probe, which does not ask, counts,
     /// too.
     pub fn on_sent(&mut self, now: Instant, len: Bytes) {

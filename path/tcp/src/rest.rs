@@ -302,7 +302,7 @@ mod tests {
             // One that has something out, whose program chose something rare, and one that has never sent.
             memory.program.0.write(&[b'x'; 5000]);
             while memory.poll(now).is_some() {}
-            memory.tcp.set_pacing_limit(Some(firelane_units::BitRate::from_bps(1_000_000)));
+            memory.tcp.set_pacing_limit(now, Some(firelane_units::BitRate::from_bps(1_000_000)));
             memory.tcp.retire();
             let mut rest = again.tcp.rest(now).expect("it is quiet");
             memory.tcp.renew(rest.wake());

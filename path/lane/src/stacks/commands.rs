@@ -107,7 +107,7 @@ impl<D> Inside<'_, D> {
                 self.reconsider_segments(id);
             }
             StreamOption::Congestion(algorithm) => conn.tcp().set_algorithm(now, algorithm),
-            StreamOption::PacingLimit(limit) => conn.tcp().set_pacing_limit(limit),
+            StreamOption::PacingLimit(limit) => conn.tcp().set_pacing_limit(now, limit),
             StreamOption::SynRetries(most) => conn.tcp().set_syn_retries(most),
             StreamOption::FinWait2(timeout) => conn.tcp().set_fin_wait_2(timeout),
             StreamOption::WindowClamp(clamp) => conn.tcp().set_window_clamp(clamp),

@@ -855,7 +855,7 @@ impl Conns {
                 conn.begin_turn(id, dirty);
             }
         };
-        limited.wake(now, &mut end_waiting, asked);
+        limited.wake(now, |id, _| end_waiting(id), asked);
         for (port, waiting) in blocked.iter_mut() {
             let room = if is_busy(*port) { 0 } else { WOKEN_PER_ROUND.min(waiting.len()) };
             waiting.drain(..room).for_each(&mut end_waiting);

@@ -52,6 +52,8 @@ pub(crate) struct DatagramSocket {
     pub(super) awaits: Option<Awaited>,
     /// Its place among those that wait for a limit.
     pub(super) ticket: Option<Ticket>,
+    /// That by which it stands in line. With another one it stood there before, and was called.
+    pub(super) in_line: Option<Ticket>,
     /// It has something to send and stands in the list of those that do.
     pub(super) is_dirty: bool,
     /// How many datagrams for it had no room.
@@ -226,6 +228,7 @@ impl<D> Inside<'_, D> {
                     given_up_at: Instant::FAR_FUTURE,
                     awaits: None,
                     ticket: None,
+                    in_line: None,
                     is_dirty: false,
                     dropped: 0,
                     is_joining: false,
@@ -352,8 +355,11 @@ impl<D> Inside<'_, D> {
                 if place.kind == DatagramKind::Echo { &mut self.shard.echoes } else { &mut self.shard.udp };
             table.unbind(socket);
             place.slot.shared().words().set_flags(Flags::CLOSED);
-            place.pace.end(Bytes(place.slot.send.queued() as u64));
+            let may_go = place.pace.end(Bytes(place.slot.send.queued() as u64));
             place.given_up_at = place.given_up_at.min(self.common.now + LEAVES_WITHIN);
+            if may_go {
+                self.call_datagrams(socket);
+            }
         }
         self.shard.socket_filters.remove(&socket);
         self.kick_datagrams(socket);
@@ -481,6 +487,7 @@ impl<D> Inside<'_, D> {
     /// The program changes an option.
     pub(crate) fn set_datagram_option(&mut self, socket: SocketId, option: DatagramOption) {
         let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
+        place.route = None;
         match option {
             DatagramOption::Packets(family, option) => place.options.packets[family.index()].set(option),
             DatagramOption::Broadcast(on) => place.options.broadcast = on,
@@ -488,8 +495,15 @@ impl<D> Inside<'_, D> {
             DatagramOption::ReceiveOffload(on) => place.options.joins = on,
             DatagramOption::ReceiveQueue(bytes) => place.slot.recv.set_capacity(bytes),
             DatagramOption::Faults { v4, v6 } => place.options.hears = [v4, v6],
-            DatagramOption::Band(band) => place.options.band = band,
-            DatagramOption::PacingLimit(rate) => place.pace.set(rate),
+            DatagramOption::Band(band) if band != place.options.band => {
+                place.options.band = band;
+                self.call_datagrams(socket);
+            }
+            DatagramOption::PacingLimit(rate) if rate != place.pace.rate() => {
+                place.pace.set(self.common.now, rate);
+                self.call_datagrams(socket);
+            }
+            DatagramOption::Band(_) | DatagramOption::PacingLimit(_) => {}
             DatagramOption::WholeMessages(on) => place.options.has_header = on,
             DatagramOption::Sharing(sharing) => {
                 place.unconnected = place.unconnected.sharing(sharing);
@@ -501,7 +515,6 @@ impl<D> Inside<'_, D> {
                 table.share(socket, sharing);
             }
         }
-        place.route = None;
     }
 
     /// Tells a socket's program what became of a datagram.

@@ -15,7 +15,6 @@ use firelane_udp::{ChecksumWork, append_payload, encode};
 use firelane_units::{Bytes, Direction, DropReason, Instant, LinkId, Port, SocketId};
 use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 
-use super::bands::Band;
 use super::datagrams::{DatagramSocket, PacketOptions, Way};
 use super::echoes;
 use super::inbound::Inside;
@@ -107,9 +106,13 @@ impl<D> Inside<'_, D> {
     pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>, mut left: usize) -> bool {
         self.shard.hear_of_next_hops(self.common.now);
         let Shard { limited_datagrams, dirty_datagrams, datagrams, .. } = &mut *self.shard;
-        let mut each = |socket: SocketId| {
-            let band = datagrams.get(socket.index()).map_or(Band::default(), |place| place.options.band);
-            dirty_datagrams.push(band, socket);
+        let mut each = |socket: SocketId, ticket| {
+            // One that was called meanwhile has had its turn, and may stand somewhere else.
+            let its = datagrams.get_mut(socket.index()).filter(|place| place.in_line == Some(ticket));
+            if let Some(place) = its {
+                place.in_line = None;
+                dirty_datagrams.push(place.options.band, socket);
+            }
         };
         limited_datagrams.wake(self.common.now, &mut each, |limits| links.sent.note_asked(limits));
         let mut more = false;
@@ -161,7 +164,23 @@ impl<D> Inside<'_, D> {
         let cause = if is_given_up { Cause::Own } else { cause };
         let (cause, at) = cause.at_latest(at, (now + LOOKS_AGAIN).min(place.given_up_at));
         let ticket = self.common.tickets.of(&mut place.ticket);
+        place.in_line = Some(ticket);
         self.shard.limited_datagrams.put((cause, at), place.options.band, ticket, socket);
+    }
+
+    /// How a socket is to send is something else now: if it waits, what it waits for is asked anew.
+    pub(super) fn call_datagrams(&mut self, socket: SocketId) {
+        let Shard { limited_datagrams, dirty_datagrams, datagrams, .. } = &mut *self.shard;
+        let Some(place) = datagrams.get_mut(socket.index()) else { return };
+        if place.in_line.take().is_none() {
+            return;
+        }
+        // The place where it stood is known by the ticket, so it needs another one.
+        place.ticket = None;
+        dirty_datagrams.push(place.options.band, socket);
+        limited_datagrams.note_gone(|socket, ticket| {
+            datagrams.get(socket.index()).is_some_and(|place| place.in_line == Some(ticket))
+        });
     }
 
     /// A socket has nothing left to send; a closed one goes.

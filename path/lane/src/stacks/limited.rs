@@ -99,10 +99,10 @@ impl<T: Ord> Line<T> {
         self.bands.iter().filter_map(|band| band.peek().map(|Reverse((ticket, _))| *ticket)).min()
     }
 
-    fn pop(&mut self) -> Option<T> {
+    fn pop(&mut self) -> Option<(Ticket, T)> {
         let Self { bands, passed_over, .. } = self;
         let next = passed_over.next(|band| !bands[band].is_empty())?;
-        bands[next].pop().map(|Reverse((_, who))| who)
+        bands[next].pop().map(|Reverse(first)| first)
     }
 }
 
@@ -160,15 +160,20 @@ impl<T: Ord> Limited<T> {
         alone.map(|Reverse((_, ticket, _))| *ticket).into_iter().chain(first).min()
     }
 
-    /// A round begins: takes those whose time has come, the first ones of each line. Which limits' lines are asked.
-    pub(crate) fn wake(&mut self, now: Instant, mut each: impl FnMut(T), mut asked: impl FnMut(Limits)) {
+    /// A round begins: takes those whose time has come, the first ones of each line, with their tickets. Which limits' lines are asked.
+    pub(crate) fn wake(
+        &mut self,
+        now: Instant,
+        mut each: impl FnMut(T, Ticket),
+        mut asked: impl FnMut(Limits),
+    ) {
         let mut left = OF_A_ROUND;
         while left > 0
             && self.alone.peek().is_some_and(|Reverse((at, ..))| *at <= now)
-            && let Some(Reverse((.., who))) = self.alone.pop()
+            && let Some(Reverse((_, ticket, who))) = self.alone.pop()
         {
             (left, self.waiting) = (left - 1, self.waiting - 1);
-            each(who);
+            each(who, ticket);
         }
         left = OF_A_ROUND;
         while left > 0
@@ -179,9 +184,9 @@ impl<T: Ord> Limited<T> {
                 asked(limits);
             }
             for _ in 0..OF_A_LINE.min(left) {
-                let Some(who) = line.pop() else { break };
+                let Some((ticket, who)) = line.pop() else { break };
                 (left, self.waiting) = (left - 1, self.waiting - 1);
-                each(who);
+                each(who, ticket);
             }
             match line.is_empty() {
                 // One is kept for the next who waits there.
@@ -229,7 +234,7 @@ impl<T: Ord> Limited<T> {
         self.settle();
     }
 
-    /// One of those who wait is gone. When more are than wait, they leave, all but those who are still `there`: so each that goes costs
+    /// One of those who wait is gone, or does not wait here any more. When more are than wait, they leave, all but those who are still `there`: so each that goes costs
     /// the same, however many wait.
     pub(crate) fn note_gone(&mut self, mut there: impl FnMut(T, Ticket) -> bool)
     where
@@ -293,7 +298,7 @@ mod tests {
 
     fn woken(limited: &mut Limited<u32>, second: u64) -> Vec<u32> {
         let mut woken = Vec::new();
-        limited.wake(Instant::from_secs(second), |who| woken.push(who), |_| ());
+        limited.wake(Instant::from_secs(second), |who, _| woken.push(who), |_| ());
         woken
     }
 

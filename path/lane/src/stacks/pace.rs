@@ -15,16 +15,25 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Another rate, from the next record on; `None` is none.
-    pub(super) fn set(&mut self, rate: Option<BitRate>) {
-        *self = Self { rate, next: None };
+    /// What it is at most.
+    pub(super) fn rate(&self) -> Option<BitRate> {
+        self.rate
     }
 
-    /// Its program is gone, and so much is left to send: a pace at which that takes too long is none any more.
-    pub(super) fn end(&mut self, left: Bytes) {
-        if self.rate.is_some_and(|rate| !leaves_in_time(left, rate)) {
-            self.set(None);
+    /// Another rate, for what waits as well: what has gone takes as long as it does at this one. `None` is none.
+    pub(super) fn set(&mut self, now: Instant, rate: Option<BitRate>) {
+        let left = self.next.map(|next| next.saturating_since(now)).filter(|left| !left.is_zero());
+        let next = left.and_then(|left| Some(now + rate?.time_for(self.rate?.bytes_in(left))));
+        *self = Self { rate, next };
+    }
+
+    /// Its program is gone, and so much is left to send: a pace at which that takes too long is none any more. Whether it is so.
+    pub(super) fn end(&mut self, left: Bytes) -> bool {
+        let is_over = self.rate.is_some_and(|rate| !leaves_in_time(left, rate));
+        if is_over {
+            *self = Self::default();
         }
+        is_over
     }
 
     /// Until when a record has to wait.
@@ -54,8 +63,8 @@ mod tests {
         ) {
             let rate = BitRate::from_bps(bps);
             let mut pace = Pace::default();
-            pace.set(Some(rate));
             let mut now = Instant::from_nanos(1_000_000);
+            pace.set(now, Some(rate));
             let mut sent: Vec<(Instant, u64)> = Vec::new();
             for (micros, octets) in steps {
                 now += Duration::from_micros(micros);
@@ -81,20 +90,37 @@ mod tests {
         let now = Instant::from_nanos(5);
         pace.passed(now, Bytes(1 << 40));
         assert_eq!(pace.not_before(now), None);
-        pace.set(Some(BitRate::from_bps(8)));
+        pace.set(now, Some(BitRate::from_bps(8)));
         pace.passed(now, Bytes(1));
         assert_eq!(pace.not_before(now), Some(now + Duration::from_secs(1)));
         pace.end(Bytes(60));
         assert!(pace.not_before(now).is_some(), "a minute is not too long");
         pace.end(Bytes(61));
         assert_eq!(pace.not_before(now), None);
-        pace.set(Some(BitRate::from_bps(0)));
+        pace.set(now, Some(BitRate::from_bps(0)));
+        assert_eq!(pace.not_before(now), None, "the first one goes");
         pace.passed(now, Bytes(1));
         pace.end(Bytes(1));
         assert_eq!(pace.not_before(now), None, "for ever is");
-        pace.set(Some(BitRate::from_bps(8)));
+        pace.set(now, Some(BitRate::from_bps(8)));
         pace.passed(now, Bytes(1));
-        pace.set(None);
+        pace.set(now, None);
         assert_eq!(pace.not_before(now), None, "the limit is lifted at once");
+    }
+
+    #[test]
+    fn another_rate_holds_for_what_waits_and_who_only_changes_it_gains_nothing() {
+        let (mut pace, now) = (Pace::default(), Instant::from_secs(1));
+        pace.set(now, Some(BitRate::from_bps(8_000)));
+        pace.passed(now, Bytes(1000));
+        let half = now + Duration::from_millis(500);
+        for bps in [80_000, 800, 8_000] {
+            pace.set(half, Some(BitRate::from_bps(bps)));
+            let left = Duration::from_millis(500 * 8_000 / bps);
+            assert_eq!(pace.not_before(half), Some(half + left), "{bps}");
+        }
+        pace.set(half, Some(BitRate::ZERO));
+        pace.set(half, Some(BitRate::from_bps(8_000)));
+        assert_eq!(pace.not_before(half), None, "nothing is left of a rate that lets nothing go");
     }
 }

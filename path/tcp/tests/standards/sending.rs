@@ -200,13 +200,13 @@ fn a_loss_that_a_probe_repaired_halves_what_was_out() {
 #[test]
 fn a_time_out_of_what_has_yet_to_leave_counts_for_nothing() {
     let mut lab = Lab::established();
-    lab.connection.set_pacing_limit(Some(BitRate::from_bps(4_000)));
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(4_000)));
     lab.write(1000);
     assert_eq!(lab.sent().len(), 1);
     assert_eq!(lab.wait(ms(1_900)).0, NOTHING);
     assert!(!lab.connection.doubts_way());
     assert_eq!(lab.wait(ms(200)).0, ["100 P. 1:1001(1000) ack 1 win 10000"]);
-    lab.connection.set_pacing_limit(None);
+    lab.connection.set_pacing_limit(lab.now, None);
     assert_eq!(lab.wait(ms(1_500)).0.len(), 2, "400 and 800 ms later");
     assert!(lab.connection.doubts_way());
 }
@@ -216,7 +216,7 @@ fn a_time_out_of_what_has_yet_to_leave_counts_for_nothing() {
 fn who_cannot_send_again_gives_up_as_well() {
     let mut lab =
         Lab::established_with(TcpConfig { abort_timeout: secs(5), ..plain() }, TcpOptions::EMPTY, 10_000);
-    lab.connection.set_pacing_limit(Some(BitRate::from_bps(80)));
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(80)));
     lab.write(1000);
     assert_eq!(lab.sent().len(), 1);
     let (lines, told) = lab.wait(secs(6));
@@ -256,7 +256,7 @@ fn a_reduction_is_told_after_a_silence_too() {
 #[test]
 fn a_slow_pace_is_kept_through_a_silence() {
     let mut lab = Lab::established();
-    lab.connection.set_pacing_limit(Some(BitRate::from_bps(4_000)));
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(4_000)));
     lab.write(3000);
     assert_eq!(lab.sent().len(), 1);
     lab.get(Peer::new(ACK, 1).acks(1001));
@@ -322,7 +322,7 @@ fn three_duplicates_show_a_loss_behind_a_mark() {
 #[test]
 fn a_slow_pace_outlasts_a_silence_in_which_nothing_waits() {
     let mut lab = Lab::established();
-    lab.connection.set_pacing_limit(Some(BitRate::from_bps(4_000)));
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(4_000)));
     lab.write(1000);
     assert_eq!(lab.sent().len(), 1);
     lab.get(Peer::new(ACK, 1).acks(1001));
@@ -335,4 +335,34 @@ fn a_slow_pace_outlasts_a_silence_in_which_nothing_waits() {
     lab.get(Peer::new(ACK, 1).acks(2001));
     assert_eq!(lab.wait(secs(3)).0, NOTHING);
     assert!(lab.connection.rest(lab.now).is_some(), "its time is over");
+}
+
+/// A limit that is changed holds at once, for what was told to wait as well. Who only changes it gains nothing.
+#[test]
+fn another_pace_holds_for_what_waits() {
+    let mut lab = Lab::established();
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(4_000)));
+    lab.write(4000);
+    assert_eq!(lab.sent().len(), 1);
+    lab.get(Peer::new(ACK, 1).acks(1001));
+    assert_eq!(lab.wait(ms(1_000)).0, NOTHING);
+    for bps in [8_000, 3_000, 8_000, 4_000] {
+        lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(bps)));
+        assert_eq!(lab.sent(), NOTHING);
+    }
+    // The second half of it takes a tenth of the time.
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(40_000)));
+    assert_eq!(lab.sent(), NOTHING);
+    assert_eq!(lab.wait(ms(110)).0, ["100 . 1001:2001(1000) ack 1 win 10000"]);
+    lab.get(Peer::new(ACK, 1).acks(2001));
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::ZERO));
+    assert_eq!(lab.wait(ms(900)).0, NOTHING);
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(8_000)));
+    assert_eq!(lab.sent().len(), 1, "nothing is left of a pace that lets nothing go");
+    lab.get(Peer::new(ACK, 1).acks(3001));
+    assert_eq!(lab.sent(), NOTHING);
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::ZERO));
+    lab.connection.set_pacing_limit(lab.now, None);
+    lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(80)));
+    assert_eq!(lab.sent().len(), 1);
 }
