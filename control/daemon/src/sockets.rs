@@ -136,8 +136,7 @@ fn connection(row: &ConnectionRow) -> ConnectionInfo {
         outbytes: it.bytes_acknowledged.0,
         retransbytes: it.troubles.repeated_bytes.0,
         insegs: it.counts.text_in,
-        // A SYN that was repeated is no text.
-        outsegs: it.counts.text_out.saturating_sub(it.troubles.repeated),
+        outsegs: it.text_out_once(),
         retranssegs: it.troubles.repeated,
         inunordersegs: it.troubles.unordered,
         inunorderbytes: it.troubles.unordered_bytes.0,

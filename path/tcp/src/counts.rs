@@ -38,6 +38,8 @@ pub struct Troubles {
     pub marked_bytes: Bytes,
     /// Segments that left and had left before.
     pub repeated: u32,
+    /// Of these the SYNs and SYN-ACKs, which are not counted as text when they first leave.
+    pub repeated_syns: u32,
     /// Duplicates that the peer reported (RFC 2883).
     pub duplicates: u32,
     /// Segments that came ahead of their turn.
@@ -108,6 +110,12 @@ impl Troubles {
     /// A segment leaves again.
     pub(crate) fn on_repeated(&mut self, out: &SegmentOut) {
         self.repeated = self.repeated.wrapping_add(out.pieces() as u32);
+    }
+
+    /// A SYN is to leave again, without text.
+    pub(crate) fn on_repeated_syn(&mut self) {
+        self.repeated = self.repeated.wrapping_add(1);
+        self.repeated_syns = self.repeated_syns.wrapping_add(1);
     }
 
     /// An acknowledgement was digested that told of something unusual.

@@ -315,8 +315,7 @@ impl Connection {
         }
         self.syn_retries = self.syn_retries.saturating_add(1);
         self.ask_for_other_way(now);
-        let repeated = &mut self.troubles().repeated;
-        *repeated = repeated.wrapping_add(1);
+        self.troubles().on_repeated_syn();
         self.pending.syn = true;
         self.timers.send = SendTimer::Off;
         None

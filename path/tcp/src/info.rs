@@ -113,6 +113,15 @@ pub struct Info {
     pub troubles: Troubles,
 }
 
+impl Info {
+    /// Segments with text or FIN that left for the first time.
+    pub fn text_out_once(&self) -> u32 {
+        // A SYN that was repeated is no text.
+        let repeated = self.troubles.repeated.wrapping_sub(self.troubles.repeated_syns);
+        self.counts.text_out.wrapping_sub(repeated)
+    }
+}
+
 impl Connection {
     /// The next number that we send, the oldest that the peer has not acknowledged, the next that we expect, and the
     /// last that we acknowledged.

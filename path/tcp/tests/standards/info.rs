@@ -1,7 +1,7 @@
 //! What is told of a connection, and what a silent one holds.
 
 use firelane_tcp::{TcpConfig, Willing};
-use firelane_wire::TcpFlags;
+use firelane_wire::{TcpFlags, TcpOptions};
 
 use crate::common::lab::{ACK, Lab, Peer, SYN, ms, plain, secs};
 
@@ -61,6 +61,31 @@ fn tcp_info_tells_what_happened() {
     // tcpi_bytes_sent and tcpi_bytes_retrans.
     assert_eq!((word(200), word(208)), (3000 + 1000 * word(100), 1000 * word(100)));
     assert_eq!((word(228), word(232)), (info.send_window.0 as u32, info.receive_window.0 as u32));
+}
+
+/// What was repeated is counted beside what left for the first time, and a SYN is no text.
+#[test]
+fn repeated_syns_take_nothing_from_the_segments_with_text() {
+    let mut lab = Lab::opening(plain());
+    assert_eq!(lab.sent().len(), 1);
+    assert_eq!(lab.wait(secs(4)).0.len(), 2, "after 1 and 3 s");
+    let told = |lab: &Lab| {
+        let info = lab.connection.info(lab.now);
+        (info.text_out_once(), info.troubles.repeated)
+    };
+    assert_eq!(told(&lab), (0, 2));
+    let options = TcpOptions { mss: Some(1000), ..TcpOptions::EMPTY };
+    lab.get(Peer::new(SYN.with(ACK), 0).options(options));
+    lab.write(1000);
+    lab.sent();
+    assert_eq!(told(&lab), (1, 2));
+    lab.wait(secs(4));
+    let (once, repeated) = told(&lab);
+    assert!(once == 1 && repeated > 2, "{once} {repeated}");
+    lab.get(Peer::new(ACK, 1).acks(1001));
+    lab.write(2000);
+    lab.sent();
+    assert_eq!(told(&lab).0, 3, "tcpi_total_retrans has them all: {repeated}");
 }
 
 /// Nothing has come yet: times count from when it could, not from when the clock began.
