@@ -108,15 +108,19 @@ pub struct NetRecord {
     pub ofused: u64,
 }
 
+/// What a record calls that.
+const fn net(of: UsageOf) -> &'static str {
+    match of {
+        UsageOf::Links => "link",
+        UsageOf::Flows => "flow",
+    }
+}
+
 impl NetRecord {
     /// What somebody carried in the `seconds` up to `curtime`.
     pub fn new(of: UsageOf, name: &str, devname: &str, curtime: u64, seconds: u64, it: Traffic) -> Self {
-        let net = match of {
-            UsageOf::Links => "link",
-            UsageOf::Flows => "flow",
-        };
         Self {
-            net: net.to_owned(),
+            net: net(of).to_owned(),
             name: name.to_owned(),
             devname: devname.to_owned(),
             curtime,
@@ -174,18 +178,35 @@ impl NetRecords {
 
     /// What was asked for, in the order of the file.
     fn asked<'a>(&'a self, request: &'a UsageRequest) -> impl Iterator<Item = &'a NetRecord> {
-        let net = if request.of == UsageOf::Links { "link" } else { "flow" };
+        let net = net(request.of);
         let is_in_time = move |it: &&NetRecord| {
             it.curtime > request.from && request.until.is_none_or(|until| it.curtime <= until)
         };
         self.0.iter().filter(move |it| it.net == net).filter(is_in_time)
     }
 
-    /// What everybody carried, sorted by names; in how many seconds of which there are records.
+    /// Who has records of such a kind, and from when to when.
+    fn spans(&self, of: UsageOf) -> BTreeMap<(&str, &str), (u64, u64)> {
+        let mut spans = BTreeMap::new();
+        for it in self.0.iter().filter(|it| it.net == net(of)) {
+            let begins = it.curtime.saturating_sub(it.seconds);
+            let (first, last) = spans.entry((&*it.name, &*it.devname)).or_insert((begins, it.curtime));
+            (*first, *last) = (begins.min(*first), it.curtime.max(*last));
+        }
+        spans
+    }
+
+    /// What everybody carried, sorted by names; in how many seconds of the time asked for, from his first record to his last one: a time
+    /// without traffic has no record, and counts.
     pub fn usage(&self, request: &UsageRequest) -> Vec<Usage> {
         const DAY: u64 = 24 * 3600;
+        let spans = self.spans(request.of);
         let mut usages: BTreeMap<(&str, &str), Usage> = BTreeMap::new();
         for it in self.asked(request) {
+            let (first, last) = spans.get(&(&*it.name, &*it.devname)).copied().unwrap_or_default();
+            // As long as what is summed, of which the first record may have begun before.
+            let begin = request.from.max(first).min(it.curtime.saturating_sub(it.seconds));
+            let end = request.until.unwrap_or(last).min(last);
             let usage = usages.entry((&it.name, &it.devname)).or_insert_with(|| Usage {
                 name: it.name.clone(),
                 link: it.devname.clone(),
@@ -194,7 +215,7 @@ impl NetRecords {
                 traffic: Traffic::default(),
                 days: Vec::new(),
             });
-            usage.seconds += it.seconds;
+            usage.seconds = usage.seconds.max(end.saturating_sub(begin));
             usage.traffic = usage.traffic.and(it.traffic());
             let day = it.curtime.saturating_sub(1) / DAY;
             if request.days && !usage.days.contains(&day) {
@@ -266,10 +287,20 @@ mod tests {
         let all = UsageRequest { days: true, ..UsageRequest::new(Links) };
         assert_eq!(
             sums(&all),
-            [("alice0".into(), 20, 120, vec![0]), ("web0".into(), 40, 90_100, vec![0, 1])]
+            [("alice0".into(), 20, 120, vec![0]), ("web0".into(), 89_920, 90_100, vec![0, 1])],
+            "seconds without traffic have no record, and are some of its time"
+        );
+        let spans = |from, until| {
+            let request = UsageRequest { from, until, ..UsageRequest::new(Links) };
+            records.usage(&request).into_iter().map(|it| (it.name, it.seconds)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            spans(90, Some(1_000)),
+            [("alice0".into(), 20), ("web0".into(), 920)],
+            "a record is summed as a whole"
         );
         let late = UsageRequest { from: 120, until: Some(90_000), ..UsageRequest::new(Links) };
-        assert_eq!(sums(&late), [("web0".into(), 20, 90_000, vec![])]);
+        assert_eq!(sums(&late), [("web0".into(), 89_880, 90_000, vec![])]);
         assert_eq!(records.usage(&UsageRequest::new(Flows))[0].link, "web0");
         let samples = records.samples("web0", &late).unwrap();
         assert_eq!(samples.iter().map(|it| (it.start, it.seconds)).collect::<Vec<_>>(), [(89_980, 20)]);
