@@ -254,11 +254,11 @@ mod tests {
             (vec![(69, 399)], vec![(49, 99)])
         );
         assert_eq!(writer.end(200, &totals(1100)), Ok(()));
-        assert_eq!(carried(&folder, UsageOf::Links), [(79, 499)]);
+        assert_eq!(carried(&folder, UsageOf::Links), [(99, 499)], "also of the time without a record");
         let off = wanted(&folder, Tracked::BASIC, false);
         assert_eq!(writer.follow(&off, 201, &totals(1100)), Ok(()));
         assert_eq!(writer.follow(&off, 300, &totals(9000)), Ok(()));
-        assert_eq!(carried(&folder, UsageOf::Links), [(79, 499)], "nobody asks for it any more");
+        assert_eq!(carried(&folder, UsageOf::Links), [(99, 499)], "nobody asks for it any more");
     }
 
     #[test]
