@@ -92,13 +92,31 @@ pub(crate) fn netstack(tunables: &Tunables) -> NetstackConfig {
             datagrams_in: bytes(tunables, Prop::UdpRecvBuf),
             unsent_limit: number(Prop::NotsentLowat),
             backlog: bytes(tunables, Prop::ConnReqMin)..=bytes(tunables, Prop::ConnReqMaxQ),
+            keepalive: keepalive_of_programs(tunables),
         },
     }
 }
 
-fn tcp(tunables: &Tunables) -> TcpConfig {
+/// As Linux has it, as far as nobody has said something else.
+fn keepalive_of_programs(tunables: &Tunables) -> Keepalive {
+    let linux = SocketDefaults::default().keepalive;
+    let is_usual = tunables.number(Prop::KeepaliveAbortInterval)
+        == Tunables::default().number(Prop::KeepaliveAbortInterval);
+    let own = keepalive(tunables);
+    if is_usual { Keepalive { idle: own.idle, ..linux } } else { own }
+}
+
+fn keepalive(tunables: &Tunables) -> Keepalive {
     /// Questions in the time that `_keepalive_abort_interval` gives a silent peer.
     const PROBES: u8 = 8;
+    Keepalive {
+        idle: millis(tunables, Prop::KeepaliveInterval),
+        interval: millis(tunables, Prop::KeepaliveAbortInterval) / PROBES.into(),
+        probes: PROBES,
+    }
+}
+
+fn tcp(tunables: &Tunables) -> TcpConfig {
     let millis = |prop| millis(tunables, prop);
     let mss = |prop| Mss::clamped(u16::try_from(tunables.number(prop)).unwrap_or(u16::MAX));
     let willing = |prop| Willing::from_word(tunables.word(prop));
@@ -106,11 +124,7 @@ fn tcp(tunables: &Tunables) -> TcpConfig {
         delayed_ack: millis(Prop::DeferredAckInterval),
         connect_timeout: millis(Prop::AbortConnectInterval),
         abort_timeout: millis(Prop::AbortInterval),
-        keepalive: Keepalive {
-            idle: millis(Prop::KeepaliveInterval),
-            interval: millis(Prop::KeepaliveAbortInterval) / PROBES.into(),
-            probes: PROBES,
-        },
+        keepalive: keepalive(tunables),
         fin_wait_2_timeout: millis(Prop::FinWait2Interval),
         timestamps: tunables.number(Prop::TstampAlways) != 0,
         sack: willing(Prop::Sack).unwrap_or(Willing::Active),
@@ -202,6 +216,21 @@ mod tests {
         let ours = netstack(&Tunables::default());
         let engines = NetstackConfig { dad: DadConfig::FAST, ..NetstackConfig::default() };
         assert_eq!(format!("{ours:?}"), format!("{engines:?}"));
+    }
+
+    #[test]
+    fn programs_ask_silent_peers_as_in_linux_as_far_as_nobody_says_something_else() {
+        let mut tunables = Tunables::default();
+        let asked = |tunables: &Tunables| {
+            let config = netstack(tunables);
+            [config.sockets.keepalive, config.tcp.keepalive]
+                .map(|it| (it.idle.as_secs(), it.interval.as_secs(), it.probes))
+        };
+        assert_eq!(asked(&tunables), [(7200, 75, 9), (7200, 60, 8)]);
+        tunables.set(Prop::KeepaliveInterval, "90000").unwrap();
+        assert_eq!(asked(&tunables), [(90, 75, 9), (90, 60, 8)]);
+        tunables.set(Prop::KeepaliveAbortInterval, "80000").unwrap();
+        assert_eq!(asked(&tunables), [(90, 10, 8); 2]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use firelane_ip::{DadConfig, Forwarding, HopLimits};
 use firelane_lane::{FusionTuning, NetstackConfig as LaneConfig};
 use firelane_socket::StreamConfig;
-use firelane_tcp::{TcpConfig, Tuning};
+use firelane_tcp::{Keepalive, TcpConfig, Tuning};
 use firelane_units::NetstackId;
 
 /// What a netstack begins with, and what [`crate::Engine::tune`] changes.
@@ -98,7 +98,13 @@ pub struct SocketDefaults {
     pub unsent_limit: u32,
     /// The backlogs that listeners may have; one beyond is brought to the nearest.
     pub backlog: RangeInclusive<usize>,
+    /// When a silent peer of a program that wants it to be asked (SO_KEEPALIVE), and says nothing else, is asked.
+    pub keepalive: Keepalive,
 }
+
+/// Linux' `tcp_keepalive_time`, `tcp_keepalive_intvl` and `tcp_keepalive_probes`, which programs may read and reckon with.
+const LINUX_KEEPALIVE: Keepalive =
+    Keepalive { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 };
 
 impl Default for SocketDefaults {
     fn default() -> Self {
@@ -111,6 +117,7 @@ impl Default for SocketDefaults {
             datagrams_in: DATAGRAMS,
             unsent_limit: u32::MAX,
             backlog: 1..=BACKLOG_MAX,
+            keepalive: LINUX_KEEPALIVE,
         }
     }
 }

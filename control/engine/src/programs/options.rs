@@ -276,7 +276,7 @@ impl Options {
 
     /// Takes over what the netstack says of sockets that say nothing themselves.
     pub(super) fn follow(own: &mut Arc<Self>, config: &NetstackConfig) {
-        let (limit, keep) = (config.sockets.unsent_limit().unwrap_or(0), config.tcp.keepalive);
+        let (limit, keep) = (config.sockets.unsent_limit().unwrap_or(0), config.sockets.keepalive);
         if own.unsent[1] != limit || own.keep.usual != keep {
             let own = Arc::make_mut(own);
             (own.unsent[1], own.keep.usual) = (limit, keep);
@@ -408,7 +408,7 @@ impl Options {
     /// When its peer is asked: a socket that has begun nothing yet will take over what the netstack says then.
     fn keep_of(&self, about: &About<'_>) -> Keepalive {
         let has_begun = about.is_listening() || about.stream.is_some();
-        if has_begun { self.keep.times() } else { self.keep.over(about.tcp.keepalive) }
+        if has_begun { self.keep.times() } else { self.keep.over(about.usual.keepalive) }
     }
 
     /// Which buffers grow by themselves: those that the program has not set.
@@ -627,7 +627,7 @@ mod tests {
         let (usual, tcp) = (usual(), TcpConfig::default());
         let about = closed(&usual, &tcp);
         let options = Options::default();
-        for (name, got) in [(2, 536), (7, 7), (8, 60), (9, 0), (23, 0)] {
+        for (name, got) in [(2, 536), (4, 7200), (5, 75), (6, 9), (7, 7), (8, 60), (9, 0), (23, 0)] {
             assert_eq!(options.get(6, name, 4, &about), Ok(i32::to_ne_bytes(got).to_vec()), "{name}");
         }
         assert_eq!(options.get(1, 19, 4, &about), Ok(i32::to_ne_bytes(1).to_vec()), "SO_SNDLOWAT");
@@ -661,16 +661,17 @@ mod tests {
     fn keepalive_is_as_the_netstack_has_it_where_the_program_says_nothing() {
         let secs = Duration::from_secs;
         let mut config = NetstackConfig::default();
-        config.tcp.keepalive = Keepalive { idle: secs(90), interval: secs(9), probes: 3 };
-        let about = |tcp| About { hops: config.hops, ..closed(&config.sockets, tcp) };
-        let (said, older) = (config.tcp.clone(), TcpConfig::default());
+        config.sockets.keepalive = Keepalive { idle: secs(90), interval: secs(9), probes: 3 };
+        let older = SocketDefaults::default();
+        let about = |usual| About { hops: config.hops, ..closed(usual, &config.tcp) };
+        let said = config.sockets.clone();
         let mut options = Arc::new(Options::default());
         assert_eq!(options.get(6, tcp::KEEPIDLE, 4, &about(&said)), Ok(i32::to_ne_bytes(90).to_vec()));
         Arc::make_mut(&mut options).set(1, socket::KEEPALIVE, &1i32.to_ne_bytes()).unwrap();
         Options::follow(&mut options, &config);
-        assert_eq!(options.first().keepalive, Some(config.tcp.keepalive));
+        assert_eq!(options.first().keepalive, Some(config.sockets.keepalive));
         let told = Arc::make_mut(&mut options).set(6, tcp::KEEPINTVL, &5i32.to_ne_bytes());
-        let chosen = Keepalive { interval: secs(5), ..config.tcp.keepalive };
+        let chosen = Keepalive { interval: secs(5), ..config.sockets.keepalive };
         assert_eq!(told, Ok(Some(StreamOption::Keepalive(Some(chosen)))));
         let otherwise = Unconnected::Listening { waiting: 0, backlog: 1 };
         let listening = About { otherwise, ..about(&older) };
