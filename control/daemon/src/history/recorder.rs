@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use firelane_api::{Traffic, Usage, UsageRequest, UsageSample};
 
-use super::store::{Batch, STEPS, Store};
+use super::store::{Batch, STEPS, Store, is_locked};
 use super::{FILE, Parting, Subject, Totals};
 use crate::calendar;
 
@@ -28,6 +28,8 @@ pub(super) struct Recorder {
     due: Option<u64>,
     /// When the counters were last read.
     read: u64,
+    /// Since when somebody else has the file locked.
+    locked: Option<u64>,
     /// Why the file could not be written when it was last tried.
     fault: Option<String>,
     /// That is not what was told last.
@@ -38,7 +40,7 @@ impl Recorder {
     /// Writes to `store`, with which something is wrong already if there is a `fault`.
     pub(super) fn new(store: Store, fault: Option<String>) -> Self {
         let (last, batch) = (BTreeMap::new(), Batch::default());
-        Self { store, last, batch, due: None, read: 0, fault, is_news: false }
+        Self { store, last, batch, due: None, read: 0, locked: None, fault, is_news: false }
     }
 
     /// Whether there is a file that can be asked. One that could not be opened is tried again.
@@ -112,6 +114,8 @@ impl Recorder {
 
     /// The host ends: everything is written.
     pub(super) fn end(&mut self) {
+        // Without it nobody waits, and that is all.
+        let _ = self.store.end();
         self.write(calendar::seconds());
     }
 
@@ -160,17 +164,24 @@ impl Recorder {
         self.batch.present = self.last.keys().cloned().collect();
         match self.store.write(&self.batch, now) {
             Ok(()) => {
-                self.batch = Batch::default();
+                (self.batch, self.locked) = (Batch::default(), None);
                 self.is_news |= self.fault.take().is_some();
             }
             Err(error) => {
-                self.due = Some(now + GATHER_SECONDS);
+                // A clock may have been set back.
+                let since = self.locked.filter(|&since| since <= now).unwrap_or(now);
+                self.locked = is_locked(&error).then_some(since);
+                let pause = if self.locked.is_some() { 1 } else { GATHER_SECONDS };
+                self.due = Some(now + pause);
                 if self.begins_anew(now, &error) {
                     self.due = Some(now);
                 } else if self.batch.pieces.len() > PIECES_MAX {
                     self.batch.pieces.clear();
                     self.fail(format!("{FILE}: {error}; {PIECES_MAX} pieces of history are lost"));
-                } else if self.fault.is_none() {
+                } else if self.fault.is_none()
+                    && self.locked.is_none_or(|since| now >= since + GATHER_SECONDS)
+                {
+                    // Whoever reads it has it locked for a moment.
                     self.fail(format!("{FILE}: {error}; the history waits in memory"));
                 }
             }
@@ -286,6 +297,39 @@ mod tests {
             assert_eq!(links(&mut recorder, NOON, NOON + 80)[0].1, 100 * 80);
             assert_eq!(folder.path().join("history.db.broken").exists(), foreign);
         }
+    }
+
+    /// By somebody's `sqlite3`.
+    #[test]
+    fn a_file_that_is_locked_keeps_nobody_waiting_and_is_written_when_it_can_be() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        assert!(recorder.store.count("PRAGMA busy_timeout") <= 100, "ms");
+        recorder.record(NOON, vec![(link("a0"), carried(100))]);
+        recorder.write(NOON);
+        let other = Connection::open(folder.path().join(FILE)).unwrap();
+        let pieces = || other.query_row("SELECT count(*) FROM pieces WHERE step = 1", [], |row| row.get(0));
+        let second = |recorder: &mut Recorder, nth: u64| {
+            recorder.record(NOON + nth, vec![(link("a0"), carried(100 * (nth + 1)))]);
+        };
+        (1..10).for_each(|nth| second(&mut recorder, nth));
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        (10..13).for_each(|nth| second(&mut recorder, nth));
+        assert_eq!((pieces(), recorder.take_news()), (Ok(1), None), "it waits, of which nobody need be told");
+        other.execute_batch("COMMIT").unwrap();
+        second(&mut recorder, 13);
+        assert_eq!(pieces(), Ok(14), "the next second brings what has waited");
+        // For longer it is a fault, and the next second is tried all the same.
+        (14..24).for_each(|nth| second(&mut recorder, nth));
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        second(&mut recorder, 24);
+        assert!(recorder.usage(&asked(UsageOf::Links, NOON), NOON + 24).is_err());
+        second(&mut recorder, 34);
+        assert!(recorder.take_news().flatten().is_some_and(|fault| fault.contains("locked")));
+        other.execute_batch("COMMIT").unwrap();
+        second(&mut recorder, 35);
+        assert_eq!(recorder.take_news(), Some(None));
+        assert_eq!(links(&mut recorder, NOON, NOON + 36)[0].1, 100 * 36);
     }
 
     #[test]

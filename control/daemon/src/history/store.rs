@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use firelane_api::{Traffic, Usage, UsageOf, UsageRequest, UsageSample};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -19,6 +20,13 @@ const KEPT: [u64; 3] = [3600, 7 * 24 * 3600, 2 * 365 * 24 * 3600];
 
 /// How many pieces of one subject are shown before coarser ones are taken.
 const SHOWN_MAX: u64 = 3600;
+
+/// How long somebody else's lock of the file is waited for: whoever asks for status meanwhile waits as well, and what was to be written
+/// is kept for the next second.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The same when the daemon ends, and nothing is kept.
+const PATIENCE_AT_END: Duration = Duration::from_secs(5);
 
 /// How often old pieces are looked for.
 const PRUNE_SECONDS: u64 = 60;
@@ -133,6 +141,7 @@ impl Store {
 
     fn try_open(path: &Path) -> rusqlite::Result<Self> {
         let db = Connection::open(path)?;
+        db.busy_timeout(PATIENCE)?;
         // Beside the file there is nothing but a journal while something is written, so little that a small disk does.
         // A crash of the machine may lose the last transactions.
         db.pragma_update(None, "synchronous", "NORMAL")?;
@@ -145,6 +154,11 @@ impl Store {
         }
         // Who was there when the last daemon ended is there again, or went meanwhile: the first writing says which.
         Ok(Self { path: path.to_owned(), db, pruned: 0, closed: None })
+    }
+
+    /// What is written from here on is lost if it cannot be.
+    pub(super) fn end(&self) -> rusqlite::Result<()> {
+        self.db.busy_timeout(PATIENCE_AT_END)
     }
 
     /// Tests need not wait for a disk.
@@ -338,6 +352,11 @@ fn put_aside(path: &Path) -> std::io::Result<String> {
     // What belongs to the file that was put aside must not be taken for the new one's.
     let _ = std::fs::remove_file(path.with_extension("db-journal"));
     Ok(aside.display().to_string())
+}
+
+/// Whether somebody else has locked the file.
+pub(super) fn is_locked(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
 /// Whether the file is not one of ours, or damaged.
