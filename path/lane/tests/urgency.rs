@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use firelane_ip::DadConfig;
 use firelane_lane::{Band, Control, DatagramOption, LaneMessage, SocketCommand, StreamOption};
-use firelane_socket::{DatagramEnd, StreamEnd};
+use firelane_socket::{DatagramEnd, Ready, StreamEnd};
 use firelane_units::{BitRate, FlowId, LaneId, Mtu, NetstackId, SocketId};
 use firelane_world::*;
 
@@ -114,6 +114,38 @@ fn a_paced_socket_sends_no_faster_and_no_slower() {
     set(&mut world, &client, 7, DatagramOption::PacingLimit(None));
     world.run_for(Duration::from_millis(20));
     assert_eq!(senders(&mut server).len() + come, 52, "without a rate nothing waits");
+    world.check_conservation();
+}
+
+/// As Linux, where half of what a socket may have queued is free: who polls fills it again while the rest leaves.
+#[test]
+fn who_waits_for_room_is_told_when_half_has_left_and_not_for_each_datagram() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut server = world.bind(2, 1, 0, SERVER);
+    let mut client = world.bind(1, 7, 0, "10.0.0.1:5000");
+    world.send_to(&mut client, 7, SERVER.parse().unwrap(), b"first");
+    world.run();
+    assert_eq!(senders(&mut server).len(), 1);
+    // One each 10 ms.
+    set(&mut world, &client, 7, DatagramOption::PacingLimit(Some(BitRate::from_bps(800_000))));
+    let mut all = 0;
+    while world.offer_to(&mut client, 7, SERVER.parse().unwrap(), &[0; 972]) {
+        all += 1;
+    }
+    assert!(all > 20, "{all}");
+    let token = firelane_socket::SocketToken(9);
+    client.send.shared().words().set_token(token);
+    client.send.shared().words().watch(Ready::WRITABLE);
+    let (mut come, mut told) = (0, Vec::new());
+    while come < all {
+        world.mail.ready.clear();
+        world.run_for(Duration::from_millis(1));
+        come += senders(&mut server).len();
+        let calls = world.mail.ready.iter().filter(|it| **it == (token, Ready::WRITABLE)).count();
+        told.extend(std::iter::repeat_n(come, calls));
+    }
+    assert!((all / 2..=all / 2 + 2).contains(&told[0]), "{told:?} of {all}");
+    assert!(told.len() <= all.ilog2() as usize + 2, "each time that half of it has left: {told:?} of {all}");
     world.check_conservation();
 }
 

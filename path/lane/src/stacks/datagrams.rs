@@ -56,6 +56,8 @@ pub(crate) struct DatagramSocket {
     pub(super) in_line: Option<Ticket>,
     /// It has something to send and stands in the list of those that do.
     pub(super) is_dirty: bool,
+    /// The most that its program had queued since it was told of room.
+    pub(super) most_queued: usize,
     /// How many datagrams for it had no room.
     pub(super) dropped: u32,
     /// The last record of its receive queue is open, and it stands in the list of those of which that is so.
@@ -230,6 +232,7 @@ impl<D> Inside<'_, D> {
                     ticket: None,
                     in_line: None,
                     is_dirty: false,
+                    most_queued: 0,
                     dropped: 0,
                     is_joining: false,
                 };

@@ -186,7 +186,7 @@ impl<D> Inside<'_, D> {
     /// A socket has nothing left to send; a closed one goes.
     fn rest_datagrams(&mut self, socket: SocketId) {
         let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
-        (place.is_dirty, place.awaits) = (false, None);
+        (place.is_dirty, place.awaits, place.most_queued) = (false, None, 0);
         if place.slot.shared().words().flags().contains(Flags::CLOSED) {
             self.shard.datagrams.remove(socket.index());
             return;
@@ -194,8 +194,27 @@ impl<D> Inside<'_, D> {
         self.tell_datagrams(socket, Ready::WRITABLE);
     }
 
-    /// One socket's share, of what is `left` of its netstack's turn.
+    /// One socket's share, of what is `left` of its netstack's turn. Its program is told when half of what it had queued has left
+    /// (`sock_writeable` of Linux): it fills the queue again while the other half leaves, and is not called for each datagram.
     fn send_datagrams(&mut self, socket: SocketId, links: &Links<D>, left: &mut usize) -> Pause {
+        if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+            place.most_queued = place.most_queued.max(place.slot.send.queued());
+        }
+        let pause = self.send_share_of_datagrams(socket, links, left);
+        // Who has nothing left is told of that.
+        if !matches!(pause, Pause::Empty)
+            && let Some(place) = self.shard.datagrams.get_mut(socket.index())
+        {
+            let queued = place.slot.send.queued();
+            if queued <= place.most_queued / 2 {
+                place.most_queued = queued;
+                self.tell_datagrams(socket, Ready::WRITABLE);
+            }
+        }
+        pause
+    }
+
+    fn send_share_of_datagrams(&mut self, socket: SocketId, links: &Links<D>, left: &mut usize) -> Pause {
         for _ in 0..RECORDS_PER_TURN {
             if *left == 0 {
                 return Pause::Again;
