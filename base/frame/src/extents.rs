@@ -106,10 +106,7 @@ pub(crate) fn take(len: usize) -> Option<NonNull<u8>> {
     class
         .take_from(first)
         .or_else(|| class.take_from(0))
-        .or_else(|| {
-            class.grow(len)?;
-            class.take_from(0)
-        })
+        .or_else(|| class.take_grown(len))
         .or_else(|| {
             class.failures.fetch_add(1, Ordering::Relaxed);
             None
@@ -187,6 +184,17 @@ impl Class {
             }
         }
         None
+    }
+
+    /// Takes one of a region that is added, by this call or by others; `None` without memory.
+    fn take_grown(&self, len: usize) -> Option<(NonNull<Region>, usize)> {
+        loop {
+            self.grow(len)?;
+            // Others may have taken all that was added meanwhile.
+            if let Some(taken) = self.take_from(0) {
+                return Some(taken);
+            }
+        }
     }
 
     /// Fewer are taken than before: one more of the free extents gives its pages back.
@@ -372,6 +380,22 @@ mod tests {
             unsafe { give(extent, LEN) };
         }
         assert!(kept() <= least, "{} of {least}", kept());
+    }
+
+    #[test]
+    fn nobody_is_refused_while_there_is_memory_whoever_else_takes() {
+        const LEN: usize = 1 << 22;
+        let take_many = || (0..1500).map(|_| take(LEN).map(NonNull::expose_provenance)).collect::<Vec<_>>();
+        let taken: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(take_many)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let refused = taken.iter().filter(|extent| extent.is_none()).count();
+        for extent in taken.into_iter().flatten() {
+            // SAFETY: each is given back once.
+            unsafe { give(NonNull::with_exposed_provenance(extent), LEN) };
+        }
+        assert_eq!(refused, 0);
     }
 
     #[test]
