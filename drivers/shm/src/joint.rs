@@ -69,6 +69,8 @@ const CHUNK: usize = 32 << 10;
 const NEAR: u64 = 16 << 10;
 /// How far the count of bytes may be behind the state word's half of it.
 const COUNT_LAG: u64 = 1 << 30;
+/// How often a write begins anew because its limit has changed meanwhile. Where that goes on it is no limit, but the peer's writing.
+const TRIES_MAX: u32 = 4;
 /// The largest storage, by its power of two.
 const SHIFT_MAX: u16 = 31;
 
@@ -130,6 +132,11 @@ impl Side {
     /// How large its storage is.
     fn size(&self) -> usize {
         1 << self.shift.load(Ordering::Relaxed).min(SHIFT_MAX)
+    }
+
+    /// How much may be unread: never more than the storage holds, whatever the word says (J6).
+    fn limit(&self) -> u64 {
+        (self.size() as u64).min(self.limit.load(Ordering::Relaxed).into())
     }
 
     /// How much may be unread, by the writer's SO_SNDBUF and the reader's SO_RCVBUF.
@@ -314,7 +321,14 @@ impl Joint {
     /// How much the end `at` has written that is unread, as the two say.
     pub fn unread(&self, at: usize) -> u64 {
         let unread = self.sides[at].written().wrapping_sub(self.sides[1 - at].head.load(Ordering::Acquire));
-        unread.min(u64::from(self.sides[at].limit.load(Ordering::Relaxed)))
+        unread.min(self.sides[at].limit())
+    }
+
+    /// Whether there is anything that the other end may not have heard of, if whoever had the end `at` died before he told: bytes that
+    /// are unread, an end, or room that is waited for.
+    pub fn may_be_untold(&self, at: usize) -> bool {
+        let theirs = &self.sides[1 - at];
+        self.unread(at) > 0 || self.has_ended(at) || theirs.wants_room.load(Ordering::SeqCst) != 0
     }
 
     /// How much of what the end `at` has written counts as unacknowledged: what the reader's buffer would not hold.
@@ -349,6 +363,15 @@ impl<M> Clone for Beside<'_, M> {
 }
 
 impl<M> Copy for Beside<'_, M> {}
+
+/// Why a part was not written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unwritten {
+    /// The peer has written what cannot be true.
+    Lie,
+    /// The limit that the part was cut to is another.
+    Changed,
+}
 
 /// What can be read, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -500,20 +523,19 @@ impl<'a, M: Storage> Beside<'a, M> {
     /// himself, and `own_tail` is TCP's cursor.
     pub(crate) fn write(&self, own_tail: u64, pieces: &[IoSlice<'_>]) -> Option<Result<usize, Lie>> {
         let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let mut done = 0;
-        loop {
+        let (mut done, mut tries) = (0, 0);
+        while done < len {
             match self.write_part(own_tail, pieces, done, len) {
                 // What was written before the direction ended was written.
-                None if done > 0 => return Some(Ok(done)),
+                None if done > 0 => break,
                 None => return None,
-                Some(Err(lie)) => return Some(Err(lie)),
-                Some(Ok(0)) => return Some(Ok(done)),
+                Some(Err(Unwritten::Lie)) => return Some(Err(Lie)),
+                Some(Err(Unwritten::Changed)) if tries < TRIES_MAX => tries += 1,
+                Some(Ok(0) | Err(Unwritten::Changed)) => break,
                 Some(Ok(count)) => done += count,
             }
-            if done >= len {
-                return Some(Ok(done));
-            }
         }
+        Some(Ok(done))
     }
 
     /// Writes up to [`CHUNK`] bytes of the `len` in `pieces`, behind the first `done`, if the direction is joined or can be
@@ -525,16 +547,16 @@ impl<'a, M: Storage> Beside<'a, M> {
         pieces: &[IoSlice<'_>],
         done: usize,
         len: usize,
-    ) -> Option<Result<usize, Lie>> {
+    ) -> Option<Result<usize, Unwritten>> {
         let mine = self.mine();
         let mut state = mine.state.load(Ordering::Acquire);
         let tail = mine.whole(state);
         let ring @ (_, size) = Self::ring(mine);
-        let limit = (size as u64).min(mine.limit.load(Ordering::Relaxed).into());
+        let limit = mine.limit();
         let part = (len - done).min(CHUNK);
         let unread = self.unread_at_most(state, tail, part as u64, limit);
         if unread > size as u64 {
-            return Some(Err(Lie));
+            return Some(Err(Unwritten::Lie));
         }
         let part = part.min(limit.saturating_sub(unread) as usize);
         let part = if done == 0 && !mine.may_write(unread) { 0 } else { part };
@@ -549,7 +571,7 @@ impl<'a, M: Storage> Beside<'a, M> {
         let base = if unread == 0 { tail } else { mine.base.load(Ordering::Relaxed) };
         if may_join(state, unread) && !copy_in(self.memory, ring, tail.wrapping_sub(base), part, pieces, done)
         {
-            return Some(Err(Lie));
+            return Some(Err(Unwritten::Lie));
         }
         while may_join(state, unread) {
             if unread == 0 {
@@ -572,7 +594,7 @@ impl<'a, M: Storage> Beside<'a, M> {
                 }
                 // Flags have changed: nobody else writes the count.
                 Err(there) if (there ^ state) & (LIMITED | AGE) == 0 => state = there,
-                Err(_) => return self.write_part(own_tail, pieces, done, len),
+                Err(_) => return Some(Err(Unwritten::Changed)),
             }
         }
         None
@@ -667,15 +689,21 @@ impl<'a, M: Storage> Beside<'a, M> {
         Ok(())
     }
 
-    /// Whether the peer waits for room, of which there is enough now: it is to be told, once.
-    pub fn makes_room(&self) -> bool {
+    /// Whether the peer waits for room.
+    #[inline]
+    pub(crate) fn is_room_wanted(&self) -> bool {
         order_for_models();
+        self.theirs().wants_room.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether the peer waits for room, of which there is enough now: it is to be told, once.
+    pub(crate) fn makes_room(&self) -> bool {
         let theirs = self.theirs();
-        if theirs.wants_room.load(Ordering::SeqCst) == 0 {
+        if !self.is_room_wanted() {
             return false;
         }
         let unread = theirs.written().wrapping_sub(self.mine().head.load(Ordering::Relaxed));
-        let limit = u64::from(theirs.limit.load(Ordering::Relaxed));
+        let limit = theirs.limit();
         crate::is_roomy(limit.saturating_sub(unread), unread)
             && theirs.wants_room.swap(0, Ordering::SeqCst) != 0
     }
@@ -723,7 +751,7 @@ impl<'a, M: Storage> Beside<'a, M> {
         let mine = self.mine();
         let state = mine.state.load(Ordering::Acquire);
         let unread = mine.whole(state).wrapping_sub(self.head());
-        let limit = u64::from(mine.limit.load(Ordering::Relaxed));
+        let limit = mine.limit();
         let may_write = mine.may_write(unread) && mine.credit(state, mine.whole(state)) > 0;
         let room = if may_write { limit.saturating_sub(unread) } else { 0 };
         may_join(state, unread).then_some((room as usize, unread as usize))
@@ -733,8 +761,7 @@ impl<'a, M: Storage> Beside<'a, M> {
     pub(crate) fn unacknowledged(&self) -> usize {
         let mine = self.mine();
         let unread = mine.written().wrapping_sub(self.head());
-        let limit = mine.limit.load(Ordering::Relaxed);
-        unread.min(limit.into()).saturating_sub(mine.room.load(Ordering::Relaxed).into()) as usize
+        unread.min(mine.limit()).saturating_sub(mine.room.load(Ordering::Relaxed).into()) as usize
     }
 }
 

@@ -323,6 +323,18 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         Ok((count, told))
     }
 
+    /// After a read: has the peer told if it waits for room, of which there is enough now. Who tells is inside, so that the daemon does
+    /// if he dies between the two ([`Block::bury`]).
+    #[inline]
+    pub fn tell_of_room(&self, tell: impl FnOnce()) {
+        let Some(beside) = self.beside.as_ref().filter(|beside| beside.is_room_wanted()) else { return };
+        // Where that lasts too long somebody reads there, who looks for himself behind his read.
+        let _inside = Inside::enter(&self.block.recv_owner, self.me);
+        if beside.makes_room() {
+            tell();
+        }
+    }
+
     /// `Ok` if no more bytes come.
     fn why_empty(&self) -> Result<(), ReadError> {
         let status = self.status();
@@ -704,9 +716,10 @@ pub(crate) fn copy_out<M: Storage>(
 }
 
 impl Block {
-    /// Daemon: a session has died. Frees what its threads held of this stream.
-    pub fn bury(&self, session: u32) {
-        if is_inside(&self.send_owner, session) {
+    /// Daemon: a session has died. Frees what its threads held of this stream. Whether they held anything.
+    pub fn bury(&self, session: u32) -> bool {
+        let has_written = is_inside(&self.send_owner, session);
+        if has_written {
             // As long as the owner word names the dead, nobody else takes the hold: it is freed first.
             let word = &self.rings.one.state;
             let state = word.load(Ordering::Acquire);
@@ -716,7 +729,7 @@ impl Block {
             }
             bury(&self.send_owner, session);
         }
-        bury(&self.recv_owner, session);
+        bury(&self.recv_owner, session) || has_written
     }
 
     /// Daemon: something has happened to the stream for good ([`status`], with an error above), and whoever sleeps on it

@@ -462,9 +462,7 @@ impl Stream {
         if tells_lane {
             self.kick();
         }
-        if self.end().beside().is_some_and(|beside| beside.makes_room()) {
-            self.tell_peer();
-        }
+        self.end().tell_of_room(|| self.tell_peer());
     }
 
     /// There may be something later.

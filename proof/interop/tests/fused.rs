@@ -305,3 +305,13 @@ fn what_was_written_before_the_reader_looked_leaves_no_more_credit_than_the_limi
     let sandbox = Sandbox::new();
     serve_in_a_flow(&Stage::new(&sandbox, 1), "limited_behind.py");
 }
+
+/// Of a program that forks for each connection, and of a buffer that grows.
+#[test]
+fn who_waits_at_a_fused_connection_hears_of_what_is_for_him_and_of_nothing_else() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let told = stage.ask(On::Firelane, &["/usr/bin/python3", &script("quiet_ends.py"), Stage::FIRELANE]);
+    assert_eq!(told, "room is heard of: True\ndisturbed by each end: nobody\n");
+    stage.wait_until_nothing_is_left();
+}

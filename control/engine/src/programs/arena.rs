@@ -22,6 +22,9 @@ use super::stream::Stream;
 use super::waiters::Waiters;
 use crate::fabric::{Fabric, Message};
 
+/// So many streams are gone through at a time.
+const AT_ONCE: usize = 256;
+
 /// Whose stream each block is.
 pub(super) type StreamTable = Vec<Option<Arc<Stream>>>;
 
@@ -143,6 +146,18 @@ impl ProgramArena {
         self.streams.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does something with each stream that is there all the while. There may be very many, and a lane that takes a connection waits for a
+    /// few of them at most.
+    fn each_stream(&self, act: impl FnMut(&Arc<Stream>)) {
+        let (mut act, mut from) = (act, 0);
+        loop {
+            let streams = self.streams();
+            let Some(some) = streams.get(from..).filter(|left| !left.is_empty()) else { return };
+            some.iter().take(AT_ONCE).flatten().for_each(&mut act);
+            from += AT_ONCE;
+        }
+    }
+
     /// Does something with the stream of a block, if it is anybody's. Whether it is.
     pub(super) fn with_stream(&self, block: u32, act: impl FnOnce(&Stream)) -> bool {
         self.streams().get(block as usize).and_then(Option::as_deref).map(act).is_some()
@@ -150,8 +165,13 @@ impl ProgramArena {
 
     /// Those whose programs have carried text past the lane that is not counted.
     pub(super) fn uncounted(&self) -> Vec<Arc<Stream>> {
-        let is_uncounted = |stream: &&Arc<Stream>| stream.joined().is_some_and(Joined::is_uncounted);
-        self.streams().iter().flatten().filter(is_uncounted).cloned().collect()
+        let mut uncounted = Vec::new();
+        self.each_stream(|stream| {
+            if stream.joined().is_some_and(Joined::is_uncounted) {
+                uncounted.push(Arc::clone(stream));
+            }
+        });
+        uncounted
     }
 
     /// A lane is out of service: who waits for a socket of it is told.
@@ -168,12 +188,11 @@ impl ProgramArena {
 
     /// A session has died: what its threads held of streams is free.
     pub(super) fn bury(&self, session: u32) {
-        let streams = self.streams();
-        for stream in streams.iter().flatten() {
+        self.each_stream(|stream| {
             if let Some(block) = self.mapping().block(stream.number()) {
                 stream.bury(block, session);
             }
-        }
+        });
         self.datagrams.each(|socket| {
             if let Some(block) = self.mapping().block(socket.number()) {
                 block.bury(session);

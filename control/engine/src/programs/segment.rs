@@ -267,19 +267,25 @@ struct Credit {
 /// What the ends had written when that was last counted.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
+    /// When it was, or before: what is written while who counts has no CPU comes with the next count, whose time has to begin there.
     at: Instant,
     written: [u64; 2],
 }
 
 impl Counted {
-    /// What has been written since, if that can be true: the ends' counts are their programs' words (J6). At most `buffers`
-    /// were written in no time.
-    fn advance(&mut self, now: Instant, written: [u64; 2], buffers: [u64; 2]) -> Result<[u64; 2], Lie> {
-        let nanos = now.saturating_since(self.at).as_nanos().min(u64::MAX.into()) as u64;
+    /// What has been written since, if that can be true: the ends' counts are their programs' words (J6), which were read between the
+    /// two times. At most `buffers` were written in no time.
+    fn advance(
+        &mut self,
+        [before, behind]: [Instant; 2],
+        written: [u64; 2],
+        buffers: [u64; 2],
+    ) -> Result<[u64; 2], Lie> {
+        let nanos = behind.saturating_since(self.at).as_nanos().min(u64::MAX.into()) as u64;
         let came = [0, 1].map(|at| written[at].wrapping_sub(self.written[at]));
         let is_true =
             |at: usize| came[at] <= nanos.saturating_mul(BYTES_PER_NANO).saturating_add(buffers[at]);
-        *self = Self { at: now, written };
+        *self = Self { at: before, written };
         if is_true(0) && is_true(1) { Ok(came) } else { Err(Lie) }
     }
 }
@@ -485,6 +491,11 @@ impl Joined {
         (is_closed && self.joint().unread(self.at) > 0).then(|| self.bond.ends[peer].conn)
     }
 
+    /// Whether there is anything that the peer's program may not have heard of, if who had this end has died before he told.
+    pub(super) fn may_be_untold(&self) -> bool {
+        self.joint().may_be_untold(self.at)
+    }
+
     /// The peer's program may have news.
     pub(super) fn tell_peer(&self) {
         let End { stream, arena, .. } = &self.bond.ends[1 - self.at];
@@ -508,13 +519,14 @@ impl Joined {
     }
 
     /// Bytes that were written here, and at the peer's end, since either end was last asked.
-    pub(super) fn take_carried(&self, clock: impl FnOnce() -> Instant) -> Result<[u64; 2], Lie> {
+    pub(super) fn take_carried(&self, clock: impl Fn() -> Instant) -> Result<[u64; 2], Lie> {
         let joint = self.joint();
         let mut counted = self.bond.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        // By nobody's clock of before: what was written later than that would be a lie.
+        let before = clock();
         let written = self.bond.written();
-        // Behind the words, and by nobody's clock of before: what was written later than that would be a lie.
-        let now = clock();
-        let [one, two] = counted.advance(now, written, [0, 1].map(|at| joint.most_unread(at)))?;
+        let times = [before, clock()];
+        let [one, two] = counted.advance(times, written, [0, 1].map(|at| joint.most_unread(at)))?;
         Ok(if self.at == 0 { [one, two] } else { [two, one] })
     }
 
@@ -579,18 +591,24 @@ mod tests {
         /// Whatever programs say, no more is counted than memory could have carried; what is true is counted whole.
         #[test]
         fn what_cannot_be_true_is_not_counted(
-            steps in proptest::collection::vec((0u64..2_000_000_000, any::<u64>(), 0u64..1 << 40, any::<bool>()), 1..60),
+            steps in proptest::collection::vec(
+                ([0u64..2_000_000_000, 0..40_000_000, 0..40_000_000], any::<u64>(), 0u64..1 << 40, any::<bool>()), 1..60,
+            ),
         ) {
             let mut counted = Counted { at: Instant::ZERO, written: [0; 2] };
-            let (mut now, mut truth, mut sum) = (Instant::ZERO, 0u64, 0u128);
-            for (nanos, lie, bytes, is_true) in steps {
-                now += Duration::from_nanos(nanos);
-                let most = nanos * BYTES_PER_NANO + 1000;
-                let bytes = bytes.min(most);
+            let (mut now, mut read_at, mut truth, mut sum) = (Instant::ZERO, Instant::ZERO, 0u64, 0u128);
+            for ([nanos, until_read, since_read], lie, bytes, is_true) in steps {
+                let before = now + Duration::from_nanos(nanos);
+                let until = before + Duration::from_nanos(until_read);
+                now = until + Duration::from_nanos(since_read);
+                let most = |since: Duration| since.as_nanos() as u64 * BYTES_PER_NANO + 1000;
+                let bytes = bytes.min(most(until - read_at));
+                read_at = until;
                 let said = if is_true { counted.written[0].wrapping_add(bytes) } else { lie };
-                match counted.advance(now, [said, 0], [1000; 2]) {
+                let last = counted.at;
+                match counted.advance([before, now], [said, 0], [1000; 2]) {
                     Ok([came, 0]) => {
-                        prop_assert!(came <= most);
+                        prop_assert!(came <= most(now - last));
                         sum += u128::from(came);
                         truth = truth.wrapping_add(if is_true { bytes } else { came });
                     }

@@ -344,6 +344,8 @@ impl Stream {
         }
         if let Some(joined) = self.joined() {
             joined.resize(receives, capacity);
+            // Who waits there for room may have some.
+            joined.tell_peer();
         }
         self.set_option(
             fabric,
@@ -422,8 +424,10 @@ impl Stream {
 
     /// A session has died: frees what its threads held. What they had written and not told is told.
     pub(super) fn bury(&self, block: &Block, session: u32) {
-        block.bury(session);
-        if let Some(joined) = self.joined() {
+        let has_held = block.bury(session);
+        if let Some(joined) = self.joined()
+            && (has_held || joined.may_be_untold())
+        {
             joined.tell_peer();
         }
     }

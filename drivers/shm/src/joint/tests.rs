@@ -10,6 +10,8 @@ use crate::layout::{FOLLOWED, LOST, Layout, PAGE, margin, status};
 use crate::{Arena, Holder, ReadError, StreamEnd, WriteError};
 use firelane_frame::ring_state::{ATTACHED, SIZE_SHIFT};
 
+mod untold;
+
 const LAYOUT: Layout = Layout { lanes: 1, blocks: 16, storage_bytes: 64 * PAGE };
 /// Each ring of the lane, and each of the joint.
 const RING: usize = PAGE as usize;
