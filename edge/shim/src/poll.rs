@@ -11,7 +11,6 @@ use core::time::Duration;
 use firelane_shm::{SLICE, Woken};
 use libc::pollfd;
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use crate::accept_queue::Watching;
 use crate::awaited::Awaited;
@@ -202,7 +201,8 @@ fn sleep(
 }
 
 /// The same for a list that is as long as there may be descriptors, which the bells make too long for the kernel: entries that say nothing
-/// there are left out, and the daemon's death shows at the control connection.
+/// there are left out, and the daemon's death shows at the control connection. What has no place all the same is looked at in slices: of a
+/// program that allows itself a single descriptor, as sshd's child does that speaks with strangers, one bell is asked.
 #[cold]
 fn ask_shortened(
     fds: &[pollfd],
@@ -211,26 +211,56 @@ fn ask_shortened(
     manner: Manner<'_>,
     seen: Option<Seen>,
 ) -> Result<usize, Errno> {
-    if getrlimit(Resource::Nofile).current.is_some_and(|most| fds.len() as u64 > most) {
-        return Err(Errno::INVAL);
-    }
+    let blank = pollfd { fd: -1, events: 0, revents: 0 };
+    let (mut few, mut many);
+    let short = if fds.len() <= SHORT {
+        few = [blank; SHORT];
+        &mut few[..fds.len()]
+    } else {
+        many = Pages::new(fds.len())?;
+        many.fill(blank);
+        &mut many[..]
+    };
+    // The program's own list may be too long as well. (Who is confined may not ask for the limit.)
+    sys::ppoll(short, Some(Duration::ZERO), manner, None)?;
     for (copy, entry) in list.iter_mut().zip(fds) {
         if copy.events == 0 && ours(entry).is_some() {
             (copy.fd, copy.revents) = (-1, 0);
         }
     }
-    let mut short = Pages::<pollfd>::new(1 + list.len())?;
-    let fd = session::control().unwrap_or(-1);
-    short[0] = pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
-    let asked = short[1..].iter_mut().zip(list.iter().filter(|copy| copy.fd >= 0));
-    let len = 1 + asked.map(|(place, copy)| *place = *copy).count();
-    let told = sys::ppoll(&mut short[..len], limit, manner, seen)?;
-    if short[0].revents != 0 {
+    let asked = list.iter().filter(|copy| copy.fd >= 0).count();
+    short.iter_mut().zip(list.iter().filter(|copy| copy.fd >= 0)).for_each(|(place, copy)| *place = *copy);
+    let control = pollfd { fd: session::control().unwrap_or(-1), events: libc::POLLRDHUP, revents: 0 };
+    let told = match short.get_mut(asked) {
+        Some(place) => {
+            *place = control;
+            sys::ppoll(short, limit, manner, seen)?
+        }
+        None => {
+            let most = if asked > short.len() { Slices::LONGEST } else { SLICE };
+            let told = sys::ppoll(short, Some(limit.map_or(most, |limit| limit.min(most))), manner, seen)?;
+            if told == 0 {
+                short[0] = control;
+                sys::ppoll(&mut short[..1], Some(Duration::ZERO), manner, None)?;
+                hear_of_death(&mut short[0]);
+            }
+            told
+        }
+    };
+    if let Some(control) = short.get_mut(asked) {
+        hear_of_death(control);
+    }
+    let silent = core::iter::repeat(&blank);
+    let asked = list.iter_mut().filter(|copy| copy.fd >= 0);
+    asked.zip(short.iter().chain(silent)).for_each(|(copy, told)| copy.revents = told.revents);
+    Ok(told)
+}
+
+/// The control connection may say that the daemon is gone, and says nothing to the program.
+fn hear_of_death(control: &mut pollfd) {
+    if core::mem::take(&mut control.revents) != 0 {
         session::look_for_death();
     }
-    let asked = list.iter_mut().filter(|copy| copy.fd >= 0);
-    asked.zip(&short[1..len]).for_each(|(copy, told)| copy.revents = told.revents);
-    Ok(told)
 }
 
 /// What the kernel is asked of a descriptor. Of ours it is told by a hang-up alone, when the daemon dies.

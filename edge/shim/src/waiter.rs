@@ -63,7 +63,8 @@ pub(crate) struct Slices {
 
 impl Slices {
     const FIRST: Duration = Duration::from_micros(625);
-    const LONGEST: Duration = Duration::from_millis(10);
+    /// At most.
+    pub(crate) const LONGEST: Duration = Duration::from_millis(10);
 
     /// For who `lacks` something.
     pub(crate) fn new(lacks: bool) -> Self {

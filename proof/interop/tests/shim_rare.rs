@@ -83,6 +83,22 @@ fn who_allows_himself_what_is_documented_goes_on() {
     }
 }
 
+/// As sshd's child does that speaks with strangers.
+#[test]
+fn who_allows_himself_one_descriptor_waits_for_his_connection() {
+    for (lanes, fusion) in [(1, "on"), (2, "off")] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        stage.set_fusion(fusion);
+        let program = sandbox.compiled("one_descriptor", include_str!("shim/one_descriptor.c"), &["-w"]);
+        let ask = |on, host| stage.ask(on, &[&*program.to_string_lossy(), host]);
+        let kernels = ask(On::Kernel, Stage::KERNEL);
+        assert!(kernels.lines().count() == 6 && !kernels.contains("ended"), "{kernels}");
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{lanes} lanes, fusion={fusion}");
+        stage.wait_until_nothing_is_left();
+    }
+}
+
 /// Whom a program in a PID namespace of its own asks has no number there.
 #[test]
 fn a_program_in_a_pid_namespace_of_its_own_is_on_the_netstack() {

@@ -602,13 +602,13 @@ mod tests {
                 let until = before + Duration::from_nanos(until_read);
                 now = until + Duration::from_nanos(since_read);
                 let most = |since: Duration| since.as_nanos() as u64 * BYTES_PER_NANO + 1000;
-                let bytes = bytes.min(most(until - read_at));
+                let bytes = bytes.min(most(until.saturating_since(read_at)));
                 read_at = until;
                 let said = if is_true { counted.written[0].wrapping_add(bytes) } else { lie };
                 let last = counted.at;
                 match counted.advance([before, now], [said, 0], [1000; 2]) {
                     Ok([came, 0]) => {
-                        prop_assert!(came <= most(now - last));
+                        prop_assert!(came <= most(now.saturating_since(last)));
                         sum += u128::from(came);
                         truth = truth.wrapping_add(if is_true { bytes } else { came });
                     }
