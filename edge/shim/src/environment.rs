@@ -10,7 +10,10 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
+use rustix::process::{getegid, geteuid, getgid, getuid};
+
 use crate::wanted::{FILTER, NAMES, SOCKET};
+use crate::{confining, session};
 
 /// A list of strings that ends with null (`environ(7)`).
 pub(crate) type Strings = *const *mut c_char;
@@ -40,12 +43,23 @@ fn is_own(variable: &CStr) -> bool {
     })
 }
 
+/// Whether the kernel starts the loader of what is executed in secure mode, in which it leaves this library out: squid's master is 13 and root when it
+/// starts its worker.
+fn is_of_two_users() -> bool {
+    getuid() != geteuid() || getgid() != getegid()
+}
+
 /// Calls `start` with the environment that a program is to have; with `None` if it is the one that was given.
 ///
 /// # Safety
 /// `given` is an environment, or null, which is an empty one.
 pub(crate) unsafe fn with<T>(given: Strings, start: impl FnOnce(Option<Strings>) -> T) -> T {
     let Some(kept) = KEPT.get().filter(|kept| !kept.is_empty()) else { return start(None) };
+    if !confining::is_confined() && is_of_two_users() {
+        session::say_once(
+            "what a program starts whose real and effective user or group differ is loaded in secure mode (AT_SECURE), without this library: its sockets are the kernel's",
+        );
+    }
     let mut all = [ptr::null_mut(); MOST];
     let mut count = 0;
     if !given.is_null() {

@@ -5,15 +5,22 @@
 use core::ffi::c_int;
 
 use firelane_shm::control::State;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, FdFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
 use crate::session::Attached;
 use crate::{options, session, socket, sys};
 
 /// A descriptor has arrived. If it is a socket of the daemon's, it is ours from now on.
 pub(crate) fn arrived(fd: c_int) {
-    if !may_be_ours(fd) || !session::is_of_daemon(fd) {
+    if !may_be_ours(fd) {
+        return;
+    }
+    if !session::is_of_daemon(fd) {
+        if session::is_forbidden(fd) {
+            refuse(fd);
+        }
         return;
     }
     match session::attach(fd) {
@@ -22,9 +29,29 @@ pub(crate) fn arrived(fd: c_int) {
         Err(Errno::NOTSOCK) if !session::sees_daemon() => {}
         // It stays what lies behind it, of no use: nobody is to look for the reason elsewhere.
         Err(errno) => {
-            session::say_once(&format!("a socket that has come to this program cannot be used here: {errno}"))
+            session::say_once(&format!(
+                "a socket that has come to this program cannot be used here: {errno}"
+            ));
+            if matches!(errno, Errno::ACCESS | Errno::PERM) {
+                refuse(fd);
+            }
         }
     }
+}
+
+/// This user may not use it. What lies behind it would take what is written, and keep who reads waiting for ever: in its place comes what
+/// says that the connection is gone.
+fn refuse(fd: c_int) {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let Ok((gone, peer)) = pair else { return };
+    // What its peer leaves unread is a reset.
+    let _ = rustix::io::write(&gone, &[0]);
+    drop(peer);
+    let old = sys::borrow(fd);
+    let blocks = !rustix::fs::fcntl_getfl(old).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+    let _ = rustix::io::ioctl_fionbio(&gone, !blocks);
+    let closes = rustix::io::fcntl_getfd(old).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC));
+    sys::replace(&gone, fd, closes);
 }
 
 /// Only a stream of the UNIX family can be one of ours. What is no socket says so with an error.

@@ -462,8 +462,8 @@ pub(crate) fn say_once(text: &str) {
 
 /// Says something there, unless it was said.
 pub(crate) fn say(is_said: &AtomicBool, text: &str) {
-    // A server's child may have a connection there.
-    let is_ours = table::get(libc::STDERR_FILENO).is_some();
+    // A server's child may have a connection there, and one that it may not use.
+    let is_ours = table::get(libc::STDERR_FILENO).is_some() || is_of_a_daemon(libc::STDERR_FILENO);
     if !is_ours && !is_said.swap(true, Ordering::Relaxed) {
         let _ = rustix::io::write(sys::borrow(libc::STDERR_FILENO), format!("firelane: {text}\n").as_bytes());
     }
@@ -832,6 +832,19 @@ pub(crate) fn is_of_daemon(fd: c_int) -> bool {
     // Its user has another number in another user namespace, and its process says enough.
     let is_it = |who| if sees_daemon() { who >> USER_BITS == daemon >> USER_BITS } else { who == daemon };
     peer(sys::borrow(fd)).is_ok_and(is_it)
+}
+
+/// Whether this process' user may not come to the daemon, and what lies behind `fd` is a daemon's all the same: somebody who may has given
+/// it away.
+pub(crate) fn is_forbidden(fd: c_int) -> bool {
+    matches!(begun().err(), Some(Errno::ACCESS | Errno::PERM)) && is_of_a_daemon(fd)
+}
+
+/// Whether who has made the other end of a socket is called like the daemon, for who does not know the daemon itself.
+fn is_of_a_daemon(fd: c_int) -> bool {
+    let named = |process: libc::pid_t| std::fs::read(format!("/proc/{process}/comm"));
+    sys::peer(sys::borrow(fd))
+        .is_ok_and(|(process, _)| named(process).is_ok_and(|name| name == b"firelaned\n"))
 }
 
 /// Whether the daemon has a number in the PID namespace of this process, so that nobody else is taken for it.

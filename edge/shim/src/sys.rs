@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_int, c_uint};
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use libc::{epoll_event, pollfd, sigset_t, timespec};
 use rustix::io::Errno;
@@ -497,6 +497,15 @@ pub(crate) fn borrow(fd: c_int) -> BorrowedFd<'static> {
     // SAFETY: a negative number is the only one that a `BorrowedFd` may not be; descriptors of ours are not. That it
     // stays open while it is borrowed is what the program promises by using it.
     unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
+}
+
+/// Puts a descriptor under a number that a program gave, in place of what is there.
+pub(crate) fn replace(with: &OwnedFd, fd: c_int, closes_on_exec: bool) {
+    let flags = if closes_on_exec { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: no memory is involved; what was there is the program's, of which nothing else here is kept.
+    let _ = unsafe {
+        syscall6(libc::SYS_dup3, [with.as_raw_fd() as usize, fd as usize, flags as usize, 0, 0, 0])
+    };
 }
 
 /// Whether a variable is in the environment and not empty.

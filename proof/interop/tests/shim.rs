@@ -150,6 +150,38 @@ fn the_page_of_calls_tells_what_becomes_of_each_option() {
     assert!(told.len() > 60 && told == rows, "the page differs; it is to say\n{}", told.join("\n"));
 }
 
+/// As inetd does. The kernel's program answers; ours ends, because its user is not named, and hangs if it is not told.
+#[test]
+fn who_may_not_use_a_connection_that_he_is_given_is_told_that_it_is_gone() {
+    if !rustix::process::geteuid().is_root() {
+        skipped("only root can become another user");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("given_away.py"), host]);
+    assert_eq!(ask(On::Kernel, Stage::KERNEL), "client: b'hello'\nprogram: 0\n");
+    let ours = ask(On::Firelane, Stage::FIRELANE);
+    assert!(ours.starts_with("client: ") && ours.ends_with("\nprogram: 3\n"), "{ours}");
+    stage.wait_until_nothing_is_left();
+}
+
+/// The loader leaves the library away, in secure mode.
+#[test]
+fn who_starts_a_program_as_two_users_is_told_whose_sockets_that_has() {
+    if !rustix::process::geteuid().is_root() {
+        skipped("only root can become another user");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let told =
+        |user| stage.ask(On::Firelane, &["/usr/bin/python3", &script("two_users.py"), Stage::FIRELANE, user]);
+    assert_eq!(told("0"), "nothing\n");
+    let two = told("13");
+    assert!(two.starts_with("firelane: what a program starts") && two.contains("AT_SECURE"), "{two}");
+}
+
 #[test]
 fn only_users_who_are_named_get_a_netstack_and_as_much_as_they_may() {
     if !rustix::process::geteuid().is_root() {

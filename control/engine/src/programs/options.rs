@@ -87,8 +87,8 @@ pub(super) struct Options {
     pub(super) alike: Alike,
     headers: Headers,
     priority: i32,
-    /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER; zero is the usual, IP_PMTUDISC_WANT.
-    discover: [i32; 2],
+    /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, where they are not the usual, IP_PMTUDISC_WANT.
+    discover: [Option<i32>; 2],
     /// Who may begin a connection, once it listens.
     pub(super) filter: Option<Arc<FilterConfig>>,
 }
@@ -291,9 +291,8 @@ impl Options {
         }
         match (level, name) {
             (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => match value {
-                // Segments are never cut: TCP finds out what the way carries.
-                1 | 2 => self.discover[family_of(level).index()] = value,
-                0..=5 => return Err(Errno::NOPROTOOPT),
+                // Segments are never cut, whatever it is: TCP finds out what the way carries.
+                0..=5 => self.discover[family_of(level).index()] = Some(value),
                 _ => return Err(Errno::INVAL),
             },
             // Segments are as large as TCP_MAXSEG says, and never cut.
@@ -358,7 +357,7 @@ impl Options {
             (socket::LEVEL, socket::DOMAIN) => domain(about.is_v6),
             (socket::LEVEL, socket::PRIORITY) => self.priority,
             (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => {
-                self.discover[family_of(level).index()].max(1)
+                self.discover[family_of(level).index()].unwrap_or(1)
             }
             (tcp::LEVEL, tcp::NODELAY) => self.nodelay.into(),
             (tcp::LEVEL, tcp::CORK) => self.cork.into(),

@@ -344,8 +344,8 @@ class Talk:
         return {
             "TCP_USER_TIMEOUT": self.state == "connecting", "TCP_SYNCNT": self.state == "connecting", "IPV6_DONTFRAG": len(value) < 4,
             "IPV6_UNICAST_HOPS": number == 0, "SO_INCOMING_CPU": True, "SO_BINDTOIFINDEX": number > 1 or self.kind == "listeners", "IP_OPTIONS": len(value) > 0,
-            "TCP_DEFER_ACCEPT": number > 31, "TCP_FASTOPEN": number > 4096, "IPV6_MULTICAST_IF": 1 < number < 99, "IP_JOIN_GROUP": True, "IP_LEAVE_GROUP": True, "IP_MTU_DISCOVER": self.is_stream and number in (0, 3, 4, 5),
-            "IPV6_MTU_DISCOVER": self.is_stream and number in (0, 3, 4, 5), "SO_BINDTODEVICE": self.kind == "listeners",
+            "TCP_DEFER_ACCEPT": number > 31, "TCP_FASTOPEN": number > 4096, "IPV6_MULTICAST_IF": 1 < number < 99, "IP_JOIN_GROUP": True, "IP_LEAVE_GROUP": True,
+            "SO_BINDTODEVICE": self.kind == "listeners",
             "IP_MINTTL": self.kind == "listeners", "IPV6_MINHOPCOUNT": self.kind == "listeners", "IPV6_V6ONLY": self.kind == "listeners",
         }.get(name, False)
 
