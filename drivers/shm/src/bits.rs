@@ -55,7 +55,7 @@ impl Bits {
     }
 
     /// Takes up to 64 blocks out: the number of the first, and a bit for each from there on. A caller who must not be
-    /// kept for ever by those who add counts its calls.
+    /// kept for ever by those who add counts its calls, or takes [`Bits::take_words`].
     pub fn take_word(&self) -> Option<(u32, u64)> {
         // Whoever sets bits above without any below is met by each of them once.
         for _ in 0..=LEAVES + BRANCHES {
@@ -80,6 +80,11 @@ impl Bits {
             }
         }
         None
+    }
+
+    /// Takes out what there is, as [`Bits::take_word`] does; of what others go on adding meanwhile as many words at most as there are.
+    pub fn take_words(&self) -> impl Iterator<Item = (u32, u64)> {
+        (0..LEAVES).map_while(|_| self.take_word())
     }
 }
 
@@ -109,7 +114,7 @@ mod tests {
 
     fn take_all(bits: &Bits) -> Vec<u32> {
         let mut all = Vec::new();
-        while let Some((first, word)) = bits.take_word() {
+        for (first, word) in bits.take_words() {
             all.extend((0..64).filter(|n| word >> n & 1 != 0).map(|n| first + n));
         }
         all
@@ -127,6 +132,14 @@ mod tests {
             prop_assert_eq!(take_all(&bits), expected);
             prop_assert!(!bits.any());
         }
+    }
+
+    #[test]
+    fn who_adds_without_an_end_keeps_nobody() {
+        let bits = Box::<Bits>::default();
+        (0..BLOCKS_MAX).for_each(|block| _ = bits.set(block));
+        let taken = bits.take_words().inspect(|&(first, _)| assert!(bits.set(first))).count();
+        assert_eq!((taken, bits.any()), (LEAVES, true));
     }
 
     #[test]

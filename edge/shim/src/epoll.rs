@@ -652,7 +652,7 @@ impl Set {
                 }
             };
             inbox.take_order().for_each(&mut line_up);
-            while let Some((first, bits)) = inbox.news.take_word() {
+            for (first, bits) in inbox.news.take_words() {
                 set_bits(bits).for_each(|bit| line_up(first + bit));
             }
         }
@@ -712,21 +712,23 @@ impl Set {
         }
     }
 
-    /// The bell rings from here on, and at once if there is something to tell. Whether there is.
+    /// The bell rings from here on, and at once if there is something to tell. Whether there is: that is said, too, where news come
+    /// without an end and nothing is ready.
     fn arm(&mut self) -> bool {
         if self.become_own().is_err() {
             return true;
         }
-        loop {
+        for _ in 0..RINGS {
             let is_quiet = self.fall_asleep();
             if self.is_ready() {
-                self.ring();
-                return true;
+                break;
             }
             if is_quiet {
                 return false;
             }
         }
+        self.ring();
+        true
     }
 
     /// What there is to tell: of ours, or else, with the bell still, of the kernel's.

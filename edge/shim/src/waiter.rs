@@ -322,7 +322,7 @@ impl Waiter {
     pub(crate) fn forget_news(&self) {
         // Those from before it was taken, too.
         for (_, inbox) in inboxes(self.place, u64::MAX) {
-            while inbox.news.take_word().is_some() {}
+            inbox.news.take_words().for_each(drop);
         }
     }
 
@@ -482,7 +482,7 @@ impl Watchers {
 }
 
 /// A stream, by its words alone.
-fn end_of(word: Word) -> Option<StreamEnd<'static>> {
+pub(crate) fn end_of(word: Word) -> Option<StreamEnd<'static>> {
     let nobody = Holder::new(0, 0);
     StreamEnd::new(arenas::get(socket::arena(word))?, socket::number(word), nobody)
 }
