@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::socket::{Held, Kind};
 use crate::table::Word;
 use crate::{
-    connecting, epoll, holds, kept, lingering, process, session, signals, socket, stdio, sys, table,
+    connecting, epoll, fused, holds, kept, lingering, process, session, signals, socket, stdio, sys, table,
 };
 
 /// Before `fd` is closed. A descriptor of this library's own is not there for the program.
@@ -50,9 +50,13 @@ fn forget_one(fd: c_int) -> bool {
 
 /// What the table knew as this is closed.
 fn gone(fd: c_int, word: Word) {
-    if socket::kind(word) == Kind::Listener {
-        connecting::listener_closes(word);
-        epoll::listener_closed(fd, word);
+    match socket::kind(word) {
+        Kind::Listener => {
+            connecting::listener_closes(word);
+            epoll::listener_closed(fd, word);
+        }
+        Kind::Stream => fused::closed(word),
+        _ => {}
     }
     epoll::closed(fd, word);
 }

@@ -27,6 +27,11 @@ fn now() -> Duration {
     clock(ClockId::Monotonic)
 }
 
+/// The same, as it was at the last tick of the system's clock, which takes a few nanoseconds to ask.
+pub(crate) fn coarsely() -> Duration {
+    clock(ClockId::MonotonicCoarse)
+}
+
 /// What the clock of the day has said at a point of the monotonic clock.
 pub(crate) fn day_of(at: Duration) -> Duration {
     let age = now().saturating_sub(at);

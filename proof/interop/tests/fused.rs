@@ -48,6 +48,22 @@ fn a_server_is_fused_with_any_number_of_programs_one_after_the_other() {
 }
 
 #[test]
+fn who_was_killed_while_he_waited_costs_the_peer_nothing() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    stage.ask(On::Firelane, &["/usr/bin/python3", &script("dead_waiters.py"), Stage::FIRELANE]);
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn a_server_keeps_no_bells_of_programs_that_have_left() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    println!("{}", stage.ask(On::Firelane, &["/usr/bin/python3", &script("bells.py"), Stage::FIRELANE]));
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
 fn so_many_writes_may_be_unread() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);

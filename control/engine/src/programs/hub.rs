@@ -395,7 +395,7 @@ impl Hub {
         gone.offers.withdraw(&gone.arena);
         self.lingering.forget(session);
         for arena in gone.attached.values().chain([&gone.arena]) {
-            arena.waiters.remove(session, None);
+            arena.waiters.remove(arena.mapping(), session, None);
             arena.bury(session);
             self.arrivals.suspect(arena.arena().number());
         }

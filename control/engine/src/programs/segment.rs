@@ -202,7 +202,7 @@ impl Segments {
     /// A session has ended: what it waited with is gone.
     pub(super) fn forget_waiters(&self, session: u32) {
         self.each(|segment| {
-            segment.waiters.remove(session, None);
+            segment.waiters.remove(segment.arena.mapping(), session, None);
         });
     }
 

@@ -54,14 +54,19 @@ impl Waiters {
         self.sharers.forget(block);
     }
 
-    /// The waiter is gone; without a slot, all of the session's are. Whether there was one.
-    pub(super) fn remove(&self, session: u32, slot: Option<u32>) -> bool {
+    /// The waiter is gone; without a slot, all of the session's are. Whether there was one in `memory`.
+    pub(super) fn remove(&self, memory: &Mapping, session: u32, slot: Option<u32>) -> bool {
         let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
         let goes = |at: u32, of: u32| of == session && slot.is_none_or(|slot| slot == at);
-        let count = own.extract_if(.., |(at, it)| goes(*at, it.session)).count();
+        let gone: Vec<_> = own.extract_if(.., |(at, it)| goes(*at, it.session)).collect();
+        for inbox in gone.iter().filter_map(|(slot, _)| memory.slot(*slot)) {
+            // He may have died asleep, with streams that are marked for him still: who tells of one finds nobody to be woken.
+            inbox.wake_up();
+            inbox.owners.fetch_add(1, Ordering::AcqRel);
+        }
         drop(own);
         let had_shared = goes(SLOT_SHARED, session) && self.sharers.remove(session);
-        count > 0 || had_shared
+        !gone.is_empty() || had_shared
     }
 
     /// The hub rings those whom lanes have left to it, some at a time. Whether there are more.
@@ -108,12 +113,28 @@ mod tests {
         let slots: Vec<_> = (0..66).map(|n| waiters.add(memory, n % 2, wakes())).collect();
         assert!(slots[..63].iter().copied().eq(0..63) && slots[63..] == [SLOT_SHARED; 3]);
         assert!(waiters.bell(62).is_ok() && waiters.bell(SLOT_SHARED).is_err());
-        assert!(waiters.remove(0, Some(4)) && !waiters.remove(0, Some(4)));
+        assert!(waiters.remove(memory, 0, Some(4)) && !waiters.remove(memory, 0, Some(4)));
         assert!(waiters.bell(4).is_err());
-        assert!(!waiters.remove(0, Some(5)), "another session's");
+        assert!(!waiters.remove(memory, 0, Some(5)), "another session's");
         assert_eq!(waiters.add(memory, 9, wakes()), 4);
-        assert_eq!(memory.slot(4).unwrap().owners.load(Ordering::Relaxed), 2);
-        assert!(waiters.remove(1, None));
+        assert_eq!(memory.slot(4).unwrap().owners.load(Ordering::Relaxed), 3);
+        assert!(waiters.remove(memory, 1, None));
         assert_eq!(waiters.add(memory, 9, wakes()), 1);
+    }
+
+    #[test]
+    fn who_was_asleep_when_he_died_is_not_to_be_woken() {
+        let arena = ProgramArena::new(1, 0, 7, crate::programs::Limits::default(), None).unwrap();
+        let (waiters, memory) = (Waiters::default(), arena.mapping());
+        let slots = [1, 2].map(|session| waiters.add(memory, session, doorbell::make().unwrap()));
+        let inboxes = slots.map(|slot| memory.slot(slot).unwrap());
+        inboxes.iter().for_each(|inbox| assert!(inbox.fall_asleep()));
+        let owners = inboxes.map(|inbox| inbox.owners.load(Ordering::Relaxed));
+        assert!(inboxes.iter().all(|inbox| inbox.tell_napper(3).is_some()));
+        assert!(waiters.remove(memory, 1, None));
+        let [dead, alive] = inboxes.map(|inbox| inbox.tell_napper(4));
+        assert!(dead.is_none() && alive.is_some());
+        let now = inboxes.map(|inbox| inbox.owners.load(Ordering::Relaxed));
+        assert!(now[0] != owners[0] && now[1] == owners[1], "who has the bell of the dead closes it");
     }
 }

@@ -58,7 +58,7 @@ impl Hub {
             }
             Request::NoWaiter { arena, slot } => {
                 let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
-                let was = arena.waiters.remove(number, Some(slot));
+                let was = arena.waiters.remove(arena.mapping(), number, Some(slot));
                 if was { Ok(Answer::Done.into()) } else { Err(Errno::INVAL) }
             }
             Request::Segment { segment } => {
