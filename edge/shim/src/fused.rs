@@ -12,24 +12,29 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use firelane_shm::layout::FOLLOWED;
+use firelane_shm::layout::{FOLLOWED, LOST};
 use firelane_shm::{Beside, StreamEnd};
+use rustix::io::Errno;
 
 use crate::table::Word;
-use crate::{arenas, confining, session, waiter};
+use crate::{arenas, confining, session, wait, waiter};
 
 mod bells;
 
 pub(crate) use bells::moved;
 
-/// One that is not there, for segments that could not be mapped: they are not asked for again.
+/// Segments that could not be mapped, each in a place of several: above, its number; below, until when it is not asked for again, in
+/// tenths of a second.
 static REFUSED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// Whoever is refused for want of what he may have in a moment asks again after so many tenths.
+const A_WHILE: u32 = 1;
 
 /// The stream's end with the joint that it may have got. `arena` is where the stream's words are.
 #[inline]
 pub(crate) fn followed(fd: c_int, arena: u16, end: StreamEnd<'static>) -> StreamEnd<'static> {
     let Some((number, joint, side)) = end.lacks() else { return end };
-    let Some(beside) = place_of(fd, number).and_then(|place| beside_in(place, joint, side)) else {
+    let Some(beside) = place_of(fd, &end, number).and_then(|place| beside_in(place, joint, side)) else {
         return end.alone();
     };
     if !beside.is_open() {
@@ -41,7 +46,7 @@ pub(crate) fn followed(fd: c_int, arena: u16, end: StreamEnd<'static>) -> Stream
 /// The joint of a stream, and the place of its segment, which is mapped for that.
 pub(crate) fn reached(fd: c_int, end: &StreamEnd<'static>) -> Option<(u16, Beside<'static>)> {
     let (number, joint, side) = end.lacks()?;
-    let place = place_of(fd, number)?;
+    let place = place_of(fd, end, number)?;
     Some((place, beside_in(place, joint, side)?))
 }
 
@@ -57,20 +62,39 @@ fn beside_in(place: u16, joint: u32, side: usize) -> Option<Beside<'static>> {
 }
 
 /// Where the segment with this number is; asks for it the first time.
-fn place_of(fd: c_int, number: u64) -> Option<u16> {
+fn place_of(fd: c_int, end: &StreamEnd<'static>, number: u64) -> Option<u16> {
     if let Some(place) = arenas::find(number) {
         return Some(place);
     }
     let refused = &REFUSED[number as usize % REFUSED.len()];
-    if refused.load(Ordering::Relaxed) == number || confining::is_confined() {
+    if confining::is_confined() || is_refused(refused.load(Ordering::Relaxed), number, end, tenths) {
         return None;
     }
     bells::tidy_all();
-    let place = session::segment(number, fd).ok();
-    if place.is_none() {
-        refused.store(number, Ordering::Relaxed);
+    let place = session::segment(number, fd);
+    if let Err(errno) = place {
+        let until = if may_pass(errno) { tenths().saturating_add(A_WHILE) } else { u32::MAX };
+        refused.store(number << 32 | u64::from(until), Ordering::Relaxed);
     }
-    place
+    place.ok()
+}
+
+/// Whether a refused segment is not to be asked for as yet. It is, whenever it was refused, for a stream whose text may lie there: such a
+/// one is given up else.
+fn is_refused(word: u64, number: u64, end: &StreamEnd<'static>, now: impl FnOnce() -> u32) -> bool {
+    let (refused, until) = ((word >> 32) as u32, word as u32);
+    let may_have_text = || end.block().file.load(Ordering::SeqCst) & (FOLLOWED | LOST) == FOLLOWED;
+    refused == number as u32 && (until == u32::MAX || now() < until && !may_have_text())
+}
+
+/// Whether who could not map a segment may in a moment: descriptors have run out, or a signal handler has come into the middle of another
+/// question.
+fn may_pass(errno: Errno) -> bool {
+    errno == Errno::MFILE || errno == Errno::NETDOWN && !session::is_dead()
+}
+
+fn tenths() -> u32 {
+    (wait::coarsely().as_millis() / 100) as u32
 }
 
 /// Whoever waits for the stream here is found by the peer from now on.

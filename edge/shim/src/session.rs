@@ -808,7 +808,8 @@ pub(crate) fn segment(number: u64, fd: c_int) -> Result<u16, Errno> {
         (Answer::Done, fds) => {
             let arena = table::get(fd).map(socket::arena);
             let what = if arena == own_arena() { What::Segment } else { What::OthersSegment };
-            let place = arenas::add(fds.first().ok_or(Errno::PROTO)?, what)?;
+            // The daemon has sent one, for which there was no number left.
+            let place = arenas::add(fds.first().ok_or(Errno::MFILE)?, what)?;
             note_arena(place);
             Ok(place)
         }

@@ -64,6 +64,14 @@ fn a_server_keeps_no_bells_of_programs_that_have_left() {
 }
 
 #[test]
+fn who_had_no_descriptor_left_for_one_connection_reads_the_next() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    stage.ask(On::Firelane, &["/usr/bin/python3", &script("again_mapped.py"), Stage::FIRELANE]);
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
 fn so_many_writes_may_be_unread() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);
