@@ -56,10 +56,13 @@ fn who_was_killed_while_he_waited_costs_the_peer_nothing() {
 }
 
 #[test]
-fn a_server_keeps_no_bells_of_programs_that_have_left() {
+fn a_server_has_few_bells_and_keeps_none_of_programs_that_have_left() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);
-    println!("{}", stage.ask(On::Firelane, &["/usr/bin/python3", &script("bells.py"), Stage::FIRELANE]));
+    for [clients, threads] in [["4", "6"], ["6", "40"]] {
+        let words = ["/usr/bin/python3", &script("bells.py"), Stage::FIRELANE, clients, threads];
+        println!("{}", stage.ask(On::Firelane, &words));
+    }
     stage.wait_until_nothing_is_left();
 }
 

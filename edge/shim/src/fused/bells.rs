@@ -19,6 +19,9 @@ const AT_ONCE: u64 = SLOTS as u64;
 /// In so many milliseconds there may be another one. Processes that come and go wait by the lane's bell when there are more of them.
 const PAUSE: u64 = 100;
 
+/// As many bells a process has at a time, each of which is a descriptor. Waiters beyond are told by the lane.
+const MOST: usize = 128;
+
 /// That a slot's owner is known to have no bell, in place of one more than its number.
 const NONE: u32 = u32::MAX;
 
@@ -55,6 +58,9 @@ pub(super) fn ring(segment: u16, number: u64, slot: u32, owner: u32) -> bool {
     let mut has_asked = false;
     let asks = || {
         has_asked = true;
+        if count() >= MOST {
+            return Err(Errno::MFILE);
+        }
         session::hide(session::bell(number, slot)?)
     };
     let found = bells.find(slot, owner, now, asks, session::close_hidden);
@@ -81,6 +87,12 @@ pub(super) fn tidy(segment: u16) {
 #[cold]
 pub(super) fn tidy_all() {
     (0..arenas::ARENAS_MAX as u16).filter(|&place| arenas::is_segment(place)).for_each(tidy);
+}
+
+/// How many there are, of all segments.
+fn count() -> usize {
+    let words = BELLS.iter().flat_map(|bells| &bells.words);
+    words.filter(|word| bell_of(word.load(Ordering::Relaxed)).is_some()).count()
 }
 
 /// A bell has another number.
