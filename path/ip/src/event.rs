@@ -190,6 +190,11 @@ impl Said {
         let icmp = if from.is_ipv4() { [3, 1] } else { [1, 3] };
         Self { from, link: None, hops: 64, tos: 0, icmp, rest: 0, text: QuotedText::of(text) }
     }
+
+    /// Whether this station found it out itself: nobody can have made it up, and no router has another way.
+    pub const fn is_by_ourselves(&self) -> bool {
+        self.link.is_none()
+    }
 }
 
 /// What happened to a packet. All are soft for an established connection (RFC 5461, RFC 1122 §4.2.3.9).

@@ -1,4 +1,5 @@
-//! Datagrams to a neighbour whose address has to be asked for first: a burst waits in its socket, and nothing of it is lost.
+//! Datagrams to a neighbour whose address has to be asked for first: a burst waits in its socket, and nothing of it is lost. And
+//! connections to one who is not there.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use firelane_driver_memory::{Conditions, WireConfig};
 use firelane_ip::ErrorKind;
 use firelane_lane::{Control, DatagramOption, Fault};
-use firelane_socket::DatagramEnd;
+use firelane_socket::{DatagramEnd, SocketError};
 use firelane_units::{BitRate, DropReason, FlowId};
 use firelane_world::*;
 
@@ -126,5 +127,21 @@ fn what_waits_for_somebody_who_is_not_there_goes_with_the_frames_that_do() {
             assert_eq!(a.udp(1).unsendable, udp.unsendable);
             a.check_conservation();
         }
+    }
+}
+
+#[test]
+fn who_connects_to_somebody_who_is_not_there_hears_it_when_he_was_asked_for_in_vain() {
+    for lanes in [1, 2] {
+        let (mut a, mut b, _socket) = far_apart(lanes, None, "0.0.0.0");
+        let begun = ["10.0.0.99:9", "[fd00::99]:9"].map(|remote| a.connect(1, lanes - 1, remote));
+        run_for(&mut a, &mut b, Duration::from_millis(1500));
+        assert!(begun.iter().all(|it| it.poll_connected() == Ok(false)), "he is asked for on");
+        run_for(&mut a, &mut b, Duration::from_millis(3000));
+        assert!(
+            begun.iter().all(|it| it.poll_connected() == Err(SocketError::HostUnreachable)),
+            "{lanes} lanes"
+        );
+        a.check_conservation();
     }
 }

@@ -70,7 +70,8 @@ impl Connection {
     /// An ICMP error arrived that quotes a segment of ours beginning at `quoted`; `hard` errors say that trying
     /// again is useless. RFC 5927 §4: believed only if it quotes what is in flight, and it ends only a connection
     /// that is not synchronized, everywhere else retransmission decides (RFC 1122 §4.2.3.9 asked for more trust).
-    /// The lane says `hard` of every error whose program wants to hear of them at once, as in Linux.
+    /// The lane says `hard` of every error whose program wants to hear of them at once, and of a neighbour that was asked for in vain, as in
+    /// Linux.
     /// What does not end the connection is its program's to hear if the wait ends in vain (RFC 9293 MUST-47), as on
     /// Linux: "no route to host" says more than "timed out".
     pub fn on_unreachable(&mut self, quoted: SeqNum, hard: bool) -> Disposition {

@@ -156,7 +156,9 @@ impl<D> Inside<'_, D> {
         // Who wants to hear of errors gives up a connection that does not stand yet for any of them, as in Linux; one that
         // stands is told, and stays.
         let hears = conn.tcp().hears_errors(error.dst.is_ipv6());
-        let told = conn.tcp().on_unreachable(quoted, hears || is_hard(error.kind));
+        // A neighbour that was asked for in vain is not there. A router's word of that is worth less, and may change.
+        let is_final = is_hard(error.kind) || error.said.is_by_ourselves();
+        let told = conn.tcp().on_unreachable(quoted, hears || is_final);
         if hears && (told.closed.is_some() || conn.tcp().has_in_flight(quoted)) {
             conn.stream.fail(failure_of(error));
             let token = conn.stream.tell(Ready::ALL);
