@@ -32,7 +32,6 @@ pub enum CaptureOf {
 }
 
 /// A running capture.
-#[derive(Debug)]
 pub struct Capture {
     engine: Arc<Inner>,
     id: u32,

@@ -17,7 +17,6 @@ use crate::udp_socket::UdpSocket;
 const SEQUENCE: usize = 2;
 
 /// Asks stations for echoes, and gets their answers. Dropping it closes it.
-#[derive(Debug)]
 pub struct EchoSocket(UdpSocket);
 
 /// An answer.

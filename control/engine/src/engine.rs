@@ -36,7 +36,7 @@ use crate::worker::Worker;
 const LANES_MAX: usize = 256;
 
 /// How an engine is made.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EngineConfig {
     /// How many lanes.
     pub lanes: usize,
@@ -107,10 +107,9 @@ pub enum VnicUser {
 }
 
 /// Lanes, and what they carry. Clones are the same engine; it ends with the last of them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
 
-#[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) fabric: Arc<Fabric>,
     registry: Mutex<Registry>,

@@ -51,7 +51,6 @@ thread_local! {
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// The lanes.
-#[derive(Debug)]
 pub(crate) struct Fabric {
     /// No other of this process has or will have it, as one may have its place.
     number: u64,

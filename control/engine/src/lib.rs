@@ -7,6 +7,7 @@
 //! What lives here is what lanes must not have: threads, CPU binding, the clock and waiting.
 //! - `engine.rs`, `registry.rs`, `snapshot.rs`, `memory.rs`: changes, checked and sent to every lane; counters and memory read.
 //! - `fabric.rs`, `worker.rs`, `bell.rs`: the lanes' squeues, their threads, how they sleep and are woken.
+//! - `debug.rs`: what `{:?}` shows of handles.
 //! - `sleepers.rs`: who waits for which socket; `poller.rs`: one who waits for many. `tcp_*.rs`, `udp_socket.rs`:
 //!   the sockets.
 //! - `programs/`: the sockets of unmodified programs, in memory shared with them.
@@ -21,6 +22,7 @@ mod clock;
 mod configured;
 mod counted;
 mod cpus;
+mod debug;
 mod desk;
 mod echo_socket;
 mod engine;

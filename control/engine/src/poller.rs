@@ -18,7 +18,7 @@ use crate::engine::Inner;
 use crate::sleepers::{Seat, deadline_after};
 
 /// Waits for any of many sockets.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Poller {
     list: Arc<List>,
     homes: Homes,
@@ -245,6 +245,11 @@ impl Poller {
     pub fn forget(&self, source: &impl Source) -> io::Result<()> {
         source.stand(Ready::NONE);
         source.seat().take_watch().map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// How many sockets it watches.
+    pub(crate) fn watched(&self) -> usize {
+        self.list.lock().watched.iter().filter(|it| !it.is_forgotten).count()
     }
 
     /// Waits for at most `limit` (`None`: for ever) until something is ready, and puts it in `events` in place of what

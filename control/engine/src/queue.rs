@@ -17,7 +17,6 @@ use crate::shared_nic::SharedQueue;
 use crate::watched::Watched;
 
 /// A driver's queue, for one lane.
-#[derive(Debug)]
 pub enum Queue {
     /// An end of a wire of memory.
     Memory(Box<End>),

@@ -4,7 +4,6 @@
 //! the token; here it finds the wakers. Blocking calls are wakers too: they unpark their thread.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
@@ -149,7 +148,7 @@ fn side_of(ready: Ready) -> Ready {
 }
 
 /// A socket that somebody may wait for: it has its seat inside.
-pub(crate) trait Seated: Send + Sync + fmt::Debug {
+pub(crate) trait Seated: Send + Sync {
     /// Where who waits leaves wakers.
     fn seat(&self) -> &Seat;
 }
@@ -161,19 +160,19 @@ impl Seated for Seat {
 }
 
 /// All seats of an engine.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Sleepers {
     seats: RwLock<Seats>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Seats {
     places: Vec<Place>,
     free: Vec<u32>,
 }
 
 /// A place that one socket after another has.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Place {
     socket: Option<Arc<dyn Seated>>,
     /// Which of them this is: lanes may still tell of those before, whose connections go on for a while.

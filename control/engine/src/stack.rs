@@ -26,7 +26,7 @@ use crate::queue::Queue;
 use crate::udp_groups::check_link;
 
 /// One IP instance. Clones are the same netstack; the engine runs as long as any of them or a socket does.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Stack {
     pub(crate) inner: Arc<Inner>,
     pub(crate) id: NetstackId,
@@ -110,7 +110,6 @@ impl Engine {
     }
 }
 
-#[derive(Debug)]
 struct Interface {
     queues: Vec<Queue>,
     mac: Option<MacAddr>,
@@ -120,7 +119,6 @@ struct Interface {
 }
 
 /// Builds an engine with one netstack.
-#[derive(Debug)]
 pub struct StackBuilder {
     engine: EngineConfig,
     tcp: TcpConfig,
@@ -222,6 +220,11 @@ impl StackBuilder {
         let destination = IpPrefix::new(any, 0).expect("zero fits every family");
         self.routes.push(RouteConfig::via(destination, gateway));
         Ok(self)
+    }
+
+    /// How its engine is made.
+    pub(crate) fn engine_config(&self) -> &EngineConfig {
+        &self.engine
     }
 
     fn last(&mut self, what: &str) -> io::Result<&mut Interface> {

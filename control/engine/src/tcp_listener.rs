@@ -36,7 +36,6 @@ const BACKLOG: usize = 128;
 const PORT_TRIES: usize = 64;
 
 /// A listening socket. Dropping it closes the listener and what nobody accepted.
-#[derive(Debug)]
 pub struct TcpListener {
     engine: Arc<Inner>,
     reserved: Reserved,

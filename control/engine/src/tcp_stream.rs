@@ -31,13 +31,11 @@ use crate::sleepers::{Seat, Seated, block_on, look_on};
 use crate::stack::Stack;
 
 /// A connection between two sockets. Clones are the same connection, which closes with the last of them.
-#[derive(Debug)]
 pub struct TcpStream {
     socket: Arc<Socket>,
 }
 
 /// What the clones share. The table of sleepers has a reference too, so the clones are counted apart.
-#[derive(Debug)]
 struct Socket {
     engine: Arc<Inner>,
     shared: StreamRef,

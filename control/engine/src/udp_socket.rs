@@ -34,7 +34,6 @@ use crate::udp_groups::check_link;
 const PORT_TRIES: usize = 64;
 
 /// A UDP socket. Dropping it closes it.
-#[derive(Debug)]
 pub struct UdpSocket {
     pub(crate) engine: Arc<Inner>,
     pub(crate) socket: SocketId,

@@ -24,14 +24,12 @@ pub enum TraceOf {
 }
 
 /// A running trace.
-#[derive(Debug)]
 pub struct Trace {
     engine: Arc<Inner>,
     numbers: Arc<Numbers>,
 }
 
 /// Steps that are being counted.
-#[derive(Debug)]
 pub struct StepMeter {
     engine: Arc<Inner>,
 }

@@ -19,7 +19,6 @@ use crate::fabric::Fabric;
 use crate::programs::Known;
 
 /// Runs one lane.
-#[derive(Debug)]
 pub struct Worker {
     fabric: Arc<Fabric>,
     lane: LaneId,

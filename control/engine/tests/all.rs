@@ -27,6 +27,7 @@ mod probes;
 mod programs;
 mod seed;
 mod shares;
+mod shown_handles;
 mod socket_filters;
 mod sockets;
 mod support;

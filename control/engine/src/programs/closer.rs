@@ -23,7 +23,7 @@ const FAR_BEHIND: u32 = 4;
 const LONG: Duration = Duration::from_millis(100);
 
 /// What is to be closed, by user. One with an entry has a thread.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Closer(Arc<Mutex<BTreeMap<u32, Waiting>>>);
 
 /// What of a user is to be closed.

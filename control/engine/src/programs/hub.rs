@@ -45,7 +45,6 @@ const AHEAD_ROOM: usize = 8;
 const BELL_KEY: u64 = u64::MAX;
 
 /// All sessions.
-#[derive(Debug)]
 pub struct Hub {
     pub(super) engine: Engine,
     set: OwnedFd,
