@@ -170,8 +170,9 @@ impl Engine {
                 let go_on = bound.is_ok();
                 let this = (worker.lane(), rustix::thread::gettid());
                 let _ = sender.send(bound.map(|()| this).map_err(|e| (cpu, e)));
-                if go_on {
-                    worker.run();
+                match go_on {
+                    true => worker.run(),
+                    false => worker.fall_silent(),
                 }
             })?;
             self.0.threads().push(thread);

@@ -76,6 +76,8 @@ struct Place {
     bell: Arc<Bell>,
     /// The lane has failed, and what it has left behind is cleared up.
     is_cleared: AtomicBool,
+    /// The engine has ended, and the lane has nothing to say.
+    is_silent: AtomicBool,
     /// What it had counted when it was read last.
     last: Mutex<Option<Snapshot>>,
 }
@@ -115,7 +117,8 @@ impl Fabric {
                 let outlet = FabricOutlet { fabric: fabric.clone(), told: Vec::new(), lists: Vec::new() };
                 let host = Host { lane: Lane::new(config), outlet };
                 let squeue = Squeue::new(host, SQUEUE_ITEMS, Ringer(Arc::clone(&bell)));
-                Place { squeue, bell, is_cleared: AtomicBool::new(false), last: Mutex::default() }
+                let [is_cleared, is_silent] = [(); 2].map(|()| AtomicBool::new(false));
+                Place { squeue, bell, is_cleared, is_silent, last: Mutex::default() }
             };
             let lanes = bells.into_iter().enumerate().map(place).collect();
             Self {
@@ -168,6 +171,16 @@ impl Fabric {
     /// Whether a handler has panicked in the lane.
     pub(crate) fn has_failed(&self, lane: LaneId) -> bool {
         self.squeue(lane).is_poisoned()
+    }
+
+    /// The worker of the lane has nothing to send for itself any more.
+    pub(crate) fn fall_silent(&self, lane: LaneId) {
+        self.lanes[lane.index()].is_silent.store(true, Ordering::Release);
+    }
+
+    /// Whether no worker has: others' frames leave by its devices.
+    pub(crate) fn are_silent(&self) -> bool {
+        self.lanes.iter().all(|place| place.is_silent.load(Ordering::Acquire) || place.squeue.is_poisoned())
     }
 
     /// What a call at a socket of the lane says if it is out of service: nothing more happens there then.

@@ -7,7 +7,7 @@
 //! What lives here is what lanes must not have: threads, CPU binding, the clock and waiting.
 //! - `engine.rs`, `registry.rs`, `snapshot.rs`, `memory.rs`: changes, checked and sent to every lane; counters and memory read.
 //! - `fabric.rs`, `worker.rs`, `bell.rs`: the lanes' squeues, their threads, how they sleep and are woken.
-//! - `debug.rs`: what `{:?}` shows of handles.
+//! - `unsaid.rs`: what is to be sent before an engine ends. `debug.rs`: what `{:?}` shows of handles.
 //! - `sleepers.rs`: who waits for which socket; `poller.rs`: one who waits for many. `tcp_*.rs`, `udp_socket.rs`:
 //!   the sockets.
 //! - `programs/`: the sockets of unmodified programs, in memory shared with them.
@@ -59,6 +59,7 @@ mod udp_groups;
 mod udp_messages;
 mod udp_options;
 mod udp_socket;
+mod unsaid;
 mod watch;
 mod watched;
 mod wires;

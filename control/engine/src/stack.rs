@@ -26,6 +26,11 @@ use crate::queue::Queue;
 use crate::udp_groups::check_link;
 
 /// One IP instance. Clones are the same netstack; the engine runs as long as any of them or a socket does.
+///
+/// With the last of these handles the engine ends, and with it every connection, unlike the kernel's, which outlives a program. So the
+/// drop of the last one waits until peers have acknowledged what was written before, for a second at most; what has not arrived by then
+/// is lost, and its connection reset. [`Stack::drain`] waits as long as its caller likes, and says whether everything has arrived. An
+/// engine without threads ([`StackBuilder::driven`]) sends nothing of its own: drain it before.
 #[derive(Clone)]
 pub struct Stack {
     pub(crate) inner: Arc<Inner>,

@@ -30,7 +30,8 @@ use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, block_on, look_on};
 use crate::stack::Stack;
 
-/// A connection between two sockets. Clones are the same connection, which closes with the last of them.
+/// A connection between two sockets. Clones are the same connection, which closes with the last of them: what was written before is
+/// sent, then its end, as in std. If it is the last handle of its engine as well, see [`Stack`].
 pub struct TcpStream {
     socket: Arc<Socket>,
 }

@@ -8,7 +8,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firelane_lane::{Host, Idle};
 use firelane_shm::Spin;
@@ -17,6 +17,7 @@ use firelane_units::LaneId;
 use crate::engine::Inner;
 use crate::fabric::Fabric;
 use crate::programs::Known;
+use crate::unsaid::{LAST_WORDS, LOOK};
 
 /// Runs one lane.
 pub struct Worker {
@@ -31,7 +32,12 @@ pub struct Worker {
     called: Vec<u32>,
     /// Whom it tells that the lane has failed; nobody any more when it has.
     engine: Weak<Inner>,
+    /// The engine has ended, and what programs have left unsaid goes.
+    says_last: bool,
 }
+
+/// How many turns what was said last has to get by other lanes to the devices.
+const LAST_TURNS: usize = 5;
 
 /// The most looks before sleeping: what being woken on a CPU that sleeps takes. None where those whom it waits for need its CPU
 /// ([`crate::programs::Programs::await_news`]).
@@ -52,7 +58,16 @@ impl Worker {
     pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>, engine: Weak<Inner>) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let spin = Spin::in_bursts(LOOKS_MAX, cpus);
-        Self { fabric, lane, stop, spin, known: Known::default(), called: Vec::new(), engine }
+        Self {
+            fabric,
+            lane,
+            stop,
+            spin,
+            known: Known::default(),
+            called: Vec::new(),
+            engine,
+            says_last: false,
+        }
     }
 
     /// Which lane it runs.
@@ -123,7 +138,7 @@ impl Worker {
             }
         };
         // As with work (R1 of `bell.rs`): whoever ends the engine says so and then rings, so it is asked behind the bell.
-        if idle == Idle::StaysAwake || self.is_to_stop() {
+        if idle == Idle::StaysAwake || self.is_to_stop() && !self.says_last {
             return Ran::Idle;
         }
         let until = until.map(|at| at.saturating_since(fabric.now()));
@@ -153,16 +168,50 @@ impl Worker {
         // The kernel's default gathers timers over 50 us; a limit wakes up for each frame. Where it cannot be
         // changed, wakes come that much later.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let turns =
-            catch_unwind(AssertUnwindSafe(
-                || {
-                    while !self.is_to_stop() && self.run_once(None) != Ran::Failed {}
-                },
-            ));
+        let turns = catch_unwind(AssertUnwindSafe(|| {
+            while !self.is_to_stop() && self.run_once(None) != Ran::Failed {}
+            self.say_last();
+        }));
         if let Err(panic) = turns {
             // The lane has failed in this thread, which does not come again.
             self.tell_engine();
             resume_unwind(panic);
+        }
+    }
+
+    /// Nobody has a handle any more: what was written before is sent, also by this lane for others, and who has not acknowledged it after a
+    /// while is told that it does not come. Who has acknowledged everything is told nothing: a RST would take from it what it has not read.
+    fn say_last(&mut self) {
+        self.says_last = true;
+        let until = Instant::now() + LAST_WORDS;
+        loop {
+            if !self.fabric.may_have_unsaid(self.lane) {
+                self.fall_silent();
+            }
+            if self.fabric.are_silent() || self.run_once(Some(LOOK)) == Ran::Failed {
+                return;
+            }
+            if Instant::now() >= until {
+                return self.reset_unsaid();
+            }
+        }
+    }
+
+    /// Nobody waits for this lane any more.
+    pub(crate) fn fall_silent(&self) {
+        self.fabric.fall_silent(self.lane);
+    }
+
+    fn reset_unsaid(&mut self) {
+        let mut is_done = false;
+        for _ in 0..LAST_TURNS {
+            let (fabric, now) = (&*self.fabric, self.fabric.now());
+            let reset = || fabric.squeue(self.lane).visit(now, |host| host.lane.reset_unsaid(now)).is_some();
+            // Somebody may be inside.
+            is_done = is_done || reset();
+            if self.run_once(Some(LOOK)) == Ran::Failed {
+                return;
+            }
         }
     }
 

@@ -14,6 +14,7 @@ mod flow_lanes;
 mod fusion;
 mod groups;
 mod kept_sockets;
+mod last_handle;
 mod local_ports;
 mod moving_lanes;
 mod nat;

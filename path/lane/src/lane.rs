@@ -25,7 +25,7 @@ use crate::netstack_counters::NetstackCounters;
 use crate::outbox::{Notice, Outlet};
 use crate::poll::{Calls, Devices, PollPolicy};
 use crate::squeue::SqueueStats;
-use crate::stacks::{Heard, Stacks, Strangers, SynText};
+use crate::stacks::{Heard, Stacks, Strangers, SynText, Unsaid};
 use crate::stream_info::StreamInfo;
 use crate::watch::{Cycles, Seen, StepCounts, Tracing};
 
@@ -490,6 +490,18 @@ impl<D: Driver> Lane<D> {
     /// peers are told in the turns that follow.
     pub fn is_ending(&self) -> bool {
         self.stacks.is_ending()
+    }
+
+    /// Whether a program that is gone has left something that its peer has yet to acknowledge, as far as some places of the table of
+    /// connections from `from` on say.
+    pub fn find_unsaid(&self, netstack: Option<NetstackId>, from: u32) -> Unsaid {
+        self.stacks.find_unsaid(netstack, from)
+    }
+
+    /// Resets the connections that have, as the lane is about to end.
+    pub fn reset_unsaid(&mut self, now: Instant) {
+        self.common.now = now;
+        self.stacks.reset_unsaid(&mut self.common);
     }
 
     /// In which lane a connection from a bound `local` to `remote` has to begin, because its segments will arrive there;

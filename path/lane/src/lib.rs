@@ -127,7 +127,7 @@ pub use poll::{
     Calls, GRACE, LOADED_AT, Load, Looked, PollPolicy, Polling, RESUME_AT, Rest, STAYS_LOADED_AT, STOP_ABOVE,
 };
 pub use squeue::{DRAIN_LIMIT, Entered, Idle, Inside, Mode, Refused, Sleep, Squeue, SqueueStats, Wake};
-pub use stacks::{Band, Heard, Strangers, SynText};
+pub use stacks::{Band, Heard, Strangers, SynText, Unsaid};
 pub use steer::{connection_lane, datagram_lane};
 pub use steps::{Onward, STEPS_MAX, Step, StepList, StepLists, walk};
 pub use stream_info::{LimitedBy, StreamInfo, Unfused};

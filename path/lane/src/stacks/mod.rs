@@ -45,6 +45,7 @@ mod translated;
 mod tune;
 mod tunneled;
 mod turns;
+mod unsaid;
 mod view;
 
 pub use bands::Band;
@@ -52,6 +53,7 @@ pub use fast_open::SynText;
 use limited::Cause;
 pub(crate) use limited::Tickets;
 pub use steered::{Heard, Strangers};
+pub use unsaid::Unsaid;
 
 use core::net::IpAddr;
 use std::collections::VecDeque;

@@ -1,0 +1,63 @@
+//! What programs that are gone have left unsaid: text and FINs that their peers have not acknowledged.
+//!
+//! A connection outlives its socket until its peer has all of it, but not its lane. Who ends an engine asks here whether it may, and has
+//! the peers told that are not waited for any longer. Called by `lane.rs`.
+
+use firelane_tcp::State;
+use firelane_units::{ConnId, NetstackId};
+
+use super::Stacks;
+use super::conn::{Conn, Leaving, Program};
+use crate::common::Common;
+
+/// So many places are looked at in one visit.
+const PLACES_PER_LOOK: u32 = 1024;
+
+/// What a look at some places of the table of connections has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsaid {
+    /// One has something to say.
+    Some,
+    /// None of these; the next look begins here.
+    NoneBefore(u32),
+    /// None up to the end of the table.
+    Nothing,
+}
+
+impl Conn {
+    /// Whether its program is gone and its peer has yet to acknowledge what it said. Who has acknowledged the FIN has all there was.
+    fn is_unsaid(&self) -> bool {
+        let is_heard =
+            || self.look(|tcp| matches!(tcp.state(), State::FinWait2 | State::TimeWait | State::Closed));
+        self.program == Program::Gone && self.leaving != Leaving::Gone && !is_heard()
+    }
+}
+
+impl Stacks {
+    /// Looks for a connection that has something to say, of one netstack or of all, at some places from `from` on.
+    pub(crate) fn find_unsaid(&self, netstack: Option<NetstackId>, from: u32) -> Unsaid {
+        let end = from.saturating_add(PLACES_PER_LOOK);
+        let is_its = |conn: &&Conn| netstack.is_none_or(|wanted| wanted == conn.netstack);
+        let is_unsaid =
+            |place| self.conns.slab.get(ConnId(place)).filter(is_its).is_some_and(Conn::is_unsaid);
+        match (from..end).any(is_unsaid) {
+            true => Unsaid::Some,
+            false if (end as usize) < self.conns.slab.places() => Unsaid::NoneBefore(end),
+            false => Unsaid::Nothing,
+        }
+    }
+
+    /// Ends those that have something to say; their peers are told that it does not come.
+    pub(crate) fn reset_unsaid<D>(&mut self, common: &mut Common<D>) {
+        for place in 0..self.conns.slab.places() as u32 {
+            let id = ConnId(place);
+            let Some(netstack) = self.conns.slab.get(id).filter(|it| it.is_unsaid()).map(|it| it.netstack)
+            else {
+                continue;
+            };
+            if let Some(mut inside) = self.inside(common, netstack) {
+                inside.end(id);
+            }
+        }
+    }
+}
