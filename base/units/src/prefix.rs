@@ -39,6 +39,33 @@ impl IpPrefix {
         self.len
     }
 
+    /// Whether one station can have the address: it is unicast and, where the prefix leaves room for them, neither the network's own
+    /// address nor its broadcast address.
+    pub const fn is_of_a_station(self) -> bool {
+        let is_usable = match self.addr {
+            IpAddr::V4(addr) => {
+                let is_unicast = !addr.is_loopback()
+                    && !addr.is_multicast()
+                    && !addr.is_broadcast()
+                    && addr.octets()[0] != 0;
+                let host_bits = match u32::MAX.checked_shr(self.len as u32) {
+                    Some(bits) => bits,
+                    None => 0,
+                };
+                let host = addr.to_bits() & host_bits;
+                is_unicast && (self.len >= 31 || (host != 0 && host != host_bits))
+            }
+            // RFC 4291 §2.5.5.2: a mapped one stands for an IPv4 address inside a host, and is nobody's on a link.
+            IpAddr::V6(addr) => {
+                !addr.is_unspecified()
+                    && !addr.is_loopback()
+                    && !addr.is_multicast()
+                    && addr.to_ipv4_mapped().is_none()
+            }
+        };
+        is_usable && self.len > 0
+    }
+
     /// Whether `addr` shares the counted bits. Families never match each other.
     pub fn contains(self, addr: IpAddr) -> bool {
         match (self.addr, addr) {
@@ -127,6 +154,31 @@ mod tests {
         assert_eq!("10.0.0.1/33".parse::<IpPrefix>(), Err(ParsePrefixError::Length));
         assert_eq!("10.0.0.1/+8".parse::<IpPrefix>(), Err(ParsePrefixError::Length));
         assert_eq!("10.0.0/8".parse::<IpPrefix>(), Err(ParsePrefixError::Address));
+    }
+
+    #[test]
+    fn which_addresses_one_station_can_have() {
+        let is_ones = |text: &str| text.parse::<IpPrefix>().unwrap().is_of_a_station();
+        for text in ["10.0.0.1/24", "10.0.0.0/31", "10.0.0.1/32", "fd00::1/64", "fe80::1/64", "fd00::/64"] {
+            assert!(is_ones(text), "{text}");
+        }
+        for text in [
+            "10.0.0.0/24",
+            "10.0.0.255/24",
+            "10.0.0.1/0",
+            "0.0.0.0/24",
+            "0.1.2.3/8",
+            "127.0.0.1/8",
+            "224.0.0.1/4",
+            "255.255.255.255/32",
+            "::/64",
+            "::1/128",
+            "ff02::1/64",
+            "::ffff:10.0.0.1/120",
+            "fd00::1/0",
+        ] {
+            assert!(!is_ones(text), "{text}");
+        }
     }
 
     proptest! {

@@ -198,9 +198,18 @@ impl StackBuilder {
     /// An address of the interface begun last, such as `10.0.0.1/24`.
     ///
     /// # Errors
-    /// No interface was begun, or the text is no address with prefix length.
+    /// No interface was begun, or the text is no address with prefix length that one station can have.
     pub fn address(mut self, address: &str) -> io::Result<Self> {
-        let prefix = address.parse().map_err(|e| invalid(format!("address {address:?}: {e}")))?;
+        let prefix: IpPrefix = address.parse().map_err(|e| invalid(format!("address {address:?}: {e}")))?;
+        if IpPrefix::of_interface(address).is_none() {
+            let text = format!("address {address:?}: a prefix length is missing, as in {address}/24");
+            return Err(invalid(text));
+        }
+        if !prefix.is_of_a_station() {
+            let allowed =
+                "unicast addresses are allowed, of IPv4 neither a network's own nor its broadcast address";
+            return Err(invalid(format!("address {address:?} is no station's: {allowed}")));
+        }
         self.last("address")?.addresses.push(prefix);
         Ok(self)
     }

@@ -15,6 +15,7 @@ mod fusion;
 mod groups;
 mod kept_sockets;
 mod last_handle;
+mod like_std;
 mod local_ports;
 mod moving_lanes;
 mod nat;

@@ -142,30 +142,8 @@ impl Address {
     /// `Some` if one station can have the address: it is unicast and, where the prefix leaves room for
     /// them, neither the network's own address nor its broadcast address.
     pub fn new(prefix: IpPrefix) -> Option<Self> {
-        let usable = match prefix.addr() {
-            IpAddr::V4(addr) => {
-                let unicast = !addr.is_unspecified()
-                    && !addr.is_loopback()
-                    && !addr.is_multicast()
-                    && !addr.is_broadcast()
-                    && addr.octets()[0] != 0;
-                let host_bits = u32::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
-                let host = addr.to_bits() & host_bits;
-                unicast && (prefix.prefix_len() >= 31 || (host != 0 && host != host_bits))
-            }
-            // RFC 4291 §2.5.5.2: a mapped one stands for an IPv4 address inside a host, and is nobody's on a link.
-            IpAddr::V6(addr) => {
-                !addr.is_unspecified()
-                    && !addr.is_loopback()
-                    && !addr.is_multicast()
-                    && addr.to_ipv4_mapped().is_none()
-            }
-        };
-        (usable && prefix.prefix_len() > 0).then_some(Self::Static(StaticAddress {
-            prefix,
-            deprecated: false,
-            down: false,
-        }))
+        let of_it = || Self::Static(StaticAddress { prefix, deprecated: false, down: false });
+        prefix.is_of_a_station().then(of_it)
     }
 
     /// The prefix length of an address that names none: IPv4 has that of its class, as in the original, and IPv6 has 64.
