@@ -12,7 +12,7 @@
 //! ```
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use firelane_ip::{AutoconfConfig, LOOPBACK};
@@ -269,6 +269,21 @@ impl StackBuilder {
         }
         Ok(Stack { inner: Arc::clone(&engine.0), id })
     }
+}
+
+/// Does something with the first of a name's addresses with which it can be done, as std does; why not is told of the last one.
+pub(crate) fn each_address<T>(
+    addr: impl ToSocketAddrs,
+    mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut last = None;
+    for addr in addr.to_socket_addrs()? {
+        match attempt(addr) {
+            Ok(value) => return Ok(value),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| invalid("the name has no address".to_owned())))
 }
 
 /// A locally administered address under the prefix that Solaris gives random addresses.

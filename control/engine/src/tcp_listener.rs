@@ -27,7 +27,7 @@ use crate::poller::sealed::Watched;
 use crate::registry::{Claim, Registry};
 use crate::sleepers::{Seat, Seated, block_on};
 use crate::socket_filter;
-use crate::stack::Stack;
+use crate::stack::{Stack, each_address};
 use crate::tcp_stream::TcpStream;
 
 /// The backlog of [`TcpListener::bind`], as in std.
@@ -76,14 +76,15 @@ impl Default for ListenConfig {
 }
 
 impl TcpListener {
-    /// Listens on `addr` with the netstack's buffers; port zero draws a free one.
+    /// Listens on the first of `addr`'s addresses that can be had, with the netstack's buffers; port zero draws a free one.
     ///
     /// # Errors
     /// As `std::net::TcpListener::bind`: the address is in use or not one of the netstack's.
     pub fn bind(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
-        let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
         let rings = stack.config()?.sockets.stream;
-        Self::bind_with(stack, addr, ListenConfig { rings, ..ListenConfig::default() })
+        each_address(addr, |addr| {
+            Self::bind_with(stack, addr, ListenConfig { rings, ..ListenConfig::default() })
+        })
     }
 
     /// Listens with a configuration of the caller's; the netstack bounds the backlog.

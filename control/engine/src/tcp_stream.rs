@@ -28,7 +28,7 @@ use crate::fabric::EnterError;
 use crate::netstack_config::NetstackConfig;
 use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, block_on, look_on};
-use crate::stack::Stack;
+use crate::stack::{Stack, each_address};
 
 /// A connection between two sockets. Clones are the same connection, which closes with the last of them: what was written before is
 /// sent, then its end, as in std. If it is the last handle of its engine as well, see [`Stack`].
@@ -104,7 +104,7 @@ impl TcpStream {
     /// # Errors
     /// As `std::net::TcpStream::connect`.
     pub fn connect(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
-        Self::each_address(addr, |remote| {
+        each_address(addr, |remote| {
             let stream = Self::begin(stack, remote, stack.config()?.sockets.stream)?;
             block_on(None, |context| stream.poll_connected(context))
                 .expect("without a limit it ends ready")?;
@@ -218,20 +218,6 @@ impl TcpStream {
         let stream = Self::begin(stack, remote, stack.config()?.sockets.stream)?;
         std::future::poll_fn(|context| stream.poll_connected(context)).await?;
         Ok(stream)
-    }
-
-    fn each_address<T>(
-        addr: impl ToSocketAddrs,
-        mut connect: impl FnMut(SocketAddr) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let mut last = None;
-        for remote in addr.to_socket_addrs()? {
-            match connect(remote) {
-                Ok(value) => return Ok(value),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
     }
 
     pub(crate) fn new(engine: Arc<Inner>, end: StreamEnd) -> Self {

@@ -26,7 +26,7 @@ use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
 use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, block_on};
-use crate::stack::Stack;
+use crate::stack::{Stack, each_address};
 use crate::tcp_listener::random_port;
 use crate::udp_groups::check_link;
 
@@ -59,13 +59,12 @@ struct Ends {
 }
 
 impl UdpSocket {
-    /// Binds to `addr`; port zero draws a free one.
+    /// Binds to the first of `addr`'s addresses that can be had; port zero draws a free one.
     ///
     /// # Errors
     /// The address is in use or not one of the netstack's.
     pub fn bind(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
-        let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
-        Self::open(stack, addr, None, None)
+        each_address(addr, |addr| Self::open(stack, addr, None, None))
     }
 
     /// Binds to `addr` and speaks over `link` alone (SO_BINDTODEVICE, Solaris' IP_BOUND_IF). Bound to no address it
@@ -160,8 +159,7 @@ impl UdpSocket {
     /// # Errors
     /// There is no way to `addr`, or another socket has the same two ends.
     pub fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
-        let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
-        self.reconnect(Some(addr))
+        each_address(addr, |addr| self.reconnect(Some(addr)))
     }
 
     /// Exchanges datagrams with everybody again (connect(2) to `AF_UNSPEC`).
