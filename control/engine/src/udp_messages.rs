@@ -51,9 +51,10 @@ impl UdpSocket {
     /// Sends as many as there is room for, at least one, and says how many.
     ///
     /// # Errors
-    /// Those of the first; of a later one the next call tells.
+    /// Those of the first; of a later one a connected socket's next call tells.
     pub fn send_many(&self, messages: &[Outgoing<'_>]) -> io::Result<usize> {
         let Some(first) = messages.first() else { return Ok(0) };
+        self.forget_others_errors();
         let queue = |from: usize| {
             self.with_sender(|end| {
                 let mut send = |it: &Outgoing<'_>| {

@@ -209,7 +209,9 @@ impl UdpSocket {
     /// Sends a datagram to `addr`.
     ///
     /// # Errors
-    /// It is too long, an earlier one was refused, or the queue is full in non-blocking mode.
+    /// It is too long, there is no way to `addr` or none without SO_BROADCAST, or the queue is full in non-blocking mode. As in Linux a
+    /// socket without a peer hears of nothing else; one that has one hears also what came back of an earlier datagram. While others
+    /// keep the lane busy a datagram without a way is counted, and nobody told.
     pub fn send_to(&self, payload: &[u8], addr: impl ToSocketAddrs) -> io::Result<usize> {
         let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
         self.send_sealed(&Envelope::to(addr), payload)
@@ -230,7 +232,7 @@ impl UdpSocket {
     /// Receives a datagram; what does not fit into `to` is lost.
     ///
     /// # Errors
-    /// A peer refused an earlier datagram, or nothing came within the time-out.
+    /// The peer of a connected socket refused an earlier datagram, or nothing came within the time-out.
     pub fn recv_from(&self, to: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.recv_sealed(|recv| recv.recv(to)).map(|got| (got.copied, got.envelope.peer))
     }
@@ -285,7 +287,39 @@ impl UdpSocket {
     }
 
     fn try_send(&self, envelope: &Envelope, payload: &[u8]) -> Option<io::Result<usize>> {
-        self.with_sender(|send| sent(send.send_with(envelope, payload), payload.len()))
+        self.forget_others_errors();
+        let mut is_first = false;
+        let queued = self.with_sender(|send| {
+            is_first = !send.has_queued();
+            sent(send.send_with(envelope, payload), payload.len())
+        });
+        match queued {
+            // Behind others that wait an error may be about those.
+            Some(Ok(len)) if is_first => Some(self.own_error().map_or(Ok(len), Err)),
+            queued => queued,
+        }
+    }
+
+    /// An error of an earlier datagram says nothing to a socket that has no peer: it would be taken for one of the next. The end of the
+    /// socket stays.
+    pub(crate) fn forget_others_errors(&self) {
+        let words = self.shared.words();
+        if words.error().is_some() && self.is_of_nobody() {
+            let _ = words.take_error();
+        }
+    }
+
+    /// Whether errors are told by the very call or not at all.
+    fn is_of_nobody(&self) -> bool {
+        self.names().remote.is_none() && !self.shared.words().flags().contains(Flags::CLOSED)
+    }
+
+    /// Why the lane could not send what this call gave it, if it has seen that at once, as a rule in this very thread. What a peer says of
+    /// it is the next call's, as in Linux.
+    fn own_error(&self) -> Option<io::Error> {
+        let words = self.shared.words();
+        words.error().filter(|_| self.is_of_nobody())?;
+        words.take_error().map(io_error)
     }
 
     /// Does something with the end that sends, and tells the lane of what was queued.
@@ -304,6 +338,7 @@ impl UdpSocket {
         &self,
         take: &mut impl FnMut(&mut RecvDatagramEnd) -> Result<Option<Datagram>, SocketError>,
     ) -> Option<io::Result<Datagram>> {
+        self.forget_others_errors();
         take(&mut self.receiver()).map_err(io_error).transpose()
     }
 

@@ -2,8 +2,10 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
 
-use firelane::{Queue, Stack, TcpListener, UdpSocket, WireConfig, wire};
+use firelane::{Queue, Stack, TcpListener, UdpSocket, WireConfig, Worker, wire};
 
 fn pair() -> [Stack; 2] {
     let (left, right) = wire(WireConfig::default());
@@ -30,6 +32,48 @@ fn the_first_address_that_can_be_bound_is() {
     let peers: [SocketAddr; 2] = ["99.9.9.9:9", "10.0.0.2:9"].map(|it| it.parse().unwrap());
     peer.connect(&peers[..]).unwrap();
     assert_eq!(peer.peer_addr().unwrap(), peers[1]);
+}
+
+/// Lets a lane that no thread drives have some turns, in a thread that makes no calls.
+fn drive(worker: &mut Worker) {
+    let turns = || (0..3).for_each(|_| _ = worker.run_once(Some(Duration::ZERO)));
+    thread::scope(|scope| scope.spawn(turns).join().unwrap());
+}
+
+#[test]
+fn a_datagram_that_cannot_go_is_told_by_its_own_call() {
+    let (left, right) = wire(WireConfig::default());
+    // Nobody is in the lane of one who sends.
+    let server = Stack::builder().driven().interface(left).address("10.0.0.1/24").unwrap().build().unwrap();
+    let client = Stack::builder().interface(right).address("10.0.0.2/24").unwrap().build().unwrap();
+    let mut worker = server.engine().workers().remove(0);
+    let sender = UdpSocket::bind(&server, "10.0.0.1:53").unwrap();
+    sender.set_nonblocking(true).unwrap();
+    let good = UdpSocket::bind(&client, "10.0.0.2:53").unwrap();
+    good.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    for (to, kind) in
+        [("99.9.9.9:9", ErrorKind::NetworkUnreachable), ("10.0.0.255:9", ErrorKind::PermissionDenied)]
+    {
+        assert_eq!(sender.send_to(b"bad", to).unwrap_err().kind(), kind, "{to}");
+        assert_eq!(sender.recv_from(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "{to}");
+        assert_eq!(sender.send_to(b"good", "10.0.0.2:53").unwrap(), 4);
+        // The neighbour is asked for first.
+        let heard = (0..1000).find_map(|_| {
+            drive(&mut worker);
+            good.recv_from(&mut [0; 9]).ok()
+        });
+        assert_eq!(heard.unwrap().0, 4);
+    }
+}
+
+#[test]
+fn a_connected_socket_is_told_of_what_came_back() {
+    let [server, _client] = pair();
+    let [here, there] = ["10.0.0.1:0", "10.0.0.2:9"].map(|it| it.parse().unwrap());
+    let asking = UdpSocket::connected(&server, here, there).unwrap();
+    asking.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    asking.send(b"x").unwrap();
+    assert_eq!(asking.recv(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
 
 #[test]
