@@ -4,14 +4,16 @@
 //! the token; here it finds the wakers. Blocking calls are wakers too: they unpark their thread.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use firelane_shm::Spin;
 use firelane_socket::{Ready, SocketToken};
+use tokio::task::coop::poll_proceed;
 
 use crate::poller::{List, Watch};
 
@@ -76,18 +78,22 @@ impl Wakers {
         }
     }
 
-    /// Takes out one who has waited for a direction in vain.
-    fn forget(&mut self, side: Ready, waker: &Waker) {
+    /// Takes out one who has waited for a direction in vain. Whether he was there.
+    fn forget(&mut self, side: Ready, waker: &Waker) -> bool {
         let first = self.first(side);
-        if first.as_ref().is_some_and(|first| first.will_wake(waker)) {
+        let mut was_there = first.as_ref().is_some_and(|first| first.will_wake(waker));
+        if was_there {
             *first = None;
         }
         if let Some(crowd) = &mut self.crowd {
+            let before = crowd.others.len();
             crowd.others.retain(|(other, w)| *other != side || !w.will_wake(waker));
+            was_there |= crowd.others.len() < before;
         }
         if self.crowd.as_ref().is_some_and(|crowd| crowd.others.is_empty()) {
             self.crowd = None;
         }
+        was_there
     }
 
     fn is_empty(&self) -> bool {
@@ -116,7 +122,18 @@ impl Seat {
 
     /// Takes out the waker of this thread, which has waited long enough: nobody else would, before something comes.
     pub(crate) fn give_up(&self, ready: Ready) {
-        self.wakers().forget(side_of(ready), &own_waker());
+        let _ = self.wakers().forget(side_of(ready), &own_waker());
+    }
+
+    /// Takes out the waker of a wait that is over, and wakes it if it was still there: its task may wait here for something else as well,
+    /// and leaves it again then.
+    pub(crate) fn end_wait(&self, ready: Ready, waker: Waker) {
+        let mut wakers = self.wakers();
+        let was_there = wakers.forget(side_of(ready), &waker);
+        drop(wakers);
+        if was_there {
+            waker.wake();
+        }
     }
 
     /// Takes out whoever waits for `ready`, and tells the poller; answers its list if somebody is to be called for it.
@@ -315,6 +332,53 @@ pub(crate) fn look_on<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
 /// When `limit` is over; `None` is never, beyond what a clock tells.
 pub(crate) fn deadline_after(limit: Duration) -> Option<Instant> {
     Instant::now().checked_add(limit)
+}
+
+/// A task's wait at a seat. Who gives it up leaves nothing behind.
+struct Wait<'a> {
+    seat: &'a Seat,
+    side: Ready,
+    left: Option<Waker>,
+}
+
+impl Wait<'_> {
+    fn note(&mut self, waker: &Waker) {
+        if !self.left.as_ref().is_some_and(|left| left.will_wake(waker))
+            && let Some(before) = self.left.replace(waker.clone())
+        {
+            self.seat.end_wait(self.side, before);
+        }
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.left.take().into_iter().for_each(|waker| self.seat.end_wait(self.side, waker));
+    }
+}
+
+/// Waits in a task until `poll`, which leaves the waker at `seat`, is ready. A task whose socket always is lets others have their turn, as
+/// with tokio's own.
+pub(crate) async fn wait_at<T>(
+    seat: &Seat,
+    side: Ready,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> T {
+    let mut wait = Wait { seat, side, left: None };
+    poll_fn(|context| {
+        let budget = ready!(poll_proceed(context));
+        match poll(context) {
+            Poll::Ready(value) => {
+                budget.made_progress();
+                Poll::Ready(value)
+            }
+            Poll::Pending => {
+                wait.note(context.waker());
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }
 
 /// Runs `poll` on this thread until it is ready; `None` if `limit` passes first, and then the waker that `poll` has left

@@ -25,7 +25,7 @@ use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::poller::sealed::Watched;
 use crate::registry::{Claim, Registry};
-use crate::sleepers::{Seat, Seated, block_on};
+use crate::sleepers::{Seat, Seated, block_on, wait_at};
 use crate::socket_filter;
 use crate::stack::{Stack, each_address};
 use crate::tcp_stream::TcpStream;
@@ -180,7 +180,7 @@ impl TcpListener {
     /// # Errors
     /// `ConnectionAborted` if the netstack is gone, `NetworkDown` if all its lanes are out of service.
     pub async fn accept_async(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        std::future::poll_fn(|context| self.poll_accept(context)).await
+        wait_at(&self.seat, Ready::READABLE, |context| self.poll_accept(context)).await
     }
 
     /// The connection that has waited longest, if there is one.

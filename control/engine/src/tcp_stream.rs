@@ -3,7 +3,8 @@
 //! Reads and writes touch the connection's rings at once. A write enters the lane inline when nobody is
 //! inside, so its segments leave in the caller's thread; otherwise the lane finds them.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem;
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU8;
 use std::pin::Pin;
@@ -14,26 +15,29 @@ use std::time::Duration;
 
 use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_socket::{
-    ConnRef, Flags, Nudge, ReadError, Ready, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef,
-    UrgentError, UrgentMode, WriteError, stream,
+    ConnRef, Flags, Nudge, ReadError, Ready, RecvEnd, SendEnd, SocketError, StreamConfig, StreamEnd,
+    StreamRef, UrgentError, UrgentMode, WriteError, stream,
 };
 use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
 use firelane_units::{BitRate, Family, LaneId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::poll_proceed;
 
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
 use crate::netstack_config::NetstackConfig;
 use crate::poller::sealed::Watched;
-use crate::sleepers::{Seat, Seated, block_on, look_on};
+use crate::sleepers::{Seat, Seated, block_on, look_on, wait_at};
 use crate::stack::{Stack, each_address};
 
 /// A connection between two sockets. Clones are the same connection, which closes with the last of them: what was written before is
 /// sent, then its end, as in std. If it is the last handle of its engine as well, see [`Stack`].
 pub struct TcpStream {
     socket: Arc<Socket>,
+    /// Who has polled this clone in vain last, to read and to write. Others may poll others.
+    polled: [Option<Waker>; 2],
 }
 
 /// What the clones share. The table of sleepers has a reference too, so the clones are counted apart.
@@ -61,12 +65,16 @@ impl Seated for Socket {
 impl Clone for TcpStream {
     fn clone(&self) -> Self {
         self.socket.clones.fetch_add(1, Ordering::Relaxed);
-        Self { socket: Arc::clone(&self.socket) }
+        Self { socket: Arc::clone(&self.socket), polled: Default::default() }
     }
 }
 
 impl Drop for TcpStream {
     fn drop(&mut self) {
+        for (side, polled) in [Ready::READABLE, Ready::WRITABLE].into_iter().zip(mem::take(&mut self.polled))
+        {
+            polled.into_iter().for_each(|waker| self.socket.seat.end_wait(side, waker));
+        }
         if self.socket.clones.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.socket.close();
         }
@@ -216,7 +224,7 @@ impl TcpStream {
     /// As [`TcpStream::connect`].
     pub async fn connect_async(stack: &Stack, remote: SocketAddr) -> io::Result<Self> {
         let stream = Self::begin(stack, remote, stack.config()?.sockets.stream)?;
-        std::future::poll_fn(|context| stream.poll_connected(context)).await?;
+        wait_at(&stream.socket.seat, Ready::WRITABLE, |context| stream.poll_connected(context)).await?;
         Ok(stream)
     }
 
@@ -236,7 +244,7 @@ impl TcpStream {
         });
         let token = socket.engine.fabric.sleepers.sit(Arc::clone(&socket) as Arc<dyn Seated>);
         socket.shared.get().words().set_token(token);
-        Self { socket }
+        Self { socket, polled: Default::default() }
     }
 
     /// Whether the connection is established; pending while it is under way.
@@ -279,7 +287,8 @@ impl TcpStream {
     /// Never; the failure of the connection makes it readable.
     pub async fn readable(&self) -> io::Result<()> {
         let check = |socket: &Socket| lock(&socket.recv).is_readable().then_some(Ok(()));
-        std::future::poll_fn(|context| self.poll_for(Ready::READABLE, context, check)).await
+        let poll = |context: &mut Context<'_>| self.poll_for(Ready::READABLE, context, check);
+        wait_at(&self.socket.seat, Ready::READABLE, poll).await
     }
 
     /// Polls `check`; leaves the waker and the interest if it has nothing, and looks again.
@@ -295,6 +304,28 @@ impl TcpStream {
         }
         socket.wait_for(ready, context.waker());
         check(socket).or_else(|| socket.failure()).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// As [`TcpStream::poll_for`] for a task that has this clone for itself: one that is always ready lets others have their turn, and one
+    /// that waits does so in place of whoever polled the clone before.
+    fn poll_mine<T>(
+        &mut self,
+        ready: Ready,
+        context: &mut Context<'_>,
+        check: impl FnMut(&Socket) -> Option<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let budget = ready!(poll_proceed(context));
+        if let Poll::Ready(result) = self.poll_for(ready, context, check) {
+            budget.made_progress();
+            return Poll::Ready(result);
+        }
+        let last = &mut self.polled[usize::from(ready == Ready::WRITABLE)];
+        if !last.as_ref().is_some_and(|last| last.will_wake(context.waker()))
+            && let Some(last) = last.replace(context.waker().clone())
+        {
+            self.socket.seat.end_wait(ready, last);
+        }
+        Poll::Pending
     }
 
     /// As [`TcpStream::poll_for`], blocking the thread, for at most `limit`.
@@ -326,15 +357,17 @@ impl TcpStream {
     /// The peer's address.
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` while connecting, and if that came to nothing.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.shared.get().names().map(|n| n.remote).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let shared = self.socket.shared.get();
+        let names = shared.names().filter(|_| shared.words().flags().contains(Flags::CONNECTED));
+        names.map(|names| names.remote).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Our address.
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` as long as there is no way to the peer.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.shared.get().names().map(|n| n.local).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
@@ -343,7 +376,7 @@ impl TcpStream {
     /// have ended, text that comes resets the connection (RFC 1122 section 4.2.2.13).
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         if matches!(how, Shutdown::Read | Shutdown::Both) {
             let conn = self.socket.conn()?;
@@ -382,7 +415,7 @@ impl TcpStream {
     /// Whether small segments are sent without waiting for each other (TCP_NODELAY).
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.socket.set_option(StreamOption::Nodelay(nodelay))
     }
@@ -390,7 +423,7 @@ impl TcpStream {
     /// Whether only full segments are sent, for at most a fifth of a second (TCP_CORK).
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_cork(&self, cork: bool) -> io::Result<()> {
         self.socket.set_option(StreamOption::Cork(cork))
     }
@@ -399,7 +432,7 @@ impl TcpStream {
     /// its own judgement after some segments.
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
         self.socket.set_option(StreamOption::QuickAck(quickack))
     }
@@ -407,7 +440,7 @@ impl TcpStream {
     /// When and how often a silent peer is asked whether it lives; `None` never asks (SO_KEEPALIVE).
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_keepalive(&self, keepalive: Option<Keepalive>) -> io::Result<()> {
         self.socket.set_option(StreamOption::Keepalive(keepalive))
     }
@@ -415,7 +448,7 @@ impl TcpStream {
     /// How long data may stay unacknowledged before the connection is given up (TCP_USER_TIMEOUT).
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.socket.set_option(StreamOption::UserTimeout(timeout))
     }
@@ -423,7 +456,7 @@ impl TcpStream {
     /// How many hops its packets may make (IP_TTL, IPV6_UNICAST_HOPS).
     ///
     /// # Errors
-    /// `InvalidInput` for other numbers than 1 to 255, `NotConnected` while connecting.
+    /// `InvalidInput` for other numbers than 1 to 255, `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         let hops = u8::try_from(ttl).ok().and_then(NonZeroU8::new);
         let hops = hops.ok_or_else(|| invalid(format!("ttl {ttl}: 1 to 255 are allowed")))?;
@@ -435,7 +468,7 @@ impl TcpStream {
     /// The differentiated services code point of its packets (the upper six bits of IP_TOS or IPV6_TCLASS).
     ///
     /// # Errors
-    /// `InvalidInput` above 63, `NotConnected` while connecting.
+    /// `InvalidInput` above 63, `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_dscp(&self, dscp: u8) -> io::Result<()> {
         if dscp > 63 {
             return Err(invalid(format!("dscp {dscp}: 0 to 63 are allowed")));
@@ -448,7 +481,7 @@ impl TcpStream {
     /// Which congestion control decides how much it sends (TCP_CONGESTION); it goes on from the present window.
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_congestion_control(&self, algorithm: Algorithm) -> io::Result<()> {
         self.socket.set_option(StreamOption::Congestion(algorithm))
     }
@@ -456,7 +489,7 @@ impl TcpStream {
     /// How fast it sends at most, and evenly (SO_MAX_PACING_RATE); `None` lifts the limit.
     ///
     /// # Errors
-    /// `NotConnected` while connecting.
+    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_max_pacing_rate(&self, limit: Option<BitRate>) -> io::Result<()> {
         self.socket.set_option(StreamOption::PacingLimit(limit))
     }
@@ -466,7 +499,7 @@ impl TcpStream {
     /// `None` takes as much as the send buffer holds.
     ///
     /// # Errors
-    /// `InvalidInput` for zero, `NotConnected` while connecting.
+    /// `InvalidInput` for zero, `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn set_notsent_lowat(&self, limit: Option<u32>) -> io::Result<()> {
         if limit == Some(0) {
             return Err(invalid("notsent_lowat 0: 1 and more are allowed".to_owned()));
@@ -572,8 +605,41 @@ impl TcpStream {
 impl Socket {
     /// `None` if nothing can be read now.
     fn read(&self, to: &mut [u8]) -> Option<io::Result<usize>> {
+        self.read_by(|recv| recv.read(to))
+    }
+
+    /// The same into several places, one after the other.
+    fn read_vectored(&self, to: &mut [IoSliceMut<'_>]) -> Option<io::Result<usize>> {
+        let mut places = to.iter_mut().filter(|place| !place.is_empty());
+        let Some(first) = places.next() else { return self.read(&mut []) };
+        self.read_by(|recv| {
+            let mut count = recv.read(first)?;
+            let mut is_full = count == first.len();
+            for place in places {
+                if !is_full {
+                    break;
+                }
+                let read = recv.read(place).unwrap_or_else(|error| self.leave_error(read_failure(error)));
+                count += read;
+                is_full = read == place.len();
+            }
+            Ok(count)
+        })
+    }
+
+    /// A call that has done something says so; what failed behind that is the next one's. Nothing was done there.
+    #[cold]
+    fn leave_error(&self, error: Option<SocketError>) -> usize {
+        error.into_iter().for_each(|error| self.shared.get().words().fail(error));
+        0
+    }
+
+    fn read_by(
+        &self,
+        read: impl FnOnce(&mut RecvEnd) -> Result<usize, ReadError>,
+    ) -> Option<io::Result<usize>> {
         let mut recv = lock(&self.recv);
-        match recv.read(to) {
+        match read(&mut recv) {
             Ok(count) => {
                 let nudge = if count > 0 { recv.nudge() } else { Nudge::default() };
                 drop(recv);
@@ -587,8 +653,35 @@ impl Socket {
 
     /// `None` if nothing can be written now.
     fn write(&self, from: &[u8]) -> Option<io::Result<usize>> {
+        self.write_by(|send| send.write(from))
+    }
+
+    /// The same of several pieces. The lane hears of them together, so that they make one segment if they fit.
+    fn write_vectored(&self, from: &[IoSlice<'_>]) -> Option<io::Result<usize>> {
+        let mut pieces = from.iter().filter(|piece| !piece.is_empty());
+        let Some(first) = pieces.next() else { return self.write(&[]) };
+        self.write_by(|send| {
+            let mut count = send.write(first)?;
+            let mut is_whole = count == first.len();
+            for piece in pieces {
+                if !is_whole {
+                    break;
+                }
+                let written =
+                    send.write(piece).unwrap_or_else(|error| self.leave_error(write_failure(error)));
+                count += written;
+                is_whole = written == piece.len();
+            }
+            Ok(count)
+        })
+    }
+
+    fn write_by(
+        &self,
+        write: impl FnOnce(&mut SendEnd) -> Result<usize, WriteError>,
+    ) -> Option<io::Result<usize>> {
         let mut send = lock(&self.send);
-        match send.write(from) {
+        match write(&mut send) {
             Ok(count) => {
                 let nudge = if count > 0 { send.nudge() } else { Nudge::default() };
                 drop(send);
@@ -677,12 +770,22 @@ impl Read for &TcpStream {
         let limit = self.socket.read_limit.get();
         self.block_for(Ready::READABLE, limit, |socket| socket.read(to))
     }
+
+    fn read_vectored(&mut self, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let limit = self.socket.read_limit.get();
+        self.block_for(Ready::READABLE, limit, |socket| socket.read_vectored(to))
+    }
 }
 
 impl Write for &TcpStream {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         let limit = self.socket.write_limit.get();
         self.block_for(Ready::WRITABLE, limit, |socket| socket.write(from))
+    }
+
+    fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        let limit = self.socket.write_limit.get();
+        self.block_for(Ready::WRITABLE, limit, |socket| socket.write_vectored(from))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -694,11 +797,19 @@ impl Read for TcpStream {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         (&*self).read(to)
     }
+
+    fn read_vectored(&mut self, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(to)
+    }
 }
 
 impl Write for TcpStream {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         (&*self).write(from)
+    }
+
+    fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(from)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -708,20 +819,36 @@ impl Write for TcpStream {
 
 impl AsyncRead for TcpStream {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let space = to.initialize_unfilled();
-        let count = ready!(self.poll_for(Ready::READABLE, context, |socket| socket.read(space)))?;
+        let count = ready!(self.poll_mine(Ready::READABLE, context, |socket| socket.read(space)))?;
         to.advance(count);
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for TcpStream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_for(Ready::WRITABLE, context, |socket| socket.write(from))
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_mine(Ready::WRITABLE, context, |socket| socket.write(from))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_mine(Ready::WRITABLE, context, |socket| socket.write_vectored(from))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -745,6 +872,20 @@ impl Watched for TcpStream {
 
     fn stand(&self, ready: Ready) {
         self.socket.shared.get().words().watch(ready);
+    }
+}
+
+const fn read_failure(error: ReadError) -> Option<SocketError> {
+    match error {
+        ReadError::Failed(error) => Some(error),
+        ReadError::WouldBlock => None,
+    }
+}
+
+const fn write_failure(error: WriteError) -> Option<SocketError> {
+    match error {
+        WriteError::Failed(error) => Some(error),
+        WriteError::WouldBlock | WriteError::Closed => None,
     }
 }
 

@@ -25,7 +25,7 @@ use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
 use crate::poller::sealed::Watched;
-use crate::sleepers::{Seat, Seated, block_on};
+use crate::sleepers::{Seat, Seated, block_on, wait_at};
 use crate::stack::{Stack, each_address};
 use crate::tcp_listener::random_port;
 use crate::udp_groups::check_link;
@@ -269,7 +269,7 @@ impl UdpSocket {
     pub async fn send_to_async(&self, payload: &[u8], addr: SocketAddr) -> io::Result<usize> {
         let envelope = Envelope::to(addr);
         let send = |socket: &Self| socket.try_send(&envelope, payload);
-        std::future::poll_fn(|context| self.poll_for(Ready::WRITABLE, context, send)).await
+        wait_at(&self.seat, Ready::WRITABLE, |context| self.poll_for(Ready::WRITABLE, context, send)).await
     }
 
     /// Receives without blocking the thread.
@@ -278,12 +278,10 @@ impl UdpSocket {
     /// As [`UdpSocket::recv_from`].
     pub async fn recv_from_async(&self, to: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let mut take = |recv: &mut RecvDatagramEnd| recv.recv(to);
-        let recv = |socket: &Self| socket.try_recv(&mut take);
-        let got = std::future::poll_fn({
-            let mut recv = recv;
-            move |context| self.poll_for(Ready::READABLE, context, &mut recv)
-        });
-        got.await.map(|got| (got.copied, got.envelope.peer))
+        let mut recv = |socket: &Self| socket.try_recv(&mut take);
+        let poll = |context: &mut Context<'_>| self.poll_for(Ready::READABLE, context, &mut recv);
+        let got = wait_at(&self.seat, Ready::READABLE, poll).await;
+        got.map(|got| (got.copied, got.envelope.peer))
     }
 
     fn try_send(&self, envelope: &Envelope, payload: &[u8]) -> Option<io::Result<usize>> {

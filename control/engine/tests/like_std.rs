@@ -1,11 +1,11 @@
 //! What a program that was written for std expects of the sockets without having read about them.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use firelane::{Queue, Stack, TcpListener, UdpSocket, WireConfig, Worker, wire};
+use firelane::{Queue, Stack, StreamConfig, TcpListener, TcpStream, UdpSocket, WireConfig, Worker, wire};
 
 fn pair() -> [Stack; 2] {
     let (left, right) = wire(WireConfig::default());
@@ -14,6 +14,31 @@ fn pair() -> [Stack; 2] {
         builder.address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
     };
     [build(left.into(), 1), build(right.into(), 2)]
+}
+
+/// The client's end, and the server's.
+fn connected(server: &Stack, client: &Stack) -> [TcpStream; 2] {
+    let listener = TcpListener::bind(server, "10.0.0.1:7").unwrap();
+    [TcpStream::connect(client, "10.0.0.1:7").unwrap(), listener.accept().unwrap().0]
+}
+
+#[test]
+fn what_is_written_in_pieces_is_one_segment() {
+    let [server, client] = pair();
+    let [mut stream, mut accepted] = connected(&server, &client);
+    let before = stream.info().unwrap().tcp.counts.text_out;
+    for _ in 0..10 {
+        let pieces = [IoSlice::new(b"head"), IoSlice::new(b""), IoSlice::new(b"body")];
+        assert_eq!(stream.write_vectored(&pieces).unwrap(), 8);
+        let (mut head, mut body) = ([0; 3], [0; 5]);
+        let mut rooms = [IoSliceMut::new(&mut head), IoSliceMut::new(&mut body)];
+        assert_eq!(accepted.read_vectored(&mut rooms).unwrap(), 8);
+        assert_eq!((&head, &body), (b"hea", b"dbody"));
+        accepted.write_all(b"k").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+    }
+    let sent = stream.info().unwrap().tcp.counts.text_out - before;
+    assert_eq!(sent, 10, "a segment for each request");
 }
 
 #[test]
@@ -74,6 +99,15 @@ fn a_connected_socket_is_told_of_what_came_back() {
     asking.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     asking.send(b"x").unwrap();
     assert_eq!(asking.recv(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn who_connects_is_not_connected() {
+    let [server, client] = pair();
+    let stream = TcpStream::begin(&client, "10.0.0.99:9".parse().unwrap(), StreamConfig::default()).unwrap();
+    assert_eq!(stream.peer_addr().unwrap_err().kind(), ErrorKind::NotConnected);
+    let [stream, _accepted] = connected(&server, &client);
+    assert_eq!(stream.peer_addr().unwrap(), "10.0.0.1:7".parse().unwrap());
 }
 
 #[test]
