@@ -26,6 +26,9 @@
 //! - J9. Who waits says on which CPU, and whether he tries if it pays to look before he sleeps (R3 of `wait.rs`).
 //! - J10. A writer who joins or has joined says there, too, that nothing more comes (ENDED), so that his reader has the end when the call
 //!   returns. It is an end of the bytes, not of the connection: TCP's FIN follows by the lane.
+//! - J11. The daemon takes a direction that is at rest out of use to give its memory back: it parts it, changes the word for good (RESTED),
+//!   looks whether all was read, and offers it again when the memory is gone. Who wrote to the storage meanwhile had seen another word, so he
+//!   publishes nothing and begins anew. There is at most one rest between two writes, so one bit says it.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -57,10 +60,12 @@ pub mod way {
     pub(super) const AGE: u64 = 0xffff << 16;
     /// Once more.
     pub(super) const AGE_ONE: u64 = 1 << 16;
+    /// Daemon: the highest of them is another after each rest (J11). The count changes the lowest each time, so both at once are not as before.
+    pub(super) const RESTED: u64 = 1 << 31;
     /// Writer: above, the lower half of how much it has written.
-    pub(super) const WRITTEN_SHIFT: u32 = 32;
+    pub const WRITTEN_SHIFT: u32 = 32;
 }
-use way::{AGE, AGE_ONE, CLOSED, ENDED, INDIRECT, JOINED, LIMITED, OFFERED, OPEN, WRITTEN_SHIFT};
+use way::{AGE, AGE_ONE, CLOSED, ENDED, INDIRECT, JOINED, LIMITED, OFFERED, OPEN, RESTED, WRITTEN_SHIFT};
 
 /// How much is published at a time, so that a reader begins while the rest is copied.
 const CHUNK: usize = 32 << 10;
@@ -267,6 +272,16 @@ impl Joint {
         self.sides.iter().for_each(|side| {
             side.state.fetch_and(!(OFFERED | JOINED), Ordering::AcqRel);
         });
+    }
+
+    /// Takes the direction that the end `at` writes out of use, until it is offered again (J11). Whether it is at rest: all that was written
+    /// here was read, so that nothing in the storage is needed, as the two say. Nobody may offer it meanwhile.
+    pub fn rest(&self, at: usize) -> bool {
+        let side = &self.sides[at];
+        side.state.fetch_and(!(OFFERED | JOINED), Ordering::SeqCst);
+        // Behind that: who sees the word as it is from here on, and the direction offered, looks when its memory is gone.
+        let written = side.whole(side.state.fetch_xor(RESTED, Ordering::SeqCst));
+        written == self.sides[1 - at].head.load(Ordering::SeqCst)
     }
 
     /// From now on the end `at` needs credit to write. What it has written until now, which is what it has credit for.
