@@ -6,8 +6,8 @@
 //!
 //! A1. What is free stands in stacks of indices (`index_stack.rs`).
 //! A2. Who takes has what he took for himself until he gives it back (S2 there).
-//! A3. Free storage keeps its pages until [`RingArena::give_pages_back`], which somebody calls who is in no hurry: it
-//!     leaves those of a bounded number of bytes. Storage counts with what may have been touched of it since its pages were
+//! A3. Free storage keeps its pages until [`RingArena::give_pages_back`], which somebody calls who is in no hurry, a bounded piece at a
+//!     time: it leaves those of a bounded number of bytes. Storage counts with what may have been touched of it since its pages were
 //!     given back ([`Touched`]): a short connection in a large ring costs a page or two, and so do a thousand of them.
 //! A4. Each class has records of its own, one for as many pages as its storage has, so that those of large rings lie side by side,
 //!     too: storage of one class does not overlap, wherever it begins, and what is cut up never is whole again.
@@ -15,7 +15,7 @@
 use core::any::Any;
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use rustix::mm::{Advice, madvise};
@@ -33,6 +33,8 @@ const SHIFT_MAX: u32 = 30;
 const CLASSES: usize = (SHIFT_MAX - SHIFT_MIN + 1) as usize;
 /// What free storage of an arena may keep of the memory that it has touched.
 const KEPT_BYTES: usize = 16 << 20;
+/// How much is given back at a time: who touches memory that the kernel is taking waits until it has all of the piece, about a millisecond.
+const PIECE_BYTES: usize = 4 << 20;
 
 /// Where the parts of an arena lie, in bytes from its begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +77,8 @@ pub struct RingArena {
     pages: u32,
     fresh_page: AtomicU32,
     kept: AtomicUsize,
+    /// Somebody has been called to give memory back, and has not come yet.
+    is_called: AtomicBool,
     blocks_used: AtomicUsize,
     storage_used: AtomicUsize,
     refused: AtomicU64,
@@ -120,6 +124,7 @@ impl RingArena {
             pages,
             fresh_page: AtomicU32::new(0),
             kept: AtomicUsize::new(0),
+            is_called: AtomicBool::new(false),
             blocks_used: AtomicUsize::new(0),
             storage_used: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
@@ -258,27 +263,45 @@ impl RingArena {
         self.kept.load(Ordering::Relaxed) > KEPT_BYTES
     }
 
+    /// Whether somebody who is in no hurry is to be called to [`Self::give_pages_back`]: once, until he comes.
+    #[inline]
+    pub fn calls_for_time(&self) -> bool {
+        self.hoards() && !self.is_called.swap(true, Ordering::AcqRel)
+    }
+
     /// Gives memory of free storage back to the kernel, down to what may be kept, the largest pieces first. It takes
-    /// long: some microseconds for each piece.
+    /// long: some microseconds for each piece, and half a microsecond for each page.
     pub fn give_pages_back(&self) {
-        self.keep_at_most(KEPT_BYTES);
-    }
-
-    /// The same with all of it, so that nothing is left of what was there.
-    pub fn give_all_pages_back(&self) {
-        self.keep_at_most(0);
-    }
-
-    fn keep_at_most(&self, bytes: usize) {
+        self.is_called.store(false, Ordering::Release);
         for class in (0..CLASSES).rev() {
-            while self.kept.load(Ordering::Relaxed) > bytes {
+            while self.hoards() {
                 let Some(page) = self.take_warm(class) else { break };
-                let storage = self.storage_at(page).as_ptr().cast();
-                // SAFETY: the range is storage that nobody else has (A2), to which no references exist; it reads as zeros
-                // from here on. If the kernel refuses, the pages stay, which harms nobody.
-                let _ = unsafe { madvise(storage, bytes_of(class), Advice::LinuxRemove) };
+                // SAFETY: nobody else has the storage (A2).
+                unsafe { self.remove(self.storage_at(page), bytes_of(class)) };
                 self.put(page, class, Touched::default());
             }
+        }
+    }
+
+    /// Somebody has given the memory of all free storage back by other means, so it counts as never touched.
+    pub fn forget_pages(&self) {
+        for class in 0..CLASSES {
+            while let Some(page) = self.take_warm(class) {
+                self.put(page, class, Touched::default());
+            }
+        }
+    }
+
+    /// Gives the memory of storage back, which reads as zeros from here on. If the kernel refuses, the pages stay, which harms nobody.
+    ///
+    /// # Safety
+    /// The range is storage of this arena, and nobody relies on what is there.
+    unsafe fn remove(&self, storage: NonNull<u8>, len: usize) {
+        for at in (0..len).step_by(PIECE_BYTES) {
+            // SAFETY: the range is mapped storage (`new`), to which no references exist, and nobody needs its bytes.
+            let _ = unsafe {
+                madvise(storage.add(at).as_ptr().cast(), PIECE_BYTES.min(len - at), Advice::LinuxRemove)
+            };
         }
     }
 
@@ -355,7 +378,17 @@ impl ArenaPair {
         self.storage[ring].0
     }
 
-    /// So many bytes have passed through the first ring, or the second.
+    /// Gives the memory of the first ring's storage back, or the second's, but for its first `kept` bytes, whole pages. Who uses the pair
+    /// says that nothing is in it; what is there all the same is zeros then.
+    pub fn give_pages_back(&self, ring: usize, kept: usize) {
+        let (distance, size) = self.storage[ring];
+        let page = (distance - self.arena.parts.storage_at) >> SHIFT_MIN;
+        let kept = kept.next_multiple_of(1 << SHIFT_MIN).min(size);
+        // SAFETY: the range is storage of this pair, which lives; its bytes are whoever's that uses the pair, and he has asked for this.
+        unsafe { self.arena.remove(self.arena.storage_at(page as u32).add(kept), size - kept) };
+    }
+
+    /// So many bytes have passed through the first ring, or the second, since it had no memory.
     pub fn note_passed(&self, ring: usize, bytes: u64) {
         self.passed[ring].store(bytes, Ordering::Relaxed);
     }
@@ -537,9 +570,12 @@ pub(crate) mod tests {
         let taken: Vec<_> = (0..pages / 16).map(|_| arena.take(16 * PAGE).unwrap()).collect();
         assert!(!arena.hoards(), "it is all in use");
         taken.into_iter().for_each(|storage| arena.give(storage, 16 * PAGE, 0, 16 * PAGE as u64));
-        assert!(arena.hoards());
+        assert!(
+            arena.hoards() && arena.calls_for_time() && !arena.calls_for_time(),
+            "somebody is called once"
+        );
         arena.give_pages_back();
-        assert!(!arena.hoards());
+        assert!(!arena.hoards() && !arena.calls_for_time());
         let again: HashSet<_> =
             (0..pages / 16).map(|_| arena.distance(arena.take(16 * PAGE).unwrap())).collect();
         assert_eq!(again.len(), pages / 16, "all of it is there to be used again, once");

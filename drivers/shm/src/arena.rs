@@ -10,13 +10,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use firelane_frame::RingArena;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
+    memfd_create,
+};
 
 use crate::layout::{Block, Header, Layout, MAGIC, PAGE, VERSION};
 use crate::sync::Ordering;
 use crate::sys::Mapping;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// How much memory is given back in one system call, about: some milliseconds.
+const PIECE: u64 = 16 << 20;
+/// In what `stat` counts memory.
+const STAT_BLOCK: u64 = 512;
 
 /// An arena that this process has made.
 #[derive(Debug)]
@@ -96,6 +104,38 @@ impl Arena {
     /// It, mapped.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
+    }
+
+    /// Whether nobody but its owner has its blocks and storage.
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.rings) == 1
+    }
+
+    /// Whether there is little memory beside its words, whoever has touched it: [`Arena::empty`] takes some milliseconds then.
+    pub fn is_small(&self) -> bool {
+        self.memory().is_ok_and(|memory| memory <= self.mapping.layout().storage_at() + PIECE)
+    }
+
+    /// How much memory it takes, whoever has touched it.
+    fn memory(&self) -> io::Result<u64> {
+        Ok(fstat(&self.memfd)?.st_blocks as u64 * STAT_BLOCK)
+    }
+
+    /// Gives the memory of all storage back, whoever has touched it, whatever the books say: it reads as zeros from here on. Nobody may use
+    /// storage that was given out. It takes long, a bounded piece at a time: half a microsecond for each page that is there.
+    ///
+    /// # Errors
+    /// The kernel said no, and something may be left.
+    pub fn empty(&self) -> io::Result<()> {
+        let (mut at, end) = (self.mapping.layout().storage_at(), self.mapping.layout().len());
+        while at < end {
+            // A program can have reserved memory (fallocate) that no search for data finds, so all of the range is asked for.
+            let len = if self.is_small() { end - at } else { PIECE.min(end - at) };
+            fallocate(&self.memfd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)?;
+            at += len;
+        }
+        self.rings.forget_pages();
+        Ok(())
     }
 }
 
@@ -263,6 +303,27 @@ mod tests {
         assert!(whole.copy_in(least - 1, b"z") && !whole.copy_in(least, b"z") && here.copy_in(least, b"z"));
         let refused = Mapping::attach_within(&arena, least - 1).unwrap_err();
         assert!(matches!(refused, AttachError::System(error) if error.kind() == io::ErrorKind::OutOfMemory));
+    }
+
+    #[test]
+    fn what_is_emptied_is_zeros_whoever_has_touched_it_and_words_stay() {
+        let wide = Layout { storage_bytes: 64 * Layout::STORAGE_MIN, ..SMALL };
+        let arena = Arena::create(wide, 1).unwrap();
+        let (there, _) = Mapping::attach(&arena).unwrap();
+        there.block(7).unwrap().waiters.store(5, Ordering::Relaxed);
+        let words = arena.memory().unwrap();
+        for piece in [0, PAGE, wide.storage_bytes - PAGE] {
+            assert!(there.copy_in(wide.storage_at() + piece, b"beyond the books"));
+        }
+        // Nobody has written to it, so there is no data to be found.
+        fallocate(&arena, FallocateFlags::empty(), wide.storage_at() + 8 * PAGE, 2 * PIECE).unwrap();
+        assert!(arena.memory().unwrap() >= words + 3 * PAGE + 2 * PIECE && !arena.is_small());
+        arena.empty().unwrap();
+        assert!(arena.memory().unwrap() <= words && arena.is_small(), "nothing is left but words");
+        let mut bytes = [1; 8];
+        assert!(there.copy_out(wide.storage_at(), &mut bytes));
+        assert_eq!(bytes, [0; 8]);
+        assert_eq!(arena.mapping().block(7).unwrap().waiters.load(Ordering::Relaxed), 5);
     }
 
     #[test]

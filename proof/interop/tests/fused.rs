@@ -75,6 +75,16 @@ fn who_had_no_descriptor_left_for_one_connection_reads_the_next() {
 }
 
 #[test]
+fn memory_of_connections_at_rest_and_of_who_has_ended_goes_back() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let daemon = stage.daemon().pid().to_string();
+    let words = ["/usr/bin/python3", &script("emptied.py"), Stage::FIRELANE, &daemon];
+    println!("{}", stage.ask(On::Firelane, &words));
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
 fn so_many_writes_may_be_unread() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);

@@ -54,8 +54,6 @@ pub(crate) struct ProgramArena {
     /// Blocks of listeners that are closed. Only another listener gets one: a program's thread may still be on its way out of
     /// `accept`, and the words that it changes are no stream's.
     queues: Mutex<Vec<ArenaPair>>,
-    /// Somebody is on his way to give memory back.
-    is_called: AtomicBool,
 }
 
 /// Whether a program shuts an end of a stream down.
@@ -90,13 +88,17 @@ impl ProgramArena {
             is_leaving: AtomicBool::new(false),
             closed: Mutex::default(),
             queues: Mutex::default(),
-            is_called: AtomicBool::new(false),
         })
     }
 
     /// The memfd, and its number.
     pub(super) fn arena(&self) -> &Arena {
         &self.arena
+    }
+
+    /// What is left of it when it is nobody's.
+    pub(super) fn into_arena(self) -> Arena {
+        self.arena
     }
 
     /// Who sees it, if they are all of one kin.
@@ -128,18 +130,6 @@ impl ProgramArena {
     /// Its blocks and storage.
     pub(super) fn rings(&self) -> &Arc<RingArena> {
         self.arena.rings()
-    }
-
-    /// Whether somebody who is in no hurry is to be called, to give memory back: once.
-    pub(super) fn calls_for_time(&self) -> bool {
-        self.rings().hoards() && !self.is_called.swap(true, Ordering::AcqRel)
-    }
-
-    /// Gives memory back that free storage need not keep. It takes long.
-    pub(super) fn give_pages_back(&self) {
-        if self.is_called.swap(false, Ordering::AcqRel) {
-            self.rings().give_pages_back();
-        }
     }
 
     pub(super) fn streams(&self) -> RwLockReadGuard<'_, StreamTable> {

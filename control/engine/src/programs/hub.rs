@@ -85,7 +85,7 @@ impl Hub {
     /// No session yet.
     ///
     /// # Errors
-    /// Descriptors ran out.
+    /// Descriptors or threads ran out.
     pub fn new(engine: Engine) -> io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -94,6 +94,7 @@ impl Hub {
         let handing = Handing::new(Waker::from(Arc::clone(&bell)));
         engine.0.fabric.programs.set_idler(Waker::from(Arc::clone(&bell)));
         engine.0.fabric.programs.hangups.begin()?;
+        engine.0.fabric.programs.segments.pages.begin()?;
         Ok(Self {
             engine,
             set,
@@ -418,9 +419,7 @@ impl Hub {
     pub fn answer_calls(&mut self) {
         if self.bell.clear() {
             self.ring_crowds();
-            self.arenas.iter().for_each(|arena| arena.give_pages_back());
             let programs = &self.engine.0.fabric.programs;
-            programs.segments.give_pages_back();
             programs.make_segments(self.engine.0.fabric.now());
             if programs.take_lost_lanes() {
                 self.handing.end_without_lanes();
@@ -836,6 +835,7 @@ impl Drop for Hub {
         for arena in self.arenas.drain(..) {
             self.engine.0.fabric.programs.remove_arena(arena.place);
         }
+        self.engine.0.fabric.programs.segments.pages.end();
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Wake;
 
-/// Listeners of all lanes ring it, and lanes that have memory to give back. Only for a sleeper that costs a system call.
+/// Listeners of all lanes ring it, and lanes that leave something to who has time. Only for a sleeper that costs a system call.
 #[derive(Debug)]
 pub(super) struct HubBell {
     state: AtomicU32,

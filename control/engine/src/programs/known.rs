@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use firelane_frame::RingArena;
 use firelane_shm::layout::Inbox;
 use firelane_units::LaneId;
 
@@ -81,11 +82,11 @@ impl Known {
         }));
     }
 
-    /// The worker is about to sleep: programs are to ring from here on. Whether it may. `call` is for whoever gives memory back.
-    pub(super) fn fall_asleep(&mut self, lane: LaneId, call: impl Fn()) -> bool {
+    /// The worker is about to sleep: programs are to ring from here on. Whether it may. Arenas with memory to give back are given to `trim`.
+    pub(super) fn fall_asleep(&mut self, lane: LaneId, trim: impl Fn(&Arc<RingArena>)) -> bool {
         let asks = |arena: &ProgramArena| {
-            if arena.calls_for_time() {
-                call();
+            if arena.rings().calls_for_time() {
+                trim(arena.rings());
             }
         };
         self.asked += 1;

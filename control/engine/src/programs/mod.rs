@@ -9,6 +9,7 @@
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `asked.rs`: questions about a connection.
 //! - `segment.rs`: what two programs share whose connections are fused; `spares.rs`: what is left of it when one has gone.
+//! - `pages.rs`: memory that goes back to the kernel.
 //! - `waiters.rs`, `sharers.rs`: whom to wake; `wakings.rs`: requests about that.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them; `waiting.rs`: where they wait for those.
@@ -53,6 +54,7 @@ mod memberships;
 mod numbers;
 mod offers;
 mod options;
+mod pages;
 mod pairs;
 mod remains;
 mod rights;
@@ -124,7 +126,7 @@ pub(crate) struct Programs {
     groups: GroupShares,
     /// A lane has failed, and the hub has yet to tell those who listen.
     has_lost_lanes: AtomicBool,
-    /// Woken when memory may go back to the kernel, which is nothing for a lane.
+    /// Woken when there is something to do that takes long, which is nothing for a lane.
     idler: Mutex<Option<Waker>>,
 }
 
@@ -219,8 +221,9 @@ impl Programs {
         let mut arenas = self.arenas.write().unwrap_or_else(PoisonError::into_inner);
         let gone = arenas.get_mut(place as usize).and_then(Option::take);
         drop(arenas);
-        self.segments.forget(place, gone.and_then(|arena| arena.kin()));
+        self.segments.forget(place, gone.as_ref().and_then(|arena| arena.kin()));
         self.note_change();
+        gone.into_iter().for_each(|arena| self.segments.pages.bury(arena));
     }
 
     fn note_change(&self) {
@@ -429,6 +432,7 @@ impl Programs {
         for arena in self.all_arenas() {
             for stream in arena.uncounted() {
                 stream.count_fused(fabric);
+                stream.joined().into_iter().for_each(Joined::note_use);
             }
         }
     }
@@ -571,7 +575,7 @@ impl Programs {
 
     /// A worker that is about to sleep: programs are to ring from here on. Whether it may.
     pub(crate) fn fall_asleep(&self, lane: LaneId, known: &mut Known) -> bool {
-        !self.are_known(known) || known.fall_asleep(lane, || self.call_idler())
+        !self.are_known(known) || known.fall_asleep(lane, |rings| self.segments.pages.trim(rings))
     }
 
     /// A worker that is awake again.
@@ -606,6 +610,7 @@ fn here() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelane_shm::joint::way;
 
     #[test]
     fn a_worker_knows_whether_those_it_has_told_something_are_on_its_cpu() {
@@ -672,6 +677,48 @@ mod tests {
             programs.part(tokens[parts]);
             assert!(!is_offered());
         }
+    }
+
+    /// A program writes so much to its end of a joint, as far as the daemon sees it, and the peer reads it all.
+    fn carry(joined: &Joined, bytes: usize) {
+        let (mapping, number, at) = joined.place();
+        let joint = mapping.joint(number).unwrap();
+        let storage = joined.storage();
+        assert!(mapping.copy_in(storage, &vec![7; bytes]));
+        let [written, _] = joint.passed(at);
+        joint.sides[at].state.fetch_add((bytes as u64) << way::WRITTEN_SHIFT, Ordering::SeqCst);
+        joint.sides[1 - at].head.store(written + bytes as u64, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn a_fused_connection_at_rest_keeps_little_memory_and_goes_on() {
+        let programs = Programs::new([Bell::new().unwrap()].iter());
+        let arenas = [(); 2].map(|()| programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap());
+        let streams = [0, 1].map(|nth| Stream::connected(&arenas[nth], nth as u32));
+        let place = |nth: usize| Place { arena: arenas[nth].place, block: streams[nth].number() };
+        let terms = Terms { most_writes: 0, limited: [false; 2] };
+        programs.join(Instant::ZERO, [place(0).token(), place(1).token()], terms);
+        programs.make_segments(Instant::ZERO);
+        let (joined, pages) = (streams[0].joined().unwrap(), &programs.segments.pages);
+        let memory = || joined.memory();
+        let before = memory();
+        let big = 300_000;
+        carry(joined, big);
+        assert!(memory() >= before + big as u64);
+        joined.note_use();
+        assert!(pages.look_for_rest() && memory() >= before + big as u64, "it was not looked at before");
+        carry(joined, 1);
+        assert!(pages.look_for_rest() && memory() >= before + big as u64, "it has carried something since");
+        assert!(!pages.look_for_rest() && memory() <= before + (64 << 10));
+        assert!(joined.is_offered(), "it goes on");
+        // A lane parts it while its memory goes back, or has done so.
+        carry(joined, big);
+        joined.note_use();
+        programs.part(place(1).token());
+        assert!(pages.look_for_rest() && !pages.look_for_rest());
+        assert!(memory() <= before + (64 << 10) && !joined.is_offered());
+        programs.join(Instant::ZERO, [place(0).token(), place(1).token()], terms);
+        assert!(joined.is_offered());
     }
 
     #[test]

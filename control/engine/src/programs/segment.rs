@@ -3,12 +3,12 @@
 //! One for each two arenas between which there is such a connection, also for an arena and itself. Nobody maps it but the
 //! two programs, who ask for it when they find it named in a stream's words, and the daemon. The lane decides which
 //! connections may be fused; here they get a joint ([`Bond`]), which they keep as long as they last. What a program that has left has had
-//! is another's (`spares.rs`).
+//! is emptied (`pages.rs`), and another's (`spares.rs`).
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 
 use firelane_frame::ArenaPair;
 use firelane_shm::joint::{Lie, SideConfig};
@@ -20,8 +20,9 @@ use firelane_units::{Bytes, Instant};
 
 use super::Place;
 use super::arena::ProgramArena;
+use super::pages::Pages;
 use super::session::Kin;
-use super::spares::Spares;
+use super::spares::Spare;
 use super::stream::Stream;
 use super::waiters::Waiters;
 
@@ -33,6 +34,9 @@ const STORAGE_BYTES: u64 = 64 << 30;
 pub(super) const SEGMENTS_MAX: usize = if cfg!(test) { 100 } else { 1024 };
 /// Pairs that wait for their segment. Those behind them stay with TCP.
 const WANTED_MAX: usize = 4096;
+
+/// What a direction at rest keeps of its storage: short texts begin with it and touch no more.
+const KEPT_BYTES: usize = 16 << 10;
 
 /// No program sends more in its life.
 const COUNT_MAX: u64 = 1 << 60;
@@ -53,24 +57,31 @@ pub(super) struct Segment {
     pub(super) numbers: [u64; 2],
     /// Whose programs have asked for its memory.
     mapped: [AtomicBool; 2],
+    /// Whose programs are gone.
+    left: [AtomicBool; 2],
+    /// How many connections have something there.
+    holds: AtomicU32,
     pub(super) waiters: Waiters,
+    /// Who is told when there is memory to give back.
+    pages: Weak<Pages>,
 }
 
 impl Segment {
-    fn new(number: u64, ends: [&ProgramArena; 2]) -> io::Result<Self> {
+    fn new(number: u64, ends: [&ProgramArena; 2], pages: Weak<Pages>) -> io::Result<Self> {
         let layout = layout_for(ends).ok_or(io::ErrorKind::OutOfMemory)?;
         let memory = memory_for(ends);
         let quota = memory.min(layout.storage_bytes);
         let arena = Arena::create_within(layout, number, quota).map_err(io::Error::other)?;
         let (sides, numbers) = names(ends);
-        let waiters = Waiters::default();
-        Ok(Self { arena, memory, sides, numbers, mapped: Default::default(), waiters })
+        let (mapped, left, holds, waiters) = Default::default();
+        Ok(Self { arena, memory, sides, numbers, mapped, left, holds, waiters, pages })
     }
 
     /// The same between others, of whom one has it.
     pub(super) fn between(mut self, ends: [&ProgramArena; 2], newcomer: usize) -> Self {
         (self.sides, self.numbers) = names(ends);
         self.mapped = [0, 1].map(|at| AtomicBool::new(at != newcomer));
+        self.left = Default::default();
         self
     }
 
@@ -92,9 +103,49 @@ impl Segment {
         self.mapped[at].load(Ordering::Relaxed)
     }
 
+    /// The arena in this place is gone: nobody joins connections here any more.
+    fn is_gone(&self, place: u32) {
+        for (left, _) in self.left.iter().zip(self.sides).filter(|(_, side)| *side == place) {
+            left.store(true, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn is_left_by(&self, at: usize) -> bool {
+        self.left[at].load(Ordering::SeqCst)
+    }
+
+    /// Whether no connection has anything there.
+    pub(super) fn is_idle(&self) -> bool {
+        self.holds.load(Ordering::SeqCst) == 0
+    }
+
     /// The memfd, and its number.
     pub(super) fn arena(&self) -> &Arena {
         &self.arena
+    }
+}
+
+/// A connection's hold on its segment. It is let go behind what the connection had there.
+#[derive(Debug)]
+pub(super) struct Hold(Arc<Segment>);
+
+impl Hold {
+    pub(super) fn new(segment: Arc<Segment>) -> Self {
+        segment.holds.fetch_add(1, Ordering::SeqCst);
+        Self(segment)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Self(segment) = self;
+        let is_last = segment.holds.fetch_sub(1, Ordering::SeqCst) == 1;
+        // Who has been told before that a program is gone has found a connection here.
+        if is_last && [0, 1].into_iter().any(|at| segment.is_left_by(at)) {
+            segment.pages.upgrade().into_iter().for_each(|pages| pages.look());
+        } else if segment.arena.rings().calls_for_time() {
+            segment.pages.upgrade().into_iter().for_each(|pages| pages.trim(segment.arena.rings()));
+        }
     }
 }
 
@@ -131,7 +182,7 @@ pub(super) struct Segments {
     /// All that are in use, by their numbers: connections keep theirs when one of the programs is gone.
     used: RwLock<BTreeMap<u64, Weak<Segment>>>,
     wanted: Mutex<Vec<Wanted>>,
-    spares: Spares,
+    pub(super) pages: Arc<Pages>,
 }
 
 impl Segments {
@@ -150,11 +201,12 @@ impl Segments {
 
     /// Makes one, which takes system calls: no lane does it. It has this number, unless there is a spare one.
     pub(super) fn make(&self, number: u64, ends: [&ProgramArena; 2]) -> io::Result<Arc<Segment>> {
-        let spare = self.spares.take(ends);
+        let spare = self.pages.take_spare(ends);
         if spare.is_none() {
             self.make_room()?;
         }
-        let segment = Arc::new(spare.map_or_else(|| Segment::new(number, ends), Ok)?);
+        let segment =
+            Arc::new(spare.map_or_else(|| Segment::new(number, ends, Arc::downgrade(&self.pages)), Ok)?);
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
         let segment = Arc::clone(made.entry(segment.sides).or_insert(segment));
         let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +223,7 @@ impl Segments {
             used.len()
         };
         if count() >= SEGMENTS_MAX {
-            self.spares.clear();
+            self.pages.spares.clear();
         }
         if count() < SEGMENTS_MAX { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
@@ -180,9 +232,12 @@ impl Segments {
     pub(super) fn forget(&self, place: u32, kin: Option<Kin>) {
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
         let gone = made.extract_if(.., |sides, _| sides.contains(&place)).map(|(_, segment)| segment);
-        let gone = gone.collect();
+        let gone: Vec<_> = gone.collect();
         drop(made);
-        self.spares.put(place, kin, gone);
+        self.each(|segment| segment.is_gone(place));
+        // Of those that wait to be spare ones some are none now.
+        let spares = self.pages.spares.forget(place);
+        self.pages.leave(gone.into_iter().map(|it| Spare::new(it, place, kin)).chain(spares));
     }
 
     /// Two connections wait for a segment. Whether they are remembered.
@@ -204,11 +259,6 @@ impl Segments {
         self.each(|segment| {
             segment.waiters.remove(segment.arena.mapping(), session, None);
         });
-    }
-
-    /// Gives memory back that free storage need not keep. It takes long.
-    pub(super) fn give_pages_back(&self) {
-        self.each(|segment| segment.arena.rings().give_pages_back());
     }
 }
 
@@ -240,8 +290,9 @@ impl Credit {
 /// What the two ends of a fused connection share.
 #[derive(Debug)]
 pub(super) struct Bond {
-    segment: Arc<Segment>,
     pair: ArenaPair,
+    /// Behind the pair: it tells of what the pair gives back.
+    segment: Hold,
     ends: [End; 2],
     /// Whose program has left.
     closed: [AtomicBool; 2],
@@ -252,6 +303,12 @@ pub(super) struct Bond {
     counted: Mutex<Counted>,
     /// What limits allow each end to write.
     credit: [Mutex<Credit>; 2],
+    /// Who offers it reads this and never waits; who takes it out of use to give its memory back has it for himself (J11).
+    offering: RwLock<()>,
+    /// Somebody looks whether it has come to rest.
+    is_watched: AtomicBool,
+    /// What each end had written when its storage last had no memory.
+    emptied: [AtomicU64; 2],
 }
 
 /// What limits allow one end to write. What its program sees is a copy (J8).
@@ -326,18 +383,77 @@ impl Bond {
             conn: conns.next().unwrap_or(first),
         });
         let counted = Mutex::new(Counted { at: now, written: [0; 2] });
+        let segment = Hold::new(segment);
         let (closed, apart, is_given_up, credit) = Default::default();
-        Some(Arc::new(Self { segment, pair, ends, closed, apart, is_given_up, counted, credit }))
+        let (offering, is_watched, emptied) = Default::default();
+        Some(Arc::new(Self {
+            pair,
+            segment,
+            ends,
+            closed,
+            apart,
+            is_given_up,
+            counted,
+            credit,
+            offering,
+            is_watched,
+            emptied,
+        }))
     }
 
     fn joint(&self) -> &Joint {
-        let joint = self.segment.arena.mapping().joint(self.pair.block());
+        let joint = self.segment.0.arena.mapping().joint(self.pair.block());
         joint.expect("the block is the segment's")
     }
 
     /// What both ends have written, as they say.
     fn written(&self) -> [u64; 2] {
         [0, 1].map(|at| self.joint().passed(at)[0])
+    }
+
+    /// How much of an end's storage may have memory, where it says that it has written so much.
+    fn touched(&self, at: usize, written: u64) -> u64 {
+        match self.emptied[at].load(Ordering::Relaxed) {
+            0 => written,
+            emptied => written.wrapping_sub(emptied).saturating_add(KEPT_BYTES as u64),
+        }
+    }
+
+    /// Gives the memory of its storage back, if it is at rest: nothing was written since the last look, and all was read. Otherwise it is
+    /// to be looked at again. It takes long.
+    pub(super) fn give_pages_back(self: &Arc<Self>, last: &mut Option<[u64; 2]>) -> bool {
+        let (written, joint) = (self.written(), self.joint());
+        if last.replace(written) != Some(written) || [0, 1].into_iter().any(|at| joint.unread(at) > 0) {
+            return false;
+        }
+        let Ok(alone) = self.offering.try_write() else { return false };
+        for at in 0..2 {
+            if self.touched(at, written[at]) > 2 * KEPT_BYTES as u64 && joint.rest(at) {
+                self.pair.give_pages_back(at, KEPT_BYTES);
+                self.emptied[at].store(written[at], Ordering::Relaxed);
+            }
+        }
+        // Before it is offered: what is counted from then on has it watched again.
+        self.is_watched.store(false, Ordering::SeqCst);
+        drop(alone);
+        self.offer_again();
+        true
+    }
+
+    /// Both ends may use it again, unless somebody has wanted it otherwise, who has said so before he parted it. Who wanted to offer it
+    /// meanwhile has left it to this.
+    fn offer_again(self: &Arc<Self>) {
+        let streams = self.ends.each_ref().map(|end| end.stream.upgrade());
+        let is_parted = || streams.iter().any(|it| it.as_ref().is_none_or(|stream| stream.is_parted()));
+        if is_parted() {
+            return;
+        }
+        let joined = Joined { bond: Arc::clone(self), at: 0 };
+        joined.offer();
+        fence(Ordering::SeqCst);
+        if is_parted() {
+            joined.part();
+        }
     }
 }
 
@@ -346,7 +462,7 @@ impl Drop for Bond {
     fn drop(&mut self) {
         for at in 0..2 {
             let [written, _] = self.joint().passed(at);
-            self.pair.note_passed(at, written);
+            self.pair.note_passed(at, self.touched(at, written));
         }
     }
 }
@@ -366,7 +482,7 @@ impl Joined {
 
     /// Its segment's number, and the joint and the end as the stream's words have them.
     pub(super) fn names(&self) -> [u64; 2] {
-        [self.bond.segment.arena.number(), u64::from(self.bond.pair.block()) << 1 | self.at as u64]
+        [self.bond.segment.0.arena.number(), u64::from(self.bond.pair.block()) << 1 | self.at as u64]
     }
 
     fn joint(&self) -> &Joint {
@@ -375,6 +491,11 @@ impl Joined {
 
     /// Both ends may use it.
     pub(super) fn offer(&self) {
+        let offering = self.bond.offering.try_read();
+        if matches!(offering, Err(TryLockError::WouldBlock)) {
+            // Its memory goes back; whoever does that offers it then.
+            return;
+        }
         let wanted = self.bond.apart.iter().chain([&self.bond.is_given_up]);
         let is_apart = || wanted.clone().any(|apart| apart.load(Ordering::SeqCst));
         if self.bond.closed.iter().all(|closed| !closed.load(Ordering::Acquire)) && !is_apart() {
@@ -530,6 +651,14 @@ impl Joined {
         Ok(if self.at == 0 { [one, two] } else { [two, one] })
     }
 
+    /// Something was carried: from now on somebody looks whether it has come to rest.
+    pub(super) fn note_use(&self) {
+        if !self.bond.is_watched.swap(true, Ordering::SeqCst) {
+            let pages = self.bond.segment.0.pages.upgrade();
+            pages.into_iter().for_each(|pages| pages.watch(Arc::downgrade(&self.bond)));
+        }
+    }
+
     /// Bytes that were written here and that the peer's buffer would not hold.
     pub(super) fn unacknowledged(&self) -> u64 {
         self.joint().unacknowledged(self.at)
@@ -543,6 +672,21 @@ impl Joined {
 
 #[cfg(test)]
 impl Joined {
+    /// Where it is: the segment, the joint and the end.
+    pub(super) fn place(&self) -> (&firelane_shm::Mapping, u32, usize) {
+        (self.bond.segment.0.arena.mapping(), self.bond.pair.block(), self.at)
+    }
+
+    /// Where the storage is that it writes.
+    pub(super) fn storage(&self) -> u64 {
+        self.bond.pair.storage(self.at) as u64
+    }
+
+    /// How much memory the segment takes.
+    pub(super) fn memory(&self) -> u64 {
+        rustix::fs::fstat(&self.bond.segment.0.arena).expect("it is open").st_blocks as u64 * 512
+    }
+
     /// Whether both ends may use it.
     pub(super) fn is_offered(&self) -> bool {
         let is_offered = |side: &Side| side.state.load(Ordering::Acquire) & way::OFFERED != 0;
