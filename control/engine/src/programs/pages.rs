@@ -69,6 +69,7 @@ enum Gone {
 impl Pages {
     /// Somebody does what is said from here on, until [`Pages::end`].
     pub(super) fn begin(self: &Arc<Self>) -> io::Result<()> {
+        self.queue().has_ended = false;
         let pages = Arc::clone(self);
         thread::Builder::new().name("pages".to_owned()).spawn(move || pages.run())?;
         Ok(())
@@ -171,7 +172,7 @@ impl Pages {
     /// may. Whether it may go on.
     fn sleep(&self, waits: bool, rested: Instant) -> bool {
         let mut queue = self.queue();
-        while !queue.is_rung {
+        while !queue.is_rung && !queue.has_ended {
             let next_rest = (!queue.used.is_empty()).then(|| NEXT_REST.saturating_sub(rested.elapsed()));
             let Some(most) = waits.then_some(NEXT_LOOK).into_iter().chain(next_rest).min() else {
                 queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);

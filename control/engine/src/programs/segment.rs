@@ -427,17 +427,17 @@ impl Bond {
             return false;
         }
         let Ok(alone) = self.offering.try_write() else { return false };
-        for at in 0..2 {
-            if self.touched(at, written[at]) > 2 * KEPT_BYTES as u64 && joint.rest(at) {
+        for at in (0..2).filter(|&at| self.touched(at, written[at]) > 2 * KEPT_BYTES as u64) {
+            if joint.rest(at) {
                 self.pair.give_pages_back(at, KEPT_BYTES);
                 self.emptied[at].store(written[at], Ordering::Relaxed);
             }
         }
-        // Before it is offered: what is counted from then on has it watched again.
-        self.is_watched.store(false, Ordering::SeqCst);
         drop(alone);
         self.offer_again();
-        true
+        self.is_watched.store(false, Ordering::SeqCst);
+        // What was counted before that was not said here.
+        self.written() == written || self.is_watched.swap(true, Ordering::SeqCst)
     }
 
     /// Both ends may use it again, unless somebody has wanted it otherwise, who has said so before he parted it. Who wanted to offer it

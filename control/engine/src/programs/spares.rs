@@ -128,7 +128,7 @@ mod tests {
         let known = [0, 1].map(|at| segment.is_mapped_by(at));
         assert_eq!(known, ends.map(|end| !is_new && end.place == server.place));
         assert!(segment.is_asked_by(|_| true));
-        forget(&all, client.place, client.kin());
+        forget(all, client.place, client.kin());
         segment.arena().number()
     }
 
