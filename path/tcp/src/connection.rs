@@ -20,7 +20,7 @@ use crate::fast_open::FastOpenState;
 use crate::flight::{Flight, TimerFired};
 use crate::isn::TimestampClock;
 use crate::mtu_search::{DOUBT_AFTER, MtuSearch};
-use crate::receive::ReceiveSide;
+use crate::receive::{ReceiveSide, RoomLimits};
 use crate::segment::{CloseReason, Disposition, SegmentIn, Verdict};
 use crate::send::SendSide;
 use crate::state::State;
@@ -140,8 +140,8 @@ struct RareOptions {
     syn_retries: Option<u8>,
     /// `TCP_LINGER2`.
     fin_wait_2: Option<Duration>,
-    /// `TCP_WINDOW_CLAMP`.
-    window_clamp: Option<u32>,
+    /// `TCP_WINDOW_CLAMP`, and `SO_RCVBUF` where it is less than what had been promised.
+    room: RoomLimits,
     /// It opened fast, or tried to.
     fast_open: Option<Box<FastOpenState>>,
 }
@@ -180,9 +180,16 @@ impl SocketOptions {
         self.rare.as_ref()?.syn_retries
     }
 
+    /// What limits new promises beside the receive ring.
     #[inline]
-    pub(crate) fn window_clamp(&self) -> Option<u32> {
-        self.rare.as_ref()?.window_clamp
+    pub(crate) fn room(&self) -> RoomLimits {
+        self.rare.as_ref().map_or(RoomLimits::NONE, |rare| rare.room)
+    }
+
+    pub(crate) fn set_room(&mut self, room: RoomLimits) {
+        if room != self.room() {
+            self.rare().room = room;
+        }
     }
 
     fn fin_wait_2(&self) -> Option<Duration> {
@@ -645,13 +652,19 @@ impl Connection {
     /// `TCP_WINDOW_CLAMP`: the most that is announced of what the receive ring has free; `None` is all of it. What has been
     /// announced is not taken back (RFC 9293 SHLD-14): it shrinks with the text that comes.
     pub fn set_window_clamp(&mut self, clamp: Option<u32>) {
-        if clamp != self.options.window_clamp() {
-            self.options.rare().window_clamp = clamp;
-        }
+        self.options.set_room(RoomLimits { clamp, ..self.options.room() });
         // A connection that took the text of a SYN has yet to announce anything.
         if let (Some(clamp), true) = (clamp, self.pending.syn && self.syn_retries == 0) {
             self.receive.promised = self.receive.promised.min(self.receive.nxt + u64::from(clamp));
         }
+    }
+
+    /// `SO_RCVBUF`: how much may be unread. Of what has been announced all is taken (RFC 9293 §3.8.6), so a `ring` that is to
+    /// be smaller keeps room for that, until it is used up and nothing has come for a second; only what is announced from
+    /// here on obeys.
+    pub fn set_receive_buffer(&mut self, bytes: usize, ring: &mut RingWriter) {
+        let buffer = self.receive.resize(bytes, ring);
+        self.options.set_room(RoomLimits { buffer, ..self.options.room() });
     }
 
     /// `IP_RECVERR` and `IPV6_RECVERR`, in this order: the program hears of ICMP errors at once.
@@ -679,6 +692,9 @@ impl Connection {
     /// ahead, and the storage of rings that hold nothing. A second of silence does this by itself.
     pub fn shrink(&mut self, now: Instant, rings: &mut Rings<'_>) {
         self.receive.shrink(self.send.sack);
+        if let Some(bytes) = self.options.room().buffer {
+            self.set_receive_buffer(bytes as usize, rings.recv);
+        }
         self.keep_cwr();
         self.flight.shrink(now, self.state == State::Established);
         if let Some(at) = self.flight.pace_holds_until(now).filter(|at| *at > now) {

@@ -76,7 +76,7 @@ impl Connection {
 
     /// What the peer would learn from an ACK of ours: its number, the number that it acknowledges, and its window field.
     pub fn announce(&mut self, ring: &RingWriter) -> (SeqNum, u16) {
-        let field = self.receive.announce(ring, self.options.window_clamp());
+        let field = self.receive.announce(ring, self.options.room());
         (self.send.space.seq(self.flight.nxt()), field)
     }
 

@@ -14,6 +14,7 @@ use crate::config::{MAX_WINDOW_SCALE, MtuProbing, TcpConfig};
 use crate::connection::{Birth, Connection, Rings};
 use crate::ecn;
 use crate::isn::TimestampClock;
+use crate::receive::RoomLimits;
 use crate::segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut, Verdict};
 use crate::space::SeqSpace;
 use crate::state::{Event, State};
@@ -279,7 +280,8 @@ impl Connection {
     /// How much of the free `room` our SYN or SYN-ACK announces.
     pub(crate) fn syn_window(&self, room: usize) -> usize {
         let stamped = self.state == State::SynReceived && self.stamps.is_on();
-        let room = self.options.window_clamp().map_or(room, |clamp| room.min(clamp as usize));
+        let RoomLimits { clamp, buffer } = self.options.room();
+        let room = clamp.into_iter().chain(buffer).fold(room, |room, limit| room.min(limit as usize));
         self.config.profile.syn_window(room, self.receive.mss, stamped)
     }
 
@@ -292,7 +294,7 @@ impl Connection {
         let seq = self.send.space.seq(self.flight.nxt());
         let mut out = SegmentOut::control(seq, Some(ack), TcpFlags::EMPTY);
         out.options.timestamps = self.stamps.option(now);
-        out.window = self.receive.announce(rings.recv, self.options.window_clamp());
+        out.window = self.receive.announce(rings.recv, self.options.room());
         self.receive.ack.on_ack_sent(now, false);
         Some(out)
     }

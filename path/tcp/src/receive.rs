@@ -27,6 +27,20 @@ const NOWHERE: u64 = u64::MAX;
 /// What a timestamp takes of each segment, padding included (RFC 7323 appendix A).
 const TIMESTAMP_BYTES: u16 = 12;
 
+/// What limits new promises beside the receive ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RoomLimits {
+    /// The most that is announced (`TCP_WINDOW_CLAMP`).
+    pub(crate) clamp: Option<u32>,
+    /// The most that may be unread, while the ring is larger because more was promised before (`SO_RCVBUF`).
+    pub(crate) buffer: Option<u32>,
+}
+
+impl RoomLimits {
+    /// Nothing but the ring.
+    pub(crate) const NONE: Self = Self { clamp: None, buffer: None };
+}
+
 /// What the peer sends and what we told it.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide {
@@ -162,17 +176,33 @@ impl ReceiveSide {
         start >= self.nxt as i64 && start < self.promised.max(self.nxt + 1) as i64
     }
 
-    /// What may be offered of the ring: what of it is free, and all of it, at most `clamp` (`TCP_WINDOW_CLAMP`). The least
-    /// that a scaled field can say goes even so: a window of nothing would never open.
-    fn room(&self, ring: &RingWriter, clamp: Option<u32>) -> (Bytes, Bytes) {
-        let most = clamp.map_or(u64::MAX, |clamp| u64::from(clamp).max(1 << self.scale));
+    /// Makes the ring as large as `bytes`, or as what was promised beyond what the program has read, if that is more: then the
+    /// limit for new promises is what remains to be kept ([`RoomLimits::buffer`]).
+    pub(crate) fn resize(&self, bytes: usize, ring: &mut RingWriter) -> Option<u32> {
+        let read = ring.cursor() - ring.unread() as u64;
+        let promised = usize::try_from(self.promised.saturating_sub(read)).unwrap_or(usize::MAX);
+        // Nothing was promised that the ring did not have. What a fused peer reads is not in these cursors.
+        let kept = bytes.max(promised.min(ring.capacity()));
+        ring.set_capacity(kept);
+        (kept > bytes).then_some(bytes as u32)
+    }
+
+    /// What may be offered of the ring: what of it is free, and all of it, as far as `limits` let it. The least that a scaled
+    /// field can say goes even beyond the clamp: a window of nothing would never open.
+    fn room(&self, ring: &RingWriter, limits: RoomLimits) -> (Bytes, Bytes) {
+        let most = limits.clamp.map_or(u64::MAX, |clamp| u64::from(clamp).max(1 << self.scale));
         let at_most = |size: usize| Bytes(Bytes::from(size).0.min(most));
-        (at_most(ring.free()), at_most(ring.capacity()))
+        let (mut free, mut capacity) = (ring.free(), ring.capacity());
+        if let Some(buffer) = limits.buffer {
+            free = free.min((buffer as usize).saturating_sub(ring.unread()));
+            capacity = capacity.min(buffer as usize);
+        }
+        (at_most(free), at_most(capacity))
     }
 
     /// The window field of the next segment, and with it the promise.
-    pub(crate) fn announce(&mut self, ring: &RingWriter, clamp: Option<u32>) -> u16 {
-        let (free, capacity) = self.room(ring, clamp);
+    pub(crate) fn announce(&mut self, ring: &RingWriter, limits: RoomLimits) -> u16 {
+        let (free, capacity) = self.room(ring, limits);
         let edge = right_edge(self.promised, self.nxt, free, capacity, self.mss);
         let span = edge - self.nxt;
         let mut field = span >> self.scale;
@@ -202,8 +232,8 @@ impl ReceiveSide {
 
     /// Whether the reader made room that the peer must hear of. While at least a segment is left, the window
     /// must double first, as in Linux: until then the ACKs of what arrives tell it early enough.
-    pub(crate) fn owes_update(&self, ring: &RingWriter, clamp: Option<u32>) -> bool {
-        let (free, capacity) = self.room(ring, clamp);
+    pub(crate) fn owes_update(&self, ring: &RingWriter, limits: RoomLimits) -> bool {
+        let (free, capacity) = self.room(ring, limits);
         // Of room beyond what the window field can hold the peer cannot be told.
         let free = Bytes(free.0.min(u64::from(u16::MAX) << self.scale));
         let left = self.promised.saturating_sub(self.nxt);
@@ -591,8 +621,7 @@ impl Connection {
     /// The program has read: the peer may have to hear that there is room.
     pub fn window_opened(&mut self, now: Instant, rings: &Rings<'_>) {
         self.timers.note_traffic(now);
-        if self.state.may_receive_text() && self.receive.owes_update(rings.recv, self.options.window_clamp())
-        {
+        if self.state.may_receive_text() && self.receive.owes_update(rings.recv, self.options.room()) {
             self.receive.ack.demand();
         }
     }
@@ -616,7 +645,7 @@ mod tests {
             let mut side = ReceiveSide { scale, ..ReceiveSide::new(Mss::clamped(1000)) };
             for (came, taken, clamp) in steps {
                 let before = side.promised;
-                side.announce(&ring, Some(clamp));
+                side.announce(&ring, RoomLimits { clamp: Some(clamp), ..RoomLimits::NONE });
                 prop_assert!(side.promised >= before);
                 let free = ring.free() as u64;
                 prop_assert!(side.promised == before || side.promised - side.nxt <= u64::from(clamp).min(free));
@@ -627,9 +656,39 @@ mod tests {
             }
             reader.release(reader.available());
             side.nxt = side.promised.max(side.nxt);
-            prop_assert!(side.owes_update(&ring, Some(1_152)), "a closed window opens");
-            side.announce(&ring, Some(1_152));
+            let limits = RoomLimits { clamp: Some(1_152), ..RoomLimits::NONE };
+            prop_assert!(side.owes_update(&ring, limits), "a closed window opens");
+            side.announce(&ring, limits);
             prop_assert!(side.promised > side.nxt);
+        }
+    }
+
+    proptest! {
+        /// However often the program changes its buffer: there is room for all that was promised, and no new promise goes beyond
+        /// the buffer.
+        #[test]
+        fn what_was_promised_has_room_whatever_the_buffer_becomes(
+            scale in 0u8..8,
+            steps in prop::collection::vec((0usize..3_000, 0usize..3_000, 1_152usize..20_000), 1..60),
+        ) {
+            let (mut ring, mut reader) = byte_ring(16_384);
+            let mut side = ReceiveSide { scale, ..ReceiveSide::new(Mss::clamped(1000)) };
+            for (came, taken, bytes) in steps {
+                let buffer = side.resize(bytes, &mut ring);
+                let (before, unread) = (side.promised, ring.unread() as u64);
+                prop_assert!(ring.free() as u64 >= before - side.nxt);
+                side.announce(&ring, RoomLimits { buffer, ..RoomLimits::NONE });
+                prop_assert!(side.promised == before || side.promised - side.nxt + unread <= bytes as u64);
+                let came = came.min((side.promised - side.nxt) as usize);
+                prop_assert_eq!(ring.write(&vec![0; came]), came);
+                side.nxt += came as u64;
+                reader.release(taken.min(reader.available()));
+            }
+            let rest = (side.promised - side.nxt) as usize;
+            prop_assert_eq!(ring.write(&vec![0; rest]), rest);
+            side.nxt = side.promised;
+            reader.release(reader.available());
+            prop_assert_eq!(side.resize(2_000, &mut ring), None, "what was promised is used up");
         }
     }
 
@@ -638,14 +697,14 @@ mod tests {
     fn an_edge_that_stays_does_not_slip() {
         let (mut ring, mut reader) = byte_ring(4096);
         let mut side = ReceiveSide { scale: 4, ..ReceiveSide::new(Mss::clamped(1000)) };
-        assert_eq!(side.announce(&ring, None), 256);
+        assert_eq!(side.announce(&ring, RoomLimits::NONE), 256);
         ring.write(&[0; 2000]);
         side.nxt = 2000;
         reader.release(900);
         // 2,096 octets are promised: no multiple of 16 less than that may be said while there is room.
         side.nxt = 2001;
         ring.write(&[0; 1]);
-        assert_eq!(side.announce(&ring, None), 131);
+        assert_eq!(side.announce(&ring, RoomLimits::NONE), 131);
         assert!(side.promised >= 4096 && side.promised <= ring.cursor() + ring.free() as u64);
     }
 }

@@ -493,7 +493,7 @@ impl Connection {
         if self.receive.has_report() && self.send.sack {
             self.report_ranges(&mut out.options);
         }
-        out.window = self.receive.announce(rings.recv, self.options.window_clamp());
+        out.window = self.receive.announce(rings.recv, self.options.room());
         out
     }
 

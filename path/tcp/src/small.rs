@@ -38,7 +38,7 @@ impl Connection {
         self.timers.send = SendTimer::Off;
         self.flight.on_last_sent(now, range.clone());
         self.counts.on_small_sent();
-        let window = self.receive.announce(rings.recv, self.options.window_clamp());
+        let window = self.receive.announce(rings.recv, self.options.room());
         self.receive.ack.on_ack_sent(now, true);
         Some(SegmentOut {
             seq: self.send.space.seq(range.start),

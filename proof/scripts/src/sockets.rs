@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use firelane_lane::{Connect, LaneMessage, Listen, Relisten, SocketCommand, StreamOption, StreamOptions};
+use firelane_lane::{Connect, LaneMessage, Listen, Relisten, SocketCommand, StreamOption};
 use firelane_sim::{Sim, StackId};
 use firelane_socket::{
     Accepted, Flags, ListenerEnd, ReadError, SocketError, StreamEnd, UrgentError, UrgentMode, WriteError,
@@ -107,8 +107,8 @@ impl Sockets {
                 self.named.remove(*name);
                 done("ok".into())
             }
-            ("defer", [name, seconds]) => {
-                self.defer(sim, settings, name, number(seconds)?)?;
+            (what @ ("defer" | "buffer"), [name, n]) => {
+                self.relisten(sim, name, relistened(settings, what, n)?)?;
                 done("ok".into())
             }
             ("set", [name, option, values @ ..]) => {
@@ -223,13 +223,11 @@ impl Sockets {
         Ok(("ok".into(), Effect::Listens(port)))
     }
 
-    /// `defer(l, 1)`: the next connections of a listener wait so many seconds for text.
-    fn defer(&mut self, sim: &mut Sim, settings: &Settings, name: &str, seconds: u32) -> Result<(), String> {
+    /// A listener's next connections have other options or rings.
+    fn relisten(&mut self, sim: &mut Sim, name: &str, started: Relisten) -> Result<(), String> {
         let Some(&Socket::Listener { socket, .. }) = self.named.get(name) else {
             return Err(format!("`{name}` is no listener"));
         };
-        let options = StreamOptions { defer: seconds, ..settings.options };
-        let started = Relisten { rings: settings.rings, options };
         for n in 0..sim.lanes(self.stack.host) {
             let command = SocketCommand::Relisten(socket, Box::new(started));
             sim.command(self.stack.host, LaneId(n as u16), self.stack.netstack, command);
@@ -381,6 +379,17 @@ impl Sockets {
     }
 }
 
+/// `defer(l, 1)`: the next connections of a listener wait so many seconds for text. `buffer(l, 1500)`: they have receive
+/// buffers of so many bytes.
+fn relistened(settings: &Settings, what: &str, n: &str) -> Result<Relisten, String> {
+    let mut started = Relisten { rings: settings.rings, options: settings.options };
+    match what {
+        "defer" => started.options.defer = number(n)?,
+        _ => started.rings.recv_capacity = number(n)?,
+    }
+    Ok(started)
+}
+
 fn stream_option(option: &str, values: &[&str], family: Family) -> Result<StreamOption, String> {
     Ok(match (option, values) {
         ("nodelay", [word]) => StreamOption::Nodelay(on(word)?),
@@ -399,6 +408,7 @@ fn stream_option(option: &str, values: &[&str], family: Family) -> Result<Stream
             StreamOption::Congestion(algorithm.ok_or(format!("`{word}` is no congestion control"))?)
         }
         ("syn_retries", [n]) => StreamOption::SynRetries(Some(number(n)?)),
+        ("rcvbuf", [n]) => StreamOption::ReceiveBuffer(number(n)?),
         ("window_clamp", ["off"]) => StreamOption::WindowClamp(None),
         ("window_clamp", [n]) => StreamOption::WindowClamp(Some(number(n)?)),
         ("hears_errors", [word]) => StreamOption::HearsErrors([on(word)?; 2]),

@@ -93,7 +93,10 @@ impl<D> Inside<'_, D> {
                 let token = conn.stream.tell(Ready::WRITABLE);
                 self.common.outbox.tell(token, Ready::WRITABLE);
             }
-            StreamOption::ReceiveBuffer(bytes) => _ = conn.stream.recv.set_capacity(bytes),
+            StreamOption::ReceiveBuffer(bytes) => {
+                let (tcp, rings) = conn.parts();
+                tcp.set_receive_buffer(bytes, rings.recv);
+            }
             StreamOption::Nodelay(on) => conn.tcp().set_nodelay(on),
             StreamOption::Cork(on) => conn.tcp().set_cork(on),
             StreamOption::QuickAck(on) => conn.tcp().set_quickack(on),

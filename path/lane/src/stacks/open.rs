@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use firelane_classify::Tuple;
 use firelane_ip::{Egress, LOOPBACK};
-use firelane_socket::{Flags, Names, Ready, SocketError, StreamSlot};
+use firelane_socket::{Flags, Names, Ready, SocketError, StreamConfig, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{
     Birth, Connection, FastOpenAnswer, HalfOpen, Opening, SegmentIn, TcpConfig, deferred_repeats,
@@ -221,10 +221,14 @@ impl<D> Inside<'_, D> {
         let (now, link) = (self.common.now, listening.options.link);
         let look = || self.shard.ip.core.egress_for(now, link, Some(local.ip()), remote.ip()).ok();
         let route = found.or_else(look);
-        let made = listening.slot.stream(listening.rings, self.common.id, self.shard.config.id);
+        // The listener's buffer may have become smaller since the SYN-ACK promised room.
+        let recv_capacity = listening.rings.recv_capacity.max(half_open.room());
+        let rings = StreamConfig { recv_capacity, ..listening.rings };
+        let made = listening.slot.stream(rings, self.common.id, self.shard.config.id);
         // The program's arena is full, as its backlog may be.
-        let (end, stream) = made.ok_or(DropReason::ListenFull)?;
+        let (end, mut stream) = made.ok_or(DropReason::ListenFull)?;
         let mut tcp = half_open.connection();
+        tcp.set_receive_buffer(listening.rings.recv_capacity, &mut stream.recv);
         set_options(&mut tcp, &listening.options, &self.shard.config.tcp, self.common.now);
         let hint = route.as_ref().map_or(0, |egress| egress.hint);
         set_congestion(&mut tcp, &listening.options, hint, self.common.now);

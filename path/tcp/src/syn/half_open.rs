@@ -94,6 +94,11 @@ impl HalfOpen {
         self.listener
     }
 
+    /// The ring of which its SYN-ACK has promised room.
+    pub fn room(&self) -> usize {
+        self.room as usize
+    }
+
     /// The connection that it becomes, in SYN-RECEIVED: give it its rings, and then the segment that completed
     /// the handshake.
     #[inline]
