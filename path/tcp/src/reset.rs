@@ -49,12 +49,12 @@ impl Connection {
             && seq + 1 == self.receive.space.seq(self.receive.nxt)
     }
 
-    /// The peer reset the connection, by a segment or fused with this end. Both ends had finished in the closing states, so
-    /// there it is only the end.
+    /// The peer reset the connection, by a segment or fused with this end. We differ from RFC 9293 §3.10.7.4, as Linux does: in
+    /// CLOSING and LAST-ACK the program hears of it, too, because the peer may not have taken the text before our FIN.
     pub fn on_reset(&mut self) -> Disposition {
         let reason = match self.state {
             State::SynReceived if self.active => CloseReason::Refused,
-            State::Closing | State::LastAck | State::TimeWait => CloseReason::Finished,
+            State::TimeWait => CloseReason::Finished,
             State::CloseWait => CloseReason::BrokenPipe,
             _ => CloseReason::Reset,
         };
