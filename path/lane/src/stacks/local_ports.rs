@@ -282,11 +282,15 @@ impl<D> Inside<'_, D> {
         if local == remote || self.lane_of_ends(&tuple) != self.common.id {
             return None;
         }
+        // Who has no port of his own gets none whose listener he would surprise; who names one has been told by bind(2) whether
+        // he may have it, and connects beside it, as one does who punches a hole through a NAT.
+        if self.shard.listeners.lookup(tuple.local(), tuple.local_port(), || 0).is_some() {
+            return None;
+        }
         self.claim(&tuple, (local, remote), is_here).map(|least_iss| (tuple, least_iss))
     }
 
-    /// Takes a tuple, unless a connection has it, a listener of the same address has its local end, or it must stay in
-    /// TIME-WAIT, as nothing does where the peer `is_here`, in the same netstack ([`Leaving::TimeWait`](super::conn::Leaving)).
+    /// Takes a tuple, unless a connection has it or it must stay in TIME-WAIT, as nothing does where the peer `is_here`, in the same netstack ([`Leaving::TimeWait`](super::conn::Leaving)).
     pub(super) fn claim(
         &mut self,
         tuple: &Tuple,
@@ -297,9 +301,7 @@ impl<D> Inside<'_, D> {
         if !is_here {
             self.shard.time_wait.look_ahead(&names);
         }
-        if self.lookup(tuple).is_some()
-            || self.shard.listeners.lookup(tuple.local(), tuple.local_port(), || 0).is_some()
-        {
+        if self.lookup(tuple).is_some() {
             return None;
         }
         if is_here {
