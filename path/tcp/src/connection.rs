@@ -72,7 +72,7 @@ pub struct Connection {
     /// When the present interval of challenge ACKs began (RFC 5961 §7); the epoch if none ever left.
     pub(crate) challenged_at: Instant,
     pub(crate) options: SocketOptions,
-    /// The least of what the peer announced and what our side takes.
+    /// The largest segment that the peer takes.
     pub(crate) peer_mss: Mss,
     pub(crate) state: State,
     pub(crate) pending: Pending,
@@ -138,6 +138,8 @@ struct RareOptions {
     unsent_limit: Option<u32>,
     /// `TCP_SYNCNT`.
     syn_retries: Option<u8>,
+    /// `TCP_MAXSEG`.
+    mss_limit: Option<Mss>,
     /// `TCP_LINGER2`.
     fin_wait_2: Option<Duration>,
     /// `TCP_WINDOW_CLAMP`, and `SO_RCVBUF` where it is less than what had been promised.
@@ -202,6 +204,10 @@ impl SocketOptions {
         self.rare.as_ref().is_none_or(|rare| {
             rare.mtu_search.is_none() && rare.pacing_limit.is_none() && rare.urgent_sent == 0
         })
+    }
+
+    pub(crate) fn mss_limit(&self) -> Option<Mss> {
+        self.rare.as_ref()?.mss_limit
     }
 
     #[inline]
@@ -299,7 +305,7 @@ impl Connection {
             progress_at: now,
             challenged_at: Instant::ZERO,
             options: SocketOptions::default(),
-            peer_mss: birth.peer_default.min(birth.mss),
+            peer_mss: birth.peer_default,
             state,
             pending: Pending::default(),
             doing: Doing::Idle,
@@ -620,6 +626,13 @@ impl Connection {
         if limit != self.options.pacing_limit() {
             self.options.rare().pacing_limit = limit;
             self.flight.change_pace(now, limit);
+        }
+    }
+
+    /// `TCP_MAXSEG`, which was said before the connection began: no segment is larger, whatever the path carries later.
+    pub fn set_mss_limit(&mut self, limit: Option<Mss>) {
+        if limit != self.options.mss_limit() {
+            self.options.rare().mss_limit = limit;
         }
     }
 

@@ -132,7 +132,7 @@ impl Connection {
     pub(crate) fn take_syn(&mut self, now: Instant, irs: SeqNum, window: u16, options: &TcpOptions) {
         self.receive.space = SeqSpace::new(irs);
         if let Some(mss) = options.mss {
-            self.peer_mss = Mss::clamped(mss).min(self.receive.mss);
+            self.peer_mss = Mss::clamped(mss);
         }
         self.send.mss = self.peer_mss.min(self.receive.mss);
         self.stamps.agree(now, options.timestamps);

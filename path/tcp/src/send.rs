@@ -604,9 +604,10 @@ impl Connection {
         }
     }
 
-    /// What the peer takes and the route claims to carry.
+    /// What the peer takes, the route claims to carry and the program allows.
     pub(crate) fn route_mss(&self) -> Mss {
-        self.send.path_mss.min(self.peer_mss)
+        let mss = self.send.path_mss.min(self.peer_mss);
+        self.options.mss_limit().map_or(mss, |limit| limit.min(mss))
     }
 
     /// A segment that is larger than the others, to see whether the path carries it: its range, if the search wants

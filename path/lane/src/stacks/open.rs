@@ -292,6 +292,7 @@ pub(super) fn set_options(tcp: &mut Connection, options: &StreamOptions, config:
     tcp.set_keepalive(now, options.keepalive.or(usual));
     tcp.set_user_timeout(options.user_timeout);
     tcp.set_pacing_limit(now, options.pacing_limit);
+    tcp.set_mss_limit(options.mss_limit);
     tcp.set_syn_retries(options.syn_retries);
     tcp.set_fin_wait_2(options.fin_wait_2);
     tcp.set_window_clamp(options.window_clamp);
