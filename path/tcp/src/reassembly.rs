@@ -3,14 +3,21 @@
 //! Owns the set of receive-cursor ranges beyond the in-order point. The bytes themselves are already in the
 //! receive ring (written ahead of its published cursor); this set says which. Called by `receive`: one
 //! [`Reassembly::accept`] per segment with text, [`Reassembly::sack_blocks`] per ACK sent. The first copy
-//! of a byte wins, so a peer cannot replace what it already sent, and the number of ranges is bounded, so a
-//! peer that sends every other byte pays for it and we do not (CVE-2018-5390).
+//! of a byte wins, so a peer cannot replace what it already sent, and the number of ranges is bounded by the text
+//! in them, so a peer that sends every other byte pays for it and we do not (CVE-2018-5390), while one whose path
+//! drops every other segment is told of all that has arrived.
 
 use core::ops::Range;
 
-/// How many separate ranges a connection holds. A sender with four lost segments per window needs five;
-/// 64 cost 1.5 KiB while they exist.
-pub const RANGES_MAX: usize = 64;
+/// How many separate ranges a connection holds, however little is in them: 1.5 KiB while they exist.
+pub const RANGES_FREE: usize = 64;
+
+/// How many it holds at most: what remains of 3 MB of which every other segment is lost. They cost 24 KiB, and to go through
+/// them for an ACK costs a microsecond.
+pub const RANGES_MAX: usize = 1024;
+
+/// So much text pays for another range: the books are at most a quarter of the storage that it occupies anyway.
+const BYTES_PER_RANGE: u64 = 4 * size_of::<Held>() as u64;
 
 /// How many blocks fit a TCP header's options without timestamps.
 pub const BLOCKS_MAX: usize = 4;
@@ -24,6 +31,8 @@ pub struct Reassembly {
     duplicate: Range<u64>,
     /// Grows with each arrival; orders the blocks.
     arrivals: u32,
+    /// How much text is in the ranges, which a window of 1 GiB limits.
+    bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +41,12 @@ struct Held {
     end: u64,
     /// The number of the last arrival that touched it.
     touched: u32,
+}
+
+impl Held {
+    fn len(&self) -> u64 {
+        self.end - self.start
+    }
 }
 
 /// What became of a segment.
@@ -48,7 +63,7 @@ pub enum Accepted {
     Ahead,
     /// Every byte was there already; acknowledge at once.
     Duplicate,
-    /// It lies ahead and [`RANGES_MAX`] ranges are held: nothing was taken, the peer sends it again.
+    /// It lies ahead, and no more ranges may be held: nothing was taken, the peer sends it again.
     Full,
 }
 
@@ -74,7 +89,7 @@ impl Blocks {
 impl Reassembly {
     /// Nothing held; allocates nothing.
     pub const fn new() -> Self {
-        Self { held: Vec::new(), duplicate: 0..0, arrivals: 0 }
+        Self { held: Vec::new(), duplicate: 0..0, arrivals: 0, bytes: 0 }
     }
 
     /// Whether nothing waits ahead of the in-order cursor.
@@ -94,7 +109,7 @@ impl Reassembly {
 
     /// Bytes held ahead of the in-order cursor.
     pub fn held_bytes(&self) -> u64 {
-        self.held.iter().map(|held| held.end - held.start).sum()
+        self.bytes.into()
     }
 
     /// Takes a segment that was cut to the receive window; `next` is the in-order cursor.
@@ -118,11 +133,18 @@ impl Reassembly {
         // Ranges that overlap `fresh` or touch it become one with it.
         let first = self.held.partition_point(|held| held.end < fresh.start);
         let after = self.held.partition_point(|held| held.start <= fresh.end);
-        if first == after && fresh.start > next && self.held.len() == RANGES_MAX {
+        if first == after && fresh.start > next && self.held.len() >= self.most_with(fresh.end - fresh.start)
+        {
             return Accepted::Full;
         }
         let wrote = self.write_gaps(first..after, &fresh, &mut write);
         self.merge(next, first..after, fresh, wrote)
+    }
+
+    /// How many ranges may be held once `more` text is.
+    fn most_with(&self, more: u64) -> usize {
+        let paid = (self.held_bytes() + more) / BYTES_PER_RANGE;
+        usize::try_from(paid).map_or(RANGES_MAX, |paid| (RANGES_FREE + paid).min(RANGES_MAX))
     }
 
     /// The common case: in order, and nothing waits.
@@ -175,11 +197,17 @@ impl Reassembly {
         let (first, after) = (overlapped.start, overlapped.end);
         let start = if first < after { fresh.start.min(self.held[first].start) } else { fresh.start };
         let end = if first < after { fresh.end.max(self.held[after - 1].end) } else { fresh.end };
+        let before: u64 = self.held[first..after].iter().map(Held::len).sum();
         if start <= next {
+            self.bytes -= before as u32;
             self.held.drain(..after);
+            if self.held.is_empty() && self.held.capacity() > RANGES_FREE {
+                self.held = Vec::new();
+            }
             return Accepted::InOrder { next: end, filled_hole: true };
         }
         self.arrivals = self.arrivals.wrapping_add(1);
+        self.bytes = self.bytes - before as u32 + (end - start) as u32;
         let merged = Held { start, end, touched: self.arrivals };
         if first < after {
             self.held[first] = merged;
@@ -201,13 +229,22 @@ impl Reassembly {
         if !self.duplicate.is_empty() {
             blocks.push(core::mem::take(&mut self.duplicate));
         }
-        let mut below = u32::MAX;
-        while blocks.len < limit {
-            let age = |held: &Held| self.arrivals.wrapping_sub(held.touched);
-            let older = |held: &&Held| below == u32::MAX || age(held) > below;
-            let Some(held) = self.held.iter().filter(older).min_by_key(|held| age(held)) else { break };
-            below = age(held);
-            blocks.push(held.start..held.end);
+        // One pass over all of them, which may be many.
+        let mut newest = [(u32::MAX, 0); BLOCKS_MAX];
+        let newest = &mut newest[..limit - blocks.len];
+        for (at, held) in self.held.iter().enumerate() {
+            let mut younger = (self.arrivals.wrapping_sub(held.touched), at);
+            if newest.last().is_none_or(|&(oldest, _)| younger.0 >= oldest) {
+                continue;
+            }
+            for place in newest.iter_mut() {
+                if younger.0 < place.0 {
+                    core::mem::swap(place, &mut younger);
+                }
+            }
+        }
+        for &(_, at) in newest.iter().filter(|&&(age, _)| age != u32::MAX) {
+            blocks.push(self.held[at].start..self.held[at].end);
         }
         blocks
     }
@@ -316,7 +353,7 @@ mod tests {
     fn the_limit_holds_and_in_order_data_still_pass() {
         // R05: every other byte.
         let mut receiver = Receiver::default();
-        for n in 0..RANGES_MAX as u64 {
+        for n in 0..RANGES_FREE as u64 {
             assert_eq!(receiver.accept(2 * n + 1..2 * n + 2, 0), Accepted::Ahead);
         }
         let beyond = 10_000..10_001;
@@ -326,6 +363,41 @@ mod tests {
         assert_eq!(receiver.accept(beyond, 0), Accepted::Ahead);
         let all = receiver.accept(0..200, 0);
         assert_eq!(all, Accepted::InOrder { next: 200, filled_hole: true });
+    }
+
+    /// A full queue drops every other segment of a large window.
+    #[test]
+    fn text_pays_for_its_books() {
+        let (mut receiver, len) = (Receiver::default(), 1_460);
+        let lost = |n: u64| 2 * n * len..(2 * n + 1) * len;
+        let came = |n: u64| (2 * n + 1) * len..2 * (n + 1) * len;
+        for n in 0..RANGES_MAX as u64 {
+            assert_eq!(receiver.accept(came(n), 0), Accepted::Ahead, "{n}");
+            let newest = (0..=n).rev().take(4).map(came).collect::<Vec<_>>();
+            assert_eq!(receiver.blocks(4), newest);
+        }
+        assert_eq!(receiver.set.held_bytes(), RANGES_MAX as u64 * len);
+        let beyond = RANGES_MAX as u64;
+        assert_eq!(receiver.accept(came(beyond), 0), Accepted::Full);
+        for n in 0..beyond {
+            assert_eq!(
+                receiver.accept(lost(n), 0),
+                Accepted::InOrder { next: came(n).end, filled_hole: true }
+            );
+        }
+        assert_eq!((receiver.set.held_bytes(), receiver.set.held.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn books_are_small_beside_what_is_in_them() {
+        for len in [1, 10, 50, 96, 200] {
+            let mut receiver = Receiver::default();
+            let ahead = |n: &u64| receiver.accept(n * 400 + 100..n * 400 + 100 + len, 0) == Accepted::Ahead;
+            let ranges = (0..2 * RANGES_MAX as u64).take_while(ahead).count();
+            let books = (ranges - RANGES_FREE) * size_of::<Held>();
+            assert!(books as u64 <= receiver.set.held_bytes() / 4 + 24, "{len}: {ranges}");
+            assert_eq!(ranges == RANGES_MAX, len >= 96, "{len}: {ranges}");
+        }
     }
 
     #[test]
@@ -352,7 +424,7 @@ mod tests {
                 let duplicate = segment.clone().find(|&at| model[at as usize].is_some());
                 let accepted = receiver.accept(segment.clone(), number);
                 if accepted == Accepted::Full {
-                    prop_assert_eq!(receiver.set.held.len(), RANGES_MAX);
+                    prop_assert!(receiver.set.held.len() >= RANGES_FREE);
                     continue;
                 }
                 for byte in &mut model[start as usize..(start + len) as usize] {
