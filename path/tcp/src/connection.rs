@@ -621,8 +621,9 @@ impl Connection {
         }
     }
 
-    /// `SO_MAX_PACING_RATE`: sends no faster than this, and evenly; so does what waits.
+    /// `SO_MAX_PACING_RATE`: sends no faster than this, and evenly; so does what waits. Zero is no limit, as in Linux.
     pub fn set_pacing_limit(&mut self, now: Instant, limit: Option<BitRate>) {
+        let limit = limit.filter(|&rate| rate != BitRate::ZERO);
         if limit != self.options.pacing_limit() {
             self.options.rare().pacing_limit = limit;
             self.flight.change_pace(now, limit);

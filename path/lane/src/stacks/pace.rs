@@ -20,8 +20,10 @@ impl Pace {
         self.rate
     }
 
-    /// Another rate, for what waits as well: what has gone takes as long as it does at this one. `None` is none.
+    /// Another rate, for what waits as well: what has gone takes as long as it does at this one. `None` is none, and so is zero, as in
+    /// Linux.
     pub(super) fn set(&mut self, now: Instant, rate: Option<BitRate>) {
+        let rate = rate.filter(|&rate| rate != BitRate::ZERO);
         let left = self.next.map(|next| next.saturating_since(now)).filter(|left| !left.is_zero());
         let next = left.and_then(|left| Some(now + rate?.time_for(self.rate?.bytes_in(left))));
         *self = Self { rate, next };
