@@ -412,7 +412,8 @@ impl App for Session {
     }
 }
 
-/// A client: connects when its time has come, then plays its side.
+/// A client: connects when its time has come, again where it is told that nobody is there, then plays its side.
+#[derive(Clone, Copy)]
 pub struct Client {
     stack: StackId,
     remote: core::net::SocketAddr,
@@ -447,7 +448,7 @@ impl App for Client {
         let mut session = Session::new(stream, Side::Client, self.plan);
         session.written = written as u64;
         // The session adopts the stream when it runs for the first time.
-        cx.spawn(Box::new(Adopting(session)));
+        cx.spawn(Box::new(Adopting { session, client: *self }));
         Next::Done
     }
 
@@ -456,19 +457,48 @@ impl App for Client {
     }
 }
 
+/// How long a client waits before it connects again.
+const CONNECTS_AGAIN: Duration = Duration::from_secs(1);
+
 /// A session whose stream still tells another application.
-struct Adopting(Session);
+struct Adopting {
+    session: Session,
+    client: Client,
+}
+
+impl Adopting {
+    /// Whether the connection stands. An error is told once.
+    fn connected(&self) -> Result<bool, SocketError> {
+        let stands = self.session.stream.as_ref().filter(|_| !self.session.is_connected);
+        stands.map_or(Ok(true), Stream::poll_connected)
+    }
+
+    /// Nobody has told the next hop's address: it, or the wires, did not work for some seconds. Programs try again.
+    fn begin_again(&mut self, cx: &mut Cx<'_>) -> Next {
+        if let Some(stream) = self.session.stream.take() {
+            stream.close(cx);
+        }
+        cx.spawn(Box::new(Client { wait: CONNECTS_AGAIN, ..self.client }));
+        Next::Done
+    }
+}
 
 impl App for Adopting {
     fn turn(&mut self, cx: &mut Cx<'_>) -> Next {
-        if let Some(stream) = &self.0.stream {
+        if let Some(stream) = &self.session.stream {
             stream.adopt(cx);
         }
-        self.0.turn(cx)
+        match self.connected() {
+            Ok(false) => return Next::Wait,
+            Ok(true) => self.session.is_connected = true,
+            Err(SocketError::HostUnreachable) => return self.begin_again(cx),
+            Err(error) => return self.session.end(cx, Outcome::Failed(error)),
+        }
+        self.session.turn(cx)
     }
 
     fn describe(&self) -> String {
-        self.0.describe()
+        self.session.describe()
     }
 }
 
