@@ -339,6 +339,7 @@ impl Works {
             }
         }
         self.kernel.collect(&Model::default());
+        self.engine.leave_unsaid();
     }
 
     /// Interfaces that are attached in another way than the best, and why, and those that the kernel misses.

@@ -67,6 +67,19 @@ fn a_peer_that_reads_nothing_is_not_waited_for_without_end_and_is_told() {
 }
 
 #[test]
+fn who_says_that_nothing_can_leave_any_more_waits_for_nobody() {
+    let [server, client] = pair(1);
+    let [mut stream, _accepted] = connect(&server, &client);
+    stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    while stream.write(&[7; 65_536]).is_ok() {}
+    drop(stream);
+    client.engine().leave_unsaid();
+    let began = Instant::now();
+    drop(client);
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+}
+
+#[test]
 fn who_has_nothing_to_say_goes_at_once() {
     let [server, client] = pair(1);
     let [stream, mut accepted] = connect(&server, &client);

@@ -28,7 +28,8 @@
 //!   returns. It is an end of the bytes, not of the connection: TCP's FIN follows by the lane.
 //! - J11. The daemon takes a direction that is at rest out of use to give its memory back: it parts it, changes the word for good (RESTED),
 //!   looks whether all was read, and offers it again when the memory is gone. Who wrote to the storage meanwhile had seen another word, so he
-//!   publishes nothing and begins anew. There is at most one rest between two writes, so one bit says it.
+//!   publishes nothing and begins anew. A rest that finds something unread takes that back, so there is at most one between two
+//!   writes, and one bit says it. What was joined and is so no more begins anew in any case.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -74,6 +75,9 @@ const CHUNK: usize = 32 << 10;
 const NEAR: u64 = 16 << 10;
 /// How far the count of bytes may be behind the state word's half of it.
 const COUNT_LAG: u64 = 1 << 30;
+/// It waits for room; somebody is about to tell it that there is some.
+const WANTED: u32 = 1;
+const TOLD: u32 = 2;
 /// How often a write begins anew because its limit has changed meanwhile. Where that goes on it is no limit, but the peer's writing.
 const TRIES_MAX: u32 = 4;
 /// The largest storage, by its power of two.
@@ -99,7 +103,7 @@ pub struct Side {
     cpu: AtomicU16,
     /// How many writes may be unread (`tcp_fusion_rcv_unread_min`); zero is any number.
     most_writes: AtomicU32,
-    /// It waits for room to write.
+    /// It waits for room to write: [`WANTED`], or [`TOLD`].
     wants_room: AtomicU32,
     /// Where its threads sleep.
     pub sleep: Sleep,
@@ -281,7 +285,11 @@ impl Joint {
         side.state.fetch_and(!(OFFERED | JOINED), Ordering::SeqCst);
         // Behind that: who sees the word as it is from here on, and the direction offered, looks when its memory is gone.
         let written = side.whole(side.state.fetch_xor(RESTED, Ordering::SeqCst));
-        written == self.sides[1 - at].head.load(Ordering::SeqCst)
+        let rests = written == self.sides[1 - at].head.load(Ordering::SeqCst);
+        if !rests {
+            side.state.fetch_xor(RESTED, Ordering::SeqCst);
+        }
+        rests
     }
 
     /// From now on the end `at` needs credit to write. What it has written until now, which is what it has credit for.
@@ -608,7 +616,8 @@ impl<'a, M: Storage> Beside<'a, M> {
                     return Some(Ok(part));
                 }
                 // Flags have changed: nobody else writes the count.
-                Err(there) if (there ^ state) & (LIMITED | AGE) == 0 => state = there,
+                // What was joined and is so no more may have had a rest, and another, whose bit is as it was then.
+                Err(there) if (there ^ state) & (LIMITED | AGE | JOINED) == 0 => state = there,
                 Err(_) => return Some(Err(Unwritten::Changed)),
             }
         }
@@ -704,28 +713,27 @@ impl<'a, M: Storage> Beside<'a, M> {
         Ok(())
     }
 
-    /// Whether the peer waits for room.
-    #[inline]
-    pub(crate) fn is_room_wanted(&self) -> bool {
+    /// Whether the peer waits for room, of which there is enough now: it is to be told, once, and that it was ([`Beside::has_told_of_room`]).
+    pub fn makes_room(&self) -> bool {
         order_for_models();
-        self.theirs().wants_room.load(Ordering::SeqCst) != 0
-    }
-
-    /// Whether the peer waits for room, of which there is enough now: it is to be told, once.
-    pub(crate) fn makes_room(&self) -> bool {
         let theirs = self.theirs();
-        if !self.is_room_wanted() {
+        if theirs.wants_room.load(Ordering::SeqCst) != WANTED {
             return false;
         }
         let unread = theirs.written().wrapping_sub(self.mine().head.load(Ordering::Relaxed));
         let limit = theirs.limit();
         crate::is_roomy(limit.saturating_sub(unread), unread)
-            && theirs.wants_room.swap(0, Ordering::SeqCst) != 0
+            && theirs.wants_room.compare_exchange(WANTED, TOLD, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// It was told. Whoever dies before he says so leaves the daemon to tell ([`Joint::may_be_untold`]).
+    pub fn has_told_of_room(&self) {
+        let _ = self.theirs().wants_room.compare_exchange(TOLD, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// This end waits for room. It looks again after this.
     pub(crate) fn want_room(&self) {
-        self.mine().wants_room.store(1, Ordering::SeqCst);
+        self.mine().wants_room.store(WANTED, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 

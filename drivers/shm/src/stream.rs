@@ -323,18 +323,6 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         Ok((count, told))
     }
 
-    /// After a read: has the peer told if it waits for room, of which there is enough now. Who tells is inside, so that the daemon does
-    /// if he dies between the two ([`Block::bury`]).
-    #[inline]
-    pub fn tell_of_room(&self, tell: impl FnOnce()) {
-        let Some(beside) = self.beside.as_ref().filter(|beside| beside.is_room_wanted()) else { return };
-        // Where that lasts too long somebody reads there, who looks for himself behind his read.
-        let _inside = Inside::enter(&self.block.recv_owner, self.me);
-        if beside.makes_room() {
-            tell();
-        }
-    }
-
     /// `Ok` if no more bytes come.
     fn why_empty(&self) -> Result<(), ReadError> {
         let status = self.status();

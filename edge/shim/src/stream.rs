@@ -462,7 +462,10 @@ impl Stream {
         if tells_lane {
             self.kick();
         }
-        self.end().tell_of_room(|| self.tell_peer());
+        if let Some(beside) = self.end().beside().filter(|beside| beside.makes_room()) {
+            self.tell_peer();
+            beside.has_told_of_room();
+        }
     }
 
     /// There may be something later.

@@ -25,20 +25,25 @@ use super::arena::ProgramArena;
 use super::segment::{Bond, Segment};
 use super::spares::{Spare, Spares};
 
-/// How long a lane may have what it was told is gone: a turn or two. So long until the next look, and so many looks; an arena that a lane
-/// keeps for longer, because it has failed, goes with that.
+/// How long a lane may have what it was told is gone: a turn or two. So long until the next look; an arena that a lane keeps for longer,
+/// because it has failed, goes with that.
 const NEXT_LOOK: Duration = Duration::from_millis(20);
-const LOOKS: u32 = 100;
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How often connections are looked at that may have come to rest.
 const NEXT_REST: Duration = Duration::from_secs(1);
 /// How much other threads go before it, as by nice(1).
 const NICENESS: i32 = 10;
+
+/// A connection, and what its ends had written at the last look.
+type Watched = (Weak<Bond>, Option<[u64; 2]>);
 
 /// What has memory to give back, and who does it.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     queue: Mutex<Queue>,
     bell: Condvar,
+    /// Those that may come to rest. Whoever brings one does not wait for a look.
+    watched: Mutex<Vec<Watched>>,
     pub(super) spares: Spares,
 }
 
@@ -46,12 +51,12 @@ pub(super) struct Pages {
 struct Queue {
     /// Those with too much that is free.
     hoards: Vec<Arc<RingArena>>,
-    /// Those of programs that are gone, and how often each was looked at.
-    arenas: Vec<(Gone, u32)>,
+    /// Those of programs that are gone, and since when.
+    arenas: Vec<(Gone, Instant)>,
     /// Those that one of two programs has left.
     segments: Vec<Spare>,
-    /// Connections that may come to rest, and what their ends had written at the last look.
-    used: Vec<(Weak<Bond>, Option<[u64; 2]>)>,
+    /// Connections that have carried something since the last look.
+    used: Vec<Weak<Bond>>,
     /// Something is new.
     is_rung: bool,
     has_ended: bool,
@@ -79,7 +84,8 @@ impl Pages {
     pub(super) fn end(&self) {
         let mut waits = Queue::default();
         self.ring(|queue| waits = std::mem::replace(queue, Queue { has_ended: true, ..Queue::default() }));
-        drop(waits);
+        let watched = std::mem::take(&mut *self.watched.lock().unwrap_or_else(PoisonError::into_inner));
+        drop((waits, watched));
     }
 
     /// Free storage there keeps more than it should.
@@ -89,7 +95,7 @@ impl Pages {
 
     /// The program of this arena is gone, and lanes are told.
     pub(super) fn bury(&self, arena: Arc<ProgramArena>) {
-        self.ring(|queue| queue.arenas.push((Gone::Known(arena), 0)));
+        self.ring(|queue| queue.arenas.push((Gone::Known(arena), Instant::now())));
     }
 
     /// One of these segments' programs is gone.
@@ -104,7 +110,7 @@ impl Pages {
 
     /// This connection has carried something.
     pub(super) fn watch(&self, bond: Weak<Bond>) {
-        self.ring(|queue| queue.used.push((bond, None)));
+        self.ring(|queue| queue.used.push(bond));
     }
 
     /// A segment for these two, emptied, of which the one who stays has it mapped.
@@ -138,7 +144,7 @@ impl Pages {
             }
         }
         let waiting: Vec<_> =
-            arenas.into_iter().filter_map(|(gone, looks)| Some((gone.end(looks)?, looks + 1))).collect();
+            arenas.into_iter().filter_map(|(gone, since)| Some((gone.end(since)?, since))).collect();
         let waits = !waiting.is_empty();
         self.queue().arenas.extend(waiting);
         waits
@@ -146,23 +152,23 @@ impl Pages {
 
     /// Looks which connections are at rest, and gives their memory back. Whether there are others.
     pub(super) fn look_for_rest(&self) -> bool {
-        let mut used = std::mem::take(&mut self.queue().used);
-        // Outside the lock, for the last who has a connection tells of that here.
-        used.retain_mut(|(bond, last)| bond.upgrade().is_some_and(|bond| !bond.give_pages_back(last)));
-        let mut queue = self.queue();
-        queue.used.append(&mut used);
-        !queue.used.is_empty()
+        let used = std::mem::take(&mut self.queue().used);
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.extend(used.into_iter().map(|bond| (bond, None)));
+        // Outside the queue's lock, for the last who has a connection tells of that there.
+        watched.retain_mut(|(bond, last)| bond.upgrade().is_some_and(|bond| !bond.give_pages_back(last)));
+        !watched.is_empty()
     }
 
     fn run(&self) {
         let this = rustix::thread::gettid();
         // Where that is refused it is a thread as others.
         let _ = rustix::process::setpriority_process(Some(this), NICENESS);
-        let (mut waits, mut rested) = (false, Instant::now());
-        while self.sleep(waits, rested) {
+        let (mut waits, mut watches, mut rested) = (false, false, Instant::now());
+        while self.sleep(waits, watches, rested) {
             waits = self.work();
             if rested.elapsed() >= NEXT_REST {
-                self.look_for_rest();
+                watches = self.look_for_rest();
                 rested = Instant::now();
             }
         }
@@ -170,10 +176,11 @@ impl Pages {
 
     /// Sleeps until there is something to do: soon, with something that waits; when it is time to look for what rests, with something that
     /// may. Whether it may go on.
-    fn sleep(&self, waits: bool, rested: Instant) -> bool {
+    fn sleep(&self, waits: bool, watches: bool, rested: Instant) -> bool {
         let mut queue = self.queue();
         while !queue.is_rung && !queue.has_ended {
-            let next_rest = (!queue.used.is_empty()).then(|| NEXT_REST.saturating_sub(rested.elapsed()));
+            let may_rest = watches || !queue.used.is_empty();
+            let next_rest = may_rest.then(|| NEXT_REST.saturating_sub(rested.elapsed()));
             let Some(most) = waits.then_some(NEXT_LOOK).into_iter().chain(next_rest).min() else {
                 queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -200,16 +207,17 @@ impl Pages {
 
 impl Gone {
     /// Gives its memory back, once nobody has anything there, or has had time enough to let go. What is to be looked at again.
-    fn end(self, looks: u32) -> Option<Self> {
+    fn end(self, since: Instant) -> Option<Self> {
+        let may_wait = since.elapsed() < PATIENCE;
         let alone = match self {
             Self::Known(arena) => match Arc::try_unwrap(arena) {
                 Ok(arena) => arena.into_arena(),
-                Err(arena) => return (looks < LOOKS).then_some(Self::Known(arena)),
+                Err(arena) => return may_wait.then_some(Self::Known(arena)),
             },
             Self::Alone(arena) => arena,
         };
         if !alone.is_alone() {
-            return (looks < LOOKS).then_some(Self::Alone(alone));
+            return may_wait.then_some(Self::Alone(alone));
         }
         // What is there no more costs nothing when it is unmapped, for which other threads that map something wait. If the kernel refuses,
         // it goes with the mapping.
