@@ -1,6 +1,6 @@
 //! Conversations of two ends that scripts draw by lot: each call tells on the netstack what it tells in the kernel. A part of `shim_more.rs`.
 
-use firelane_interop::{On, Sandbox, Stage, both};
+use firelane_interop::{On, Sandbox, Stage};
 
 use crate::script;
 
@@ -20,7 +20,7 @@ pub(crate) fn converse(stage: &Stage<'_>, name: &str, more: &[&str], least: usiz
             ["/usr/bin/python3", &script, host].into_iter().chain(more.iter().copied()).collect();
         stage.ask(on, &words)
     };
-    let (kernels, ours) = both(|| ask(On::Kernel, Stage::KERNEL), || ask(On::Firelane, Stage::FIRELANE));
+    let (kernels, ours) = (ask(On::Kernel, Stage::KERNEL), ask(On::Firelane, Stage::FIRELANE));
     assert!(kernels.lines().count() > least, "{kernels}");
     for (at, (theirs, own)) in kernels.lines().zip(ours.lines()).enumerate() {
         let before: Vec<&str> = kernels.lines().take(at).skip(at.saturating_sub(8)).collect();

@@ -495,7 +495,7 @@ fn each_socket_of_a_process_is_explained() {
     assert_eq!(
         rows("fd,path,proto,state,lane,fused,sent,received,options,why"),
         [
-            format!("{listener}:firelane:tcp:LISTEN:::::reuseaddr,keepalive=7200s,60s,8:"),
+            format!("{listener}:firelane:tcp:LISTEN:::::reuseaddr,keepalive=7200s,75s,9:"),
             format!(
                 "{client}:firelane:tcp:ESTABLISHED:0:no:1000:1:nodelay:not fused\\: its peer is not on this netstack"
             ),
