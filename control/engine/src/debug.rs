@@ -5,6 +5,7 @@
 //! ([`Engine::snapshot`], [`Engine::sockets`]).
 
 use std::fmt::{Debug, Formatter, Result};
+use std::io;
 
 use crate::capture::Capture;
 use crate::echo_socket::EchoSocket;
@@ -73,49 +74,38 @@ impl Debug for StackBuilder {
     }
 }
 
+/// A socket by those of its names that it has.
+fn socket<T: Debug>(f: &mut Formatter<'_>, kind: &str, names: &[(&str, io::Result<T>)]) -> Result {
+    let mut shown = f.debug_struct(kind);
+    for (name, value) in names {
+        if let Ok(value) = value {
+            shown.field(name, value);
+        }
+    }
+    shown.finish()
+}
+
 impl Debug for TcpStream {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let mut shown = f.debug_struct("TcpStream");
-        if let Ok(addr) = self.local_addr() {
-            shown.field("addr", &addr);
-        }
-        if let Ok(peer) = self.peer_addr() {
-            shown.field("peer", &peer);
-        }
-        shown.finish()
+        socket(f, "TcpStream", &[("addr", self.local_addr()), ("peer", self.peer_addr())])
     }
 }
 
 impl Debug for TcpListener {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let mut shown = f.debug_struct("TcpListener");
-        if let Ok(addr) = self.local_addr() {
-            shown.field("addr", &addr);
-        }
-        shown.finish()
+        socket(f, "TcpListener", &[("addr", self.local_addr())])
     }
 }
 
 impl Debug for UdpSocket {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let mut shown = f.debug_struct("UdpSocket");
-        if let Ok(addr) = self.local_addr() {
-            shown.field("addr", &addr);
-        }
-        if let Ok(peer) = self.peer_addr() {
-            shown.field("peer", &peer);
-        }
-        shown.finish()
+        socket(f, "UdpSocket", &[("addr", self.local_addr()), ("peer", self.peer_addr())])
     }
 }
 
 impl Debug for EchoSocket {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let mut shown = f.debug_struct("EchoSocket");
-        if let Ok(identifier) = self.identifier() {
-            shown.field("identifier", &identifier);
-        }
-        shown.finish()
+        socket(f, "EchoSocket", &[("identifier", self.identifier())])
     }
 }
 

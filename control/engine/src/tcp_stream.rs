@@ -610,28 +610,19 @@ impl Socket {
 
     /// The same into several places, one after the other.
     fn read_vectored(&self, to: &mut [IoSliceMut<'_>]) -> Option<io::Result<usize>> {
-        let mut places = to.iter_mut().filter(|place| !place.is_empty());
-        let Some(first) = places.next() else { return self.read(&mut []) };
+        if to.iter().all(|place| place.is_empty()) {
+            return self.read(&mut []);
+        }
+        let places = to.iter_mut().map(|place| (place.len(), place));
         self.read_by(|recv| {
-            let mut count = recv.read(first)?;
-            let mut is_full = count == first.len();
-            for place in places {
-                if !is_full {
-                    break;
-                }
-                let read = recv.read(place).unwrap_or_else(|error| self.leave_error(read_failure(error)));
-                count += read;
-                is_full = read == place.len();
-            }
-            Ok(count)
+            one_by_one(places, |to| recv.read(to), |error| self.leave_error(read_failure(error)))
         })
     }
 
-    /// A call that has done something says so; what failed behind that is the next one's. Nothing was done there.
+    /// A call that has done something says so; what failed behind that is the next one's.
     #[cold]
-    fn leave_error(&self, error: Option<SocketError>) -> usize {
+    fn leave_error(&self, error: Option<SocketError>) {
         error.into_iter().for_each(|error| self.shared.get().words().fail(error));
-        0
     }
 
     fn read_by(
@@ -658,21 +649,12 @@ impl Socket {
 
     /// The same of several pieces. The lane hears of them together, so that they make one segment if they fit.
     fn write_vectored(&self, from: &[IoSlice<'_>]) -> Option<io::Result<usize>> {
-        let mut pieces = from.iter().filter(|piece| !piece.is_empty());
-        let Some(first) = pieces.next() else { return self.write(&[]) };
+        if from.iter().all(|piece| piece.is_empty()) {
+            return self.write(&[]);
+        }
+        let pieces = from.iter().map(|piece| (piece.len(), piece));
         self.write_by(|send| {
-            let mut count = send.write(first)?;
-            let mut is_whole = count == first.len();
-            for piece in pieces {
-                if !is_whole {
-                    break;
-                }
-                let written =
-                    send.write(piece).unwrap_or_else(|error| self.leave_error(write_failure(error)));
-                count += written;
-                is_whole = written == piece.len();
-            }
-            Ok(count)
+            one_by_one(pieces, |from| send.write(from), |error| self.leave_error(write_failure(error)))
         })
     }
 
@@ -873,6 +855,32 @@ impl Watched for TcpStream {
     fn stand(&self, ready: Ready) {
         self.socket.shared.get().words().watch(ready);
     }
+}
+
+/// Moves pieces of such lengths, one after the other, as long as each goes whole. A failure is the call's only if nothing has gone before
+/// it; another one is `left`.
+fn one_by_one<P, E>(
+    pieces: impl Iterator<Item = (usize, P)>,
+    mut go: impl FnMut(P) -> Result<usize, E>,
+    left: impl FnOnce(E),
+) -> Result<usize, E> {
+    let mut count = 0;
+    for (len, piece) in pieces.filter(|(len, _)| *len > 0) {
+        match go(piece) {
+            Ok(gone) => {
+                count += gone;
+                if gone < len {
+                    break;
+                }
+            }
+            Err(error) if count == 0 => return Err(error),
+            Err(error) => {
+                left(error);
+                break;
+            }
+        }
+    }
+    Ok(count)
 }
 
 const fn read_failure(error: ReadError) -> Option<SocketError> {

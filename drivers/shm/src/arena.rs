@@ -116,8 +116,11 @@ impl Arena {
         self.memory().is_ok_and(|memory| memory <= self.mapping.layout().storage_at() + PIECE)
     }
 
-    /// How much memory it takes, whoever has touched it.
-    fn memory(&self) -> io::Result<u64> {
+    /// How many bytes of memory it takes, whoever has touched it.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn memory(&self) -> io::Result<u64> {
         Ok(fstat(&self.memfd)?.st_blocks as u64 * STAT_BLOCK)
     }
 

@@ -463,8 +463,8 @@ pub(crate) fn say_once(text: &str) {
 /// Says something there, unless it was said.
 pub(crate) fn say(is_said: &AtomicBool, text: &str) {
     // A server's child may have a connection there, and one that it may not use.
-    let is_ours = table::get(libc::STDERR_FILENO).is_some() || is_of_a_daemon(libc::STDERR_FILENO);
-    if !is_ours && !is_said.swap(true, Ordering::Relaxed) {
+    let is_ours = || table::get(libc::STDERR_FILENO).is_some() || is_of_a_daemon(libc::STDERR_FILENO);
+    if !is_said.load(Ordering::Relaxed) && !is_ours() && !is_said.swap(true, Ordering::Relaxed) {
         let _ = rustix::io::write(sys::borrow(libc::STDERR_FILENO), format!("firelane: {text}\n").as_bytes());
     }
 }

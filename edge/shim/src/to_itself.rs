@@ -185,17 +185,7 @@ impl Refusal {
                 break;
             }
         }
-        let word = self.word;
-        self.note(word, is_refused());
-    }
-
-    /// Whether it has come.
-    fn note(&self, word: &AtomicU64, has_come: bool) {
-        if !has_come {
-            in_vain(word, self.place);
-        } else if vain(self.place) > 0 {
-            exchange(word, self.place, self.place & !VAIN);
-        }
+        note(self.word, self.place, is_refused());
     }
 }
 
@@ -247,11 +237,7 @@ impl Hearer {
             self.end.arrived() != self.arrived || looks_after > LOOKS_AFTER
         });
         let word = &HEARERS[usize::from(names::port_of(self.end.block()))];
-        if self.end.arrived() == self.arrived {
-            in_vain(word, self.place);
-        } else if vain(self.place) > 0 {
-            exchange(word, self.place, self.place & !VAIN);
-        }
+        note(word, self.place, self.end.arrived() != self.arrived);
     }
 }
 
@@ -269,6 +255,15 @@ fn is_waited_for(word: &AtomicU64, place: u64, is_tried_again: impl Fn(u64) -> b
         in_vain(word, place);
     }
     is_waited_for
+}
+
+/// Whether what was waited for has come.
+fn note(word: &AtomicU64, place: u64, has_come: bool) {
+    if !has_come {
+        in_vain(word, place);
+    } else if vain(place) > 0 {
+        exchange(word, place, place & !VAIN);
+    }
 }
 
 /// Nothing was waited for in vain.
@@ -345,7 +340,7 @@ mod tests {
             let place = word.load(Ordering::Relaxed);
             let is_waited_for = is_waited_for(&word, place, is_tried_again);
             if is_waited_for {
-                Refusal { word: &WITHOUT_PEER, place, arrived: 0 }.note(&word, is_refused);
+                note(&word, place, is_refused);
             }
             is_waited_for
         };

@@ -90,14 +90,20 @@ fn streams_that_wait_for_a_limit_go_in_the_order_of_their_bands() {
     world.check_conservation();
 }
 
-#[test]
-fn a_paced_socket_sends_no_faster_and_no_slower() {
+/// A server, and a client that knows the way to it.
+fn acquainted() -> (World, DatagramEnd, DatagramEnd) {
     let mut world = two_stacks(1, Mtu::ETHERNET);
     let mut server = world.bind(2, 1, 0, SERVER);
     let mut client = world.bind(1, 7, 0, "10.0.0.1:5000");
     world.send_to(&mut client, 7, SERVER.parse().unwrap(), b"first");
     world.run();
     assert_eq!(senders(&mut server).len(), 1);
+    (world, server, client)
+}
+
+#[test]
+fn a_paced_socket_sends_no_faster_and_no_slower() {
+    let (mut world, mut server, mut client) = acquainted();
     // 125 kB a second: 1,000 octets with headers every 8 ms.
     set(&mut world, &client, 7, DatagramOption::PacingLimit(Some(BitRate::from_mbps(1))));
     for _ in 0..50 {
@@ -120,12 +126,7 @@ fn a_paced_socket_sends_no_faster_and_no_slower() {
 /// As Linux, where half of what a socket may have queued is free: who polls fills it again while the rest leaves.
 #[test]
 fn who_waits_for_room_is_told_when_half_has_left_and_not_for_each_datagram() {
-    let mut world = two_stacks(1, Mtu::ETHERNET);
-    let mut server = world.bind(2, 1, 0, SERVER);
-    let mut client = world.bind(1, 7, 0, "10.0.0.1:5000");
-    world.send_to(&mut client, 7, SERVER.parse().unwrap(), b"first");
-    world.run();
-    assert_eq!(senders(&mut server).len(), 1);
+    let (mut world, mut server, mut client) = acquainted();
     // One each 10 ms.
     set(&mut world, &client, 7, DatagramOption::PacingLimit(Some(BitRate::from_bps(800_000))));
     let mut all = 0;
@@ -151,12 +152,7 @@ fn who_waits_for_room_is_told_when_half_has_left_and_not_for_each_datagram() {
 
 #[test]
 fn who_waits_for_his_pace_hears_of_another_one() {
-    let mut world = two_stacks(1, Mtu::ETHERNET);
-    let mut server = world.bind(2, 1, 0, SERVER);
-    let mut client = world.bind(1, 7, 0, "10.0.0.1:5000");
-    world.send_to(&mut client, 7, SERVER.parse().unwrap(), b"first");
-    world.run();
-    assert_eq!(senders(&mut server).len(), 1);
+    let (mut world, mut server, mut client) = acquainted();
     // 1,000 octets with headers every 100 s, at first.
     let pace = |world: &mut World, client: &DatagramEnd, bps| {
         set(world, client, 7, DatagramOption::PacingLimit(Some(BitRate::from_bps(bps))));

@@ -246,7 +246,6 @@ pub struct Session {
     stream: Option<Stream>,
     side: Side,
     plan: Plan,
-    is_connected: bool,
     written: u64,
     read: u64,
     saw_end: bool,
@@ -265,7 +264,6 @@ impl Session {
             stream: Some(stream),
             side,
             plan,
-            is_connected: side == Side::Server,
             written: 0,
             read: 0,
             saw_end: false,
@@ -373,13 +371,6 @@ impl Session {
     }
 
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Next, Outcome> {
-        if !self.is_connected {
-            let Some(stream) = &self.stream else { return Ok(Next::Done) };
-            if !stream.poll_connected().map_err(Outcome::Failed)? {
-                return Ok(Next::Wait);
-            }
-            self.is_connected = true;
-        }
         for _ in 0..PIECES_MAX {
             if self.abort_at().is_some_and(|at| self.moved() >= at) {
                 return Err(Outcome::Aborted);
@@ -406,8 +397,8 @@ impl App for Session {
 
     fn describe(&self) -> String {
         format!(
-            "{:?} of {:?}: wrote {} read {} end {} connected {}",
-            self.side, self.plan, self.written, self.read, self.saw_end, self.is_connected
+            "{:?} of {:?}: wrote {} read {} end {}",
+            self.side, self.plan, self.written, self.read, self.saw_end
         )
     }
 }
@@ -448,7 +439,7 @@ impl App for Client {
         let mut session = Session::new(stream, Side::Client, self.plan);
         session.written = written as u64;
         // The session adopts the stream when it runs for the first time.
-        cx.spawn(Box::new(Adopting { session, client: *self }));
+        cx.spawn(Box::new(Adopting { session, client: *self, is_connected: false }));
         Next::Done
     }
 
@@ -464,12 +455,13 @@ const CONNECTS_AGAIN: Duration = Duration::from_secs(1);
 struct Adopting {
     session: Session,
     client: Client,
+    is_connected: bool,
 }
 
 impl Adopting {
     /// Whether the connection stands. An error is told once.
     fn connected(&self) -> Result<bool, SocketError> {
-        let stands = self.session.stream.as_ref().filter(|_| !self.session.is_connected);
+        let stands = self.session.stream.as_ref().filter(|_| !self.is_connected);
         stands.map_or(Ok(true), Stream::poll_connected)
     }
 
@@ -490,7 +482,7 @@ impl App for Adopting {
         }
         match self.connected() {
             Ok(false) => return Next::Wait,
-            Ok(true) => self.session.is_connected = true,
+            Ok(true) => self.is_connected = true,
             Err(SocketError::HostUnreachable) => return self.begin_again(cx),
             Err(error) => return self.session.end(cx, Outcome::Failed(error)),
         }
@@ -498,7 +490,7 @@ impl App for Adopting {
     }
 
     fn describe(&self) -> String {
-        self.session.describe()
+        format!("{} connected {}", self.session.describe(), self.is_connected)
     }
 }
 

@@ -153,21 +153,25 @@ impl ProgramArena {
         self.streams().get(block as usize).and_then(Option::as_deref).map(act).is_some()
     }
 
-    /// Those whose programs have carried text past the lane that is not counted.
-    pub(super) fn uncounted(&self) -> Vec<Arc<Stream>> {
-        let mut uncounted = Vec::new();
+    /// Those of them that are wanted.
+    fn streams_that(&self, are_wanted: impl Fn(&Stream) -> bool) -> Vec<Arc<Stream>> {
+        let mut wanted = Vec::new();
         self.each_stream(|stream| {
-            if stream.joined().is_some_and(Joined::is_uncounted) {
-                uncounted.push(Arc::clone(stream));
+            if are_wanted(stream) {
+                wanted.push(Arc::clone(stream));
             }
         });
-        uncounted
+        wanted
+    }
+
+    /// Those whose programs have carried text past the lane that is not counted.
+    pub(super) fn uncounted(&self) -> Vec<Arc<Stream>> {
+        self.streams_that(|stream| stream.joined().is_some_and(Joined::is_uncounted))
     }
 
     /// A lane is out of service: who waits for a socket of it is told.
     pub(super) fn lane_failed(&self, fabric: &Fabric, lane: LaneId) {
-        let is_there = |stream: &&Arc<Stream>| stream.lane() == lane;
-        let there: Vec<_> = self.streams().iter().flatten().filter(is_there).cloned().collect();
+        let there = self.streams_that(|stream| stream.lane() == lane);
         there.iter().for_each(|stream| stream.lane_failed(fabric, self));
         self.datagrams.each(|socket| {
             if socket.lane() == lane {

@@ -684,7 +684,7 @@ impl Joined {
 
     /// How much memory the segment takes.
     pub(super) fn memory(&self) -> u64 {
-        rustix::fs::fstat(&self.bond.segment.0.arena).expect("it is open").st_blocks as u64 * 512
+        self.bond.segment.0.arena.memory().expect("it is open")
     }
 
     /// Whether both ends may use it.

@@ -197,11 +197,6 @@ mod tests {
         assert_eq!(visit(&all, 3, [&server, &small(1, 1 << 20)]), 1);
     }
 
-    /// How much memory a segment takes, of which some pages are words.
-    fn memory_of(segment: &Segment) -> u64 {
-        rustix::fs::fstat(segment.arena()).unwrap().st_blocks as u64 * 512
-    }
-
     #[test]
     fn what_a_program_has_touched_beyond_the_books_is_given_back_by_who_has_time() {
         let (all, big) = (Segments::default(), 8 << 20);
@@ -218,11 +213,11 @@ mod tests {
             assert!(there.copy_in(at, b"within") && there.copy_in(far, &text));
             all.forget(one.place, kin);
             all.pages.work();
-            assert!(memory_of(&segment) >= big as u64, "a connection is still there");
+            assert!(segment.arena().memory().unwrap() >= big as u64, "a connection is still there");
             drop((pair, hold));
-            assert!(memory_of(&segment) >= big as u64, "nobody waits for the kernel");
+            assert!(segment.arena().memory().unwrap() >= big as u64, "nobody waits for the kernel");
             all.pages.work();
-            assert!(memory_of(&segment) < 1 << 20, "{kin:?}");
+            assert!(segment.arena().memory().unwrap() < 1 << 20, "{kin:?}");
             // What is written behind that does not come to the next one either.
             assert!(there.copy_in(far, b"later"));
             drop(segment);

@@ -24,35 +24,6 @@ fn what_the_dead_may_not_have_told_is_text_an_end_or_room_and_not_silence() {
     assert_eq!(untold(), [true, false], "an end");
 }
 
-/// The bit of a rest is as it was after two of them, which is no proof that the memory is there.
-#[test]
-fn what_is_written_while_a_joined_direction_rests_twice_is_whole() {
-    struct Twice<'a>(&'a World, std::cell::Cell<bool>);
-    impl Storage for Twice<'_> {
-        fn copy_in(&self, at: u64, bytes: &[u8]) -> bool {
-            let is_inside = self.0.segment.mapping().copy_in(at, bytes);
-            if !self.1.replace(true) {
-                assert!(self.0.joint().rest(0) && self.0.joint().rest(0));
-                assert!(self.0.segment.mapping().copy_in(LAYOUT.storage_at(), &[0; RING]));
-                self.0.joint().offer();
-            }
-            is_inside
-        }
-
-        fn copy_out(&self, at: u64, to: &mut [u8]) -> bool {
-            self.0.segment.mapping().copy_out(at, to)
-        }
-    }
-    let world = World::new(1024, 2048);
-    world.fuse();
-    world.write(0, &[7; 100]);
-    world.read(1, 100);
-    let memory = Twice(&world, std::cell::Cell::new(false));
-    let beside = Beside { memory: &memory, joint: world.joint(), at: 0 };
-    assert_eq!(beside.write(0, &[IoSlice::new(&bytes_at(0, 900))]), Some(Ok(900)));
-    assert_eq!(world.read(1, 1000), bytes_at(0, 900));
-}
-
 #[test]
 fn a_full_direction_has_no_room_whatever_its_limit_says() {
     let world = World::new(2000, 2000);
