@@ -197,7 +197,7 @@ fn programs_that_outlive_the_first_keep_the_namespace_and_two_at_once_have_two()
     let fifo = sandbox.folder().join("fifo");
     sandbox.run(None, "mkfifo", &[text(&fifo)]).expect_success();
     let one = |meets: &str| {
-        let script = format!("ip -o -4 address | grep -v 127; timeout 30 sh -c '{meets}' \"$0\"");
+        let script = format!("ip -o -4 address show scope global; timeout 30 sh -c '{meets}' \"$0\"");
         world.run_with(missing, &["-q", "--", "sh", "-c", &script, text(&fifo)])
     };
     let both: Vec<_> = std::thread::scope(|scope| {
