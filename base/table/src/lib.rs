@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod index;
+mod order;
 mod places;
 mod recent;
 

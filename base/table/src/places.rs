@@ -1,22 +1,22 @@
 //! Places for what packets make, which ends when nothing comes, and gives way when there are too many.
 //!
-//! Entries in rooms, and a hand that goes round them and takes out what has ended: an entry costs one write per packet and no
-//! list. Each room is as large as all before it together, so that more entries move none of those that are there, and the large ones
+//! Entries in rooms, and a hand that goes round them and takes out what has ended: a packet costs its entry one write. Each room is as large as all before it together, so that more entries move none of those that are there, and the large ones
 //! are in large pages. When all places are taken one that is over goes first, if one is soon found, and then the half-open entry that waits
 //! longest; what both ends have shown to be theirs stays. Used by `path/filter` and `path/nat`.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
 use firelane_frame::prefer_large_pages;
 use firelane_units::Instant;
+
+use crate::order::Order;
 
 /// How long the hand takes for all entries, at the most.
 const ROUND: Duration = Duration::from_secs(10);
 /// How many it looks at in one go.
 const LOOKED_AT: usize = 1000;
 /// Places in the first room; a power of two.
-const FIRST_ROOM: usize = 16;
+pub(crate) const FIRST_ROOM: usize = 16;
 /// How often it looks, if there are few.
 const LOOK: Duration = Duration::from_secs(1);
 /// At how many places who needs room looks for one that is over: where that is why there is none, nearly all are.
@@ -26,13 +26,10 @@ const LOOKED_AT_FOR_SOME: usize = 64;
 
 /// What may stand in a place.
 pub trait Kept {
-    /// The how manieth it is: no two have the same.
-    fn number(&self) -> u64;
-
     /// When it ends, unless something comes for it.
     fn ends(&self) -> Instant;
 
-    /// Whether nobody has shown that both ends are there.
+    /// Whether nobody has shown that both ends are there. Who is not half-open never becomes it.
     fn is_half_open(&self) -> bool;
 
     /// Whether its ends have said that it is over: it stays for what may be under way, as long as there is room.
@@ -48,8 +45,8 @@ pub struct Places<T> {
     /// Places in all rooms, with those that are free.
     count: usize,
     free: Vec<u32>,
-    /// Half-open ones in the order in which they began, by place and number.
-    half_open: VecDeque<(u32, u64)>,
+    /// Half-open ones in the order in which they began. One that both ends have answered for stays until it is looked at.
+    half_open: Order,
     hand: usize,
     /// Where who needs room looks next.
     seeker: usize,
@@ -66,7 +63,7 @@ impl<T: Kept> Places<T> {
             rooms: Vec::new(),
             count: 0,
             free: Vec::new(),
-            half_open: VecDeque::new(),
+            half_open: Order::new(),
             hand: 0,
             seeker: 0,
             left: 0,
@@ -134,7 +131,7 @@ impl<T: Kept> Places<T> {
 
     /// Gives it a place; who asks has looked whether there is one ([`is_full`](Self::is_full)).
     pub fn enter(&mut self, kept: T) -> u32 {
-        let (is_half_open, number) = (kept.is_half_open(), kept.number());
+        let is_half_open = kept.is_half_open();
         let at = match self.free.pop() {
             Some(at) => {
                 let (room, nth) = home(at);
@@ -144,13 +141,7 @@ impl<T: Kept> Places<T> {
             None => self.append(kept),
         };
         if is_half_open {
-            // Where there are more than allowed, all of them may be half-open.
-            if self.half_open.len() > 2 * self.most.max(self.len()) {
-                let mut places = core::mem::take(&mut self.half_open);
-                places.retain(|&place| self.is_half_open_at(place));
-                self.half_open = places;
-            }
-            self.half_open.push_back((at, number));
+            self.half_open.enter(at);
         }
         at
     }
@@ -165,6 +156,7 @@ impl<T: Kept> Places<T> {
             self.rooms.push(next);
         }
         self.rooms[room].push(Some(kept));
+        self.half_open.append(at);
         self.count += 1;
         at
     }
@@ -174,20 +166,23 @@ impl<T: Kept> Places<T> {
         let (room, nth) = home(at);
         let kept = self.rooms.get_mut(room)?.get_mut(nth)?.take()?;
         self.free.push(at);
+        self.half_open.leave(at);
         if self.is_empty() {
             (self.rooms, self.free) = (Vec::new(), Vec::new());
             (self.count, self.hand, self.seeker) = (0, 0, 0);
-            self.half_open = VecDeque::new();
+            self.half_open = Order::new();
         }
         Some(kept)
     }
 
-    /// The half-open one that waits longest: who needs room takes it out.
+    /// The half-open one that waits longest, if it is found where one go looks: who needs room takes it out.
     pub fn oldest_half_open(&mut self) -> Option<u32> {
-        while let Some(place) = self.half_open.pop_front() {
-            if self.is_half_open_at(place) {
-                return Some(place.0);
+        for _ in 0..LOOKED_AT {
+            let at = self.half_open.first()?;
+            if self.get(at).is_some_and(Kept::is_half_open) {
+                return Some(at);
             }
+            self.half_open.leave(at);
         }
         None
     }
@@ -226,22 +221,20 @@ impl<T: Kept> Places<T> {
             self.hand = (at + 1) % self.count;
             self.left -= 1;
             if self.left == 0 {
-                self.end_go(now);
+                let rounds = (self.count / LOOKED_AT + 1) as u32;
+                self.look_at = now + (ROUND / rounds).min(LOOK);
             }
-            if self.get(at as u32).is_some_and(|kept| kept.ends() <= now) {
+            let Some(kept) = self.get(at as u32) else { continue };
+            let (has_ended, is_half_open) = (kept.ends() <= now, kept.is_half_open());
+            if !is_half_open {
+                // Who needs room need not pass by those that both ends have answered for.
+                self.half_open.leave(at as u32);
+            }
+            if has_ended {
                 return Some(at as u32);
             }
         }
         None
-    }
-
-    fn end_go(&mut self, now: Instant) {
-        // Those that both ends have answered for, or that have ended, need no place in the order.
-        while self.half_open.front().is_some_and(|&place| !self.is_half_open_at(place)) {
-            self.half_open.pop_front();
-        }
-        let rounds = (self.count / LOOKED_AT + 1) as u32;
-        self.look_at = now + (ROUND / rounds).min(LOOK);
     }
 
     /// When to look again.
@@ -249,22 +242,17 @@ impl<T: Kept> Places<T> {
         (!self.is_empty()).then_some(self.look_at)
     }
 
-    /// Whether what was entered there with this number is still there, and half-open.
-    fn is_half_open_at(&self, (at, number): (u32, u64)) -> bool {
-        self.get(at).is_some_and(|kept| kept.number() == number && kept.is_half_open())
-    }
-
     /// The bytes that it takes.
     pub fn allocated_bytes(&self) -> usize {
         self.rooms.iter().map(|room| room.capacity() * size_of::<Option<T>>()).sum::<usize>()
             + self.free.capacity() * size_of::<u32>()
-            + self.half_open.capacity() * size_of::<(u32, u64)>()
+            + self.half_open.allocated_bytes()
     }
 }
 
 /// The room that a place is in, and the how manieth it is there.
 #[inline]
-const fn home(at: u32) -> (usize, usize) {
+pub(crate) const fn home(at: u32) -> (usize, usize) {
     let nth = at as usize + FIRST_ROOM;
     let room = nth.ilog2();
     ((room - FIRST_ROOM.ilog2()) as usize, nth - (1 << room))
@@ -283,9 +271,6 @@ mod tests {
     }
 
     impl Kept for Entry {
-        fn number(&self) -> u64 {
-            self.number
-        }
         fn ends(&self) -> Instant {
             Instant::from_secs(self.ends)
         }
@@ -379,17 +364,14 @@ mod tests {
     }
 
     /// An entry that counts who asks.
-    struct Asked<'a>(u64, &'a core::cell::Cell<u64>);
+    struct Asked<'a>(&'a core::cell::Cell<u64>);
 
     impl Kept for Asked<'_> {
-        fn number(&self) -> u64 {
-            self.0
-        }
         fn ends(&self) -> Instant {
             Instant::from_secs(9)
         }
         fn is_half_open(&self) -> bool {
-            self.1.set(self.1.get() + 1);
+            self.0.set(self.0.get() + 1);
             true
         }
     }
@@ -398,19 +380,53 @@ mod tests {
     fn who_enters_where_there_are_more_than_allowed_looks_at_few() {
         let asked = core::cell::Cell::new(0);
         let mut places = Places::new(10_000);
-        for number in 0..10_000 {
-            places.enter(Asked(number, &asked));
+        for _ in 0..10_000 {
+            places.enter(Asked(&asked));
         }
         places.set_most(10);
         asked.set(0);
-        for number in 10_000..11_000 {
+        for _ in 0..1000 {
             assert!(places.is_full());
             let oldest = places.oldest_half_open().unwrap();
             places.take(oldest);
-            places.enter(Asked(number, &asked));
+            places.enter(Asked(&asked));
         }
         assert!(asked.get() < 10_000, "{}", asked.get());
         assert_eq!(places.len(), 10_000);
+    }
+
+    #[test]
+    fn what_is_over_leaves_nothing_behind_one_that_waits() {
+        let asked = core::cell::Cell::new(0);
+        let mut places = Places::new(1000);
+        let waits = places.enter(Asked(&asked));
+        let mut bytes = 0;
+        for round in 0..10_000 {
+            asked.set(0);
+            let at = places.enter(Asked(&asked));
+            places.take(at);
+            assert!(asked.get() <= 1, "round {round}: {}", asked.get());
+            bytes = places.allocated_bytes();
+            assert!(bytes < 4096, "round {round}: {bytes}");
+        }
+        let next = places.enter(Asked(&asked));
+        assert_eq!(places.oldest_half_open(), Some(waits));
+        places.take(waits);
+        assert_eq!((places.oldest_half_open(), places.allocated_bytes()), (Some(next), bytes));
+    }
+
+    #[test]
+    fn who_needs_room_passes_by_few_that_both_ends_have_answered_for() {
+        let mut places = Places::new(10 * LOOKED_AT);
+        for _ in 0..5 * LOOKED_AT {
+            places.enter(Entry { number: 0, ends: 9, is_half_open: true });
+        }
+        let waits = places.enter(Entry { number: 1, ends: 9, is_half_open: true });
+        for at in 0..waits {
+            places.get_mut(at).unwrap().is_half_open = false;
+        }
+        assert!((0..5).all(|_| places.oldest_half_open().is_none()), "as many as it looks at in one go");
+        assert_eq!(places.oldest_half_open(), Some(waits));
     }
 
     #[test]

@@ -211,11 +211,6 @@ pub(crate) fn is_question(segment: &TcpView<'_>) -> bool {
 
 impl Kept for State {
     #[inline]
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    #[inline]
     fn ends(&self) -> Instant {
         self.ends
     }

@@ -73,11 +73,6 @@ const _: () = assert!(size_of::<Option<Session>>() <= 128);
 
 impl Kept for Session {
     #[inline]
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    #[inline]
     fn ends(&self) -> Instant {
         self.ends
     }
