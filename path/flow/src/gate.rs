@@ -7,7 +7,7 @@
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use firelane_units::{BitRate, FlowId, Instant};
+use firelane_units::{BitRate, Bytes, FlowId, Instant};
 
 use crate::limiter::Limiter;
 
@@ -16,6 +16,8 @@ pub(crate) const RANKS: usize = 9;
 
 pub(crate) struct Gate {
     pub(crate) limiter: Limiter,
+    /// What those who have limits of their own below this one can bring in one turn: the least that any has had since this limit was set.
+    pub(crate) turn_most: Bytes,
     /// When the schedule looks at this gate next.
     pub(crate) armed: Option<Instant>,
     /// When somebody who waits for credit here looks again.
@@ -58,12 +60,18 @@ impl Gate {
         let limiter = Limiter::new(rate, now);
         Self {
             limiter,
+            turn_most: Bytes(u64::MAX),
             armed: None,
             lends_at: None,
             queues: Default::default(),
             occupied: 0,
             agenda: BinaryHeap::new(),
         }
+    }
+
+    /// Bytes that each of those who wait here may send per round.
+    pub(crate) fn turn(&self) -> Bytes {
+        self.limiter.quantum().min(self.turn_most)
     }
 
     /// Whether others who wait come before a flow of `rank`, or before one that is owed if that is `None`.

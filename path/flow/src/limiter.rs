@@ -3,8 +3,8 @@
 //! The clock says until when the bytes that passed have paid for the line. A frame may pass as soon as that
 //! moment is reached, and moves it on by the frame's own time. So over any window the bytes passed are the
 //! rate times the window, plus at most [`SLACK`] of it and the frame that comes last; there is no bucket that
-//! could be full when the first frame comes, and no tick whose edge could be seen. Fractions of a nanosecond are
-//! carried on, so that no rate drifts.
+//! could be full when the first frame comes, and no tick whose edge could be seen. Where a limit above holds frames back it is two
+//! frames, or 1 % of 100 ms ([`Limiter::kept`]). Fractions of a nanosecond are carried on, so that no rate drifts.
 
 use core::time::Duration;
 
@@ -20,6 +20,10 @@ pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
 /// second, whatever the rate and the size of the frames. A frame that takes the line for longer delays nobody. What is not used meanwhile
 /// stays within the slack, with two nested limits and a lane that is 100 us late.
 pub(crate) const GATHER: Duration = Duration::from_micros(100);
+/// An Ethernet frame of the usual size.
+const FRAME: u64 = 1514;
+/// One per cent of a window of 100 ms.
+const EXACT: Duration = Duration::from_millis(1);
 /// How much of the line one frame may take at most, if it can be cut.
 const PIECE: Duration = Duration::from_micros(400);
 
@@ -140,6 +144,21 @@ impl Limiter {
         self.pay(now, bytes);
     }
 
+    /// The same of one who has waited for another limit above this one: he has not left this one unused, so more of it is kept for him
+    /// ([`kept`](Self::kept)).
+    pub(crate) fn charge_from_above(&mut self, now: Instant, bytes: Bytes) {
+        if self.is_closed() {
+            return;
+        }
+        self.forget_before(self.counts_from(now).min(now - self.rate.time_for(self.kept())));
+        self.pay(now, bytes);
+    }
+
+    /// What is kept for who waits elsewhere: with the frame that comes last it is two frames, or 1 % of 100 ms if that is more.
+    pub(crate) fn kept(&self) -> Bytes {
+        Bytes(self.rate.bytes_in(EXACT).0.saturating_sub(FRAME).max(FRAME))
+    }
+
     fn pay(&mut self, now: Instant, bytes: Bytes) {
         self.passed = now;
         let time = bytes.0.min(CHARGE_MAX) * BYTE_NANOS + self.rest;
@@ -198,7 +217,6 @@ impl Limiter {
     /// small frames are served in chains, and large frames take few rounds. At a slow limit it is one: whoever asks before he sends
     /// cannot have more ready without waiting longer.
     pub(crate) fn quantum(&self) -> Bytes {
-        const FRAME: u64 = 1514;
         Bytes(self.piece().0.clamp(FRAME, 4 * FRAME))
     }
 

@@ -237,7 +237,8 @@ impl Nodes {
         })
     }
 
-    /// Charges every gate and every guarantee on the way up.
+    /// Charges every gate and every guarantee on the way up. Gates below the one at which the flow has waited keep more of what was not used
+    /// meanwhile: with only the slack of its own limit a flow would have less of the limit above than its neighbours, which have none.
     pub(crate) fn charge(
         &mut self,
         now: Instant,
@@ -246,13 +247,19 @@ impl Nodes {
         bytes: Bytes,
         has_waited: bool,
     ) {
+        let here = self.at(flow).side(direction).waits_at;
+        let mut is_below = here.is_some();
         let mut at = Some(flow);
         while let Some(id) = at {
+            is_below &= here != Some(id);
             let node = self.at_mut(id);
             at = node.parent;
             let side = node.side_mut(direction);
             if let Some(gate) = &mut side.gate {
-                gate.limiter.charge(now, bytes);
+                match is_below {
+                    true => gate.limiter.charge_from_above(now, bytes),
+                    false => gate.limiter.charge(now, bytes),
+                }
             }
             if let Some(guarantee) = &mut side.guarantee {
                 guarantee.charge(now, bytes, has_waited);
@@ -296,6 +303,20 @@ impl Nodes {
             let has_promise = self.upward(flow).any(|at| self.at(at).side(direction).guarantee.is_some());
             let side = self.at_mut(flow).side_mut(direction);
             (side.tightest, side.has_promise) = (tightest, has_promise);
+            self.narrow_above(flow, direction);
+        }
+    }
+
+    /// Who has a limit of his own brings to the gates above no more at a time than that keeps for him, so nobody has longer turns there.
+    fn narrow_above(&mut self, flow: FlowId, direction: Direction) {
+        let node = self.at(flow);
+        let Some(kept) = node.side(direction).gate.as_ref().map(|gate| gate.limiter.kept()) else { return };
+        let mut above = node.parent;
+        while let Some(node) = above.map(|id| self.at_mut(id)) {
+            above = node.parent;
+            if let Some(gate) = &mut node.side_mut(direction).gate {
+                gate.turn_most = gate.turn_most.min(kept);
+            }
         }
     }
 

@@ -115,7 +115,7 @@ impl FlowTable {
         loop {
             let Some(state) = &mut self.nodes.at_mut(gate).side_mut(direction).gate else { return };
             let Some((first, _)) = state.first() else { return state.limiter.forget_waiting() };
-            let quantum = state.limiter.quantum().0 as i64;
+            let turn = state.turn().0 as i64;
             if !state.limiter.is_ready(now) && !state.limiter.is_closed() {
                 return self.arm(gate, direction);
             }
@@ -126,7 +126,7 @@ impl FlowTable {
             let side = self.nodes.at_mut(first).side_mut(direction);
             if !side.in_turn {
                 side.in_turn = true;
-                side.deficit += quantum;
+                side.deficit += turn;
             }
             if side.hold.next_bytes().is_some_and(|bytes| bytes.0 as i64 > side.deficit) {
                 side.in_turn = false;

@@ -573,6 +573,7 @@ impl FlowTable {
             match (gate, maxbw) {
                 (Some(gate), Some(rate)) => {
                     gate.limiter.set_rate(now, rate);
+                    gate.turn_most = Bytes(u64::MAX);
                     gate.armed = None;
                     self.arm(flow, direction);
                 }
@@ -677,5 +678,5 @@ impl FlowTable {
 /// What a sender may have waiting at a gate that others wait for: with less than its turn there, and a frame for when its lane comes late
 /// with the next ones, it would have less than they.
 fn share(side: &Side, gate: &Gate) -> Bytes {
-    gate.limiter.piece().max(gate.limiter.quantum() + side.hold.largest())
+    gate.limiter.piece().max(gate.turn() + side.hold.largest())
 }

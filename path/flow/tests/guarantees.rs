@@ -42,7 +42,7 @@ impl World {
 
 fn assert_kept(got: u64, rate: BitRate) -> Result<(), TestCaseError> {
     let wanted = rate.bytes_in(WINDOW).0;
-    let least = wanted - (wanted / 100).max(2 * 1514);
+    let least = wanted.saturating_sub((wanted / 100).max(2 * 1514));
     prop_assert!(got >= least, "{} of {} guaranteed", got, wanted);
     Ok(())
 }
