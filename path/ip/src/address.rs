@@ -127,6 +127,8 @@ pub(crate) enum DadStep {
     Ready(LinkId, IpPrefix, AddressOrigin),
     /// Tell everybody that it is ours.
     Announce(LinkId, IpAddr),
+    /// Somebody else had it; its test begins anew.
+    Again(LinkId, IpAddr),
 }
 
 /// RFC 5227 §1.1: ANNOUNCE_NUM and ANNOUNCE_INTERVAL.
@@ -134,6 +136,8 @@ const ANNOUNCEMENTS: u8 = 2;
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 /// RFC 5227 §1.1: the least time between two defences.
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+/// After so long an operator's address that somebody else had is tested again: he may be gone (Solaris' `ip_dup_recovery`).
+const RECOVERY: Duration = Duration::from_secs(300);
 /// Addresses of one netstack.
 const ADDRESSES_MAX: usize = 1024;
 
@@ -352,16 +356,45 @@ impl Addresses {
         true
     }
 
-    /// Somebody else has `addr`: says whether that is news.
-    pub(crate) fn on_duplicate(&mut self, link: LinkId, addr: IpAddr) -> Option<IpPrefix> {
+    /// Somebody else has `addr`: says whether that is news. The home lane tests the operator's again, after a while.
+    pub(crate) fn on_duplicate(
+        &mut self,
+        link: LinkId,
+        addr: IpAddr,
+        home: Option<Instant>,
+    ) -> Option<IpPrefix> {
         let at = self.position(addr).ok()?;
         let address = &mut self.list[at];
         if address.link != link || address.state == AddressState::Duplicate {
             return None;
         }
         address.state = AddressState::Duplicate;
-        address.dad.next = None;
-        Some(address.prefix)
+        let is_operators = address.origin == AddressOrigin::Operator;
+        address.dad.next = home.filter(|_| is_operators).map(|now| now + RECOVERY);
+        let prefix = address.prefix;
+        if let Some(next) = address.dad.next {
+            self.wake_by(next);
+        }
+        Some(prefix)
+    }
+
+    /// Who had addresses of the operator's on a link may be gone: their test begins at once.
+    pub(crate) fn test_duplicates(&mut self, now: Instant, link: LinkId) {
+        let is_meant = |address: &&mut Address| {
+            address.link == link && address.state == AddressState::Duplicate && address.dad.next.is_some()
+        };
+        self.list.iter_mut().filter(is_meant).for_each(|address| address.dad.next = Some(now));
+        self.wake_by(now);
+    }
+
+    /// The home lane tests an address again that somebody else had.
+    pub(crate) fn on_again(&mut self, link: LinkId, addr: IpAddr) {
+        let Ok(at) = self.position(addr) else { return };
+        let address = &mut self.list[at];
+        if address.link == link && address.state == AddressState::Duplicate {
+            address.state = AddressState::Tentative;
+            address.dad.is_told = false;
+        }
     }
 
     /// Whether to answer somebody who claims `addr`, which we use (RFC 5227 §2.4 (b)).
@@ -385,10 +418,10 @@ impl Addresses {
         if self.next.is_none_or(|next| next > now) {
             return None;
         }
-        let interval = self.dad.interval;
+        let dad = self.dad;
         let due = self.list.iter_mut().find(|address| address.dad.next.is_some_and(|next| next <= now));
         if let Some(address) = due {
-            return Some(address.step(now, interval, random));
+            return Some(address.step(now, dad, random));
         }
         self.next = self.list.iter().filter_map(|address| address.dad.next).min();
         None
@@ -465,12 +498,17 @@ impl Address {
         if self.is_retired { AddressState::Deprecated } else { AddressState::Preferred }
     }
 
-    fn step(&mut self, now: Instant, interval: Duration, random: &mut Random) -> DadStep {
+    fn step(&mut self, now: Instant, config: DadConfig, random: &mut Random) -> DadStep {
         let addr = self.prefix.addr();
         let dad = &mut self.dad;
+        if self.state == AddressState::Duplicate {
+            self.state = AddressState::Tentative;
+            (dad.probes_left, dad.announcements_left, dad.is_told) = (config.probes, ANNOUNCEMENTS, false);
+            return DadStep::Again(self.link, addr);
+        }
         if dad.probes_left > 0 {
             dad.probes_left -= 1;
-            dad.next = Some(now + interval);
+            dad.next = Some(now + config.interval);
             let [.., a, b, c, d, e, f] = random.draw().to_be_bytes();
             dad.nonces.rotate_right(1);
             dad.nonces[0] = [a, b, c, d, e, f];
@@ -629,10 +667,33 @@ mod tests {
         let (mut list, mut random) = addresses(DadConfig::FAST);
         let prefix: IpPrefix = "10.0.0.1/24".parse().unwrap();
         list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random).unwrap();
-        assert_eq!(list.on_duplicate(LINK, prefix.addr()), Some(prefix));
-        assert_eq!(list.on_duplicate(LINK, prefix.addr()), None);
+        assert_eq!(list.on_duplicate(LINK, prefix.addr(), None), Some(prefix));
+        assert_eq!(list.on_duplicate(LINK, prefix.addr(), None), None);
         assert_eq!(run((&mut list, &mut random)), []);
         assert_eq!(list.get(prefix.addr()).unwrap().state, AddressState::Duplicate);
+    }
+
+    #[test]
+    fn the_operators_duplicate_is_tested_again_by_its_home_after_a_while_and_when_the_link_is_back() {
+        for (origin, at, tests) in [
+            (OPERATOR, None, 1),
+            (OPERATOR, Some(Instant::from_secs(7)), 1),
+            (AddressOrigin::LinkLocal, None, 0),
+            (AddressOrigin::Prefix, Some(Instant::from_secs(7)), 0),
+        ] {
+            let (mut list, mut random) = addresses(DadConfig::FAST);
+            let prefix: IpPrefix = "fe80::1/64".parse().unwrap();
+            list.add(Instant::ZERO, LINK, prefix, origin, &mut random).unwrap();
+            let heard = Instant::from_secs(1);
+            list.on_duplicate(LINK, prefix.addr(), Some(heard)).unwrap();
+            at.into_iter().for_each(|at| list.test_duplicates(at, LINK));
+            let steps = run((&mut list, &mut random));
+            let again = |step: &&(u64, DadStep)| matches!(step.1, DadStep::Again(..));
+            let due = at.unwrap_or(heard + RECOVERY).millis();
+            assert_eq!(steps.iter().filter(again).map(|it| it.0).collect::<Vec<_>>(), vec![due; tests]);
+            let probes = steps.iter().filter(|it| matches!(it.1, DadStep::Probe(..))).count();
+            assert_eq!((probes, list.is_usable(prefix.addr())), (3 * tests, tests > 0), "{origin:?}");
+        }
     }
 
     #[test]

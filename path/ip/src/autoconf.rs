@@ -272,6 +272,15 @@ impl Ip {
         }
     }
 
+    /// Who is on a link may be another than before: it may have other routers.
+    pub(crate) fn solicit_again(&mut self, now: Instant, link: LinkId) {
+        let solicit = RouterSolicit::begin(now, &mut self.random);
+        if let Some(auto) = self.autoconf.link(link) {
+            auto.solicit = solicit;
+        }
+        self.autoconf.schedule();
+    }
+
     fn on_slaac(&mut self, now: Instant, link: LinkId, change: Change) {
         match change {
             Change::Begin { addr, is_temporary } => {

@@ -30,6 +30,9 @@ pub enum IpEvent {
     /// Somebody else has the address; it is not used. The other shards hear it by
     /// [`on_duplicate_address`](crate::Ip::on_duplicate_address).
     DuplicateAddress(LinkId, IpPrefix, MacAddr),
+    /// The home lane tests an address again that somebody else had. The other shards hear it by
+    /// [`on_address_again`](crate::Ip::on_address_again).
+    AddressAgain(LinkId, IpAddr),
     /// The home lane has configured something by itself: the other shards hear it by
     /// [`on_configured`](crate::Ip::on_configured).
     Configured(Configured),

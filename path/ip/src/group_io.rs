@@ -128,6 +128,13 @@ impl Ip {
         }
     }
 
+    /// Who is on a link may be another than before, and has not heard to which groups we listen there.
+    pub(crate) fn report_groups_again(&mut self, now: Instant, link: LinkId) {
+        for (.., reports) in self.reports.iter_mut().filter(|(on, ..)| *on == link) {
+            reports.say_all(now, &mut self.random);
+        }
+    }
+
     fn reports_at(&mut self, link: LinkId, protocol: GroupProtocol) -> usize {
         let known = self.reports.iter().position(|(on, which, _)| (*on, *which) == (link, protocol));
         known.unwrap_or_else(|| {

@@ -174,9 +174,13 @@ impl GroupReports {
 
     /// There is an address that routers believe: if they have not heard something, all of it is news again.
     pub(crate) fn say_again(&mut self, now: Instant, random: &mut Random) {
-        if !core::mem::take(&mut self.is_unheard) {
-            return;
+        if core::mem::take(&mut self.is_unheard) {
+            self.say_all(now, random);
         }
+    }
+
+    /// Others may be there to hear it, who have heard nothing: all of it is news.
+    pub(crate) fn say_all(&mut self, now: Instant, random: &mut Random) {
         let (is_old, robustness) = (self.version(now) < GroupVersion::Three, self.robustness);
         for known in self.groups.values_mut().filter(|known| !known.filter.is_none()) {
             if is_old {

@@ -101,7 +101,8 @@ impl Ip {
 
     /// Somebody else has `addr`: it is not used from here on.
     pub(crate) fn on_conflict(&mut self, now: Instant, link: LinkId, addr: IpAddr, mac: MacAddr) {
-        if let Some(prefix) = self.addresses.on_duplicate(link, addr) {
+        let home = self.interfaces.is_home(link).then_some(now);
+        if let Some(prefix) = self.addresses.on_duplicate(link, addr, home) {
             self.begin_generation();
             self.tell(IpEvent::DuplicateAddress(link, prefix, mac));
             self.on_own_duplicate(now, link, addr);

@@ -163,9 +163,10 @@ impl Ip {
         self.begin_generation();
     }
 
-    /// A link has its carrier again, or another device: who is on it may be another than before. Everybody is asked again, and the lane that
-    /// keeps the link's addresses tells that they are there (RFC 5227 §2.3, RFC 9131 §4).
-    pub fn rejoin(&mut self, link: LinkId, pools: &mut Pools) {
+    /// A link has its carrier again, or another device: who is on it may be another than before. Everybody is asked again, routers too
+    /// (RFC 4861 §6.3.7), and the lane that keeps the link's addresses tells that they are there (RFC 5227 §2.3, RFC 9131 §4), to which groups
+    /// it listens, and tests those that somebody else had.
+    pub fn rejoin(&mut self, now: Instant, link: LinkId, pools: &mut Pools) {
         let Some(interface) = self.interfaces.get(link) else { return };
         let announces = interface.is_home && self.interfaces.peer(link).is_none();
         self.suspects.retain(|(on, _)| *on != link);
@@ -178,6 +179,9 @@ impl Ip {
         for addr in usable.map(|address| address.prefix.addr()).collect::<Vec<_>>() {
             self.announce(link, addr, pools);
         }
+        self.addresses.test_duplicates(now, link);
+        self.report_groups_again(now, link);
+        self.solicit_again(now, link);
     }
 
     /// Adds an address, whose test begins, and the route to its subnet.
@@ -340,10 +344,16 @@ impl Ip {
     }
 
     /// Another lane heard that somebody else has an address of ours.
-    pub fn on_duplicate_address(&mut self, link: LinkId, addr: IpAddr) {
-        if self.addresses.on_duplicate(link, addr).is_some() {
+    pub fn on_duplicate_address(&mut self, now: Instant, link: LinkId, addr: IpAddr) {
+        let home = self.interfaces.is_home(link).then_some(now);
+        if self.addresses.on_duplicate(link, addr, home).is_some() {
             self.begin_generation();
         }
+    }
+
+    /// The home lane tests an address of ours again that somebody else had.
+    pub fn on_address_again(&mut self, link: LinkId, addr: IpAddr) {
+        self.addresses.on_again(link, addr);
     }
 
     /// Another lane learned a path's MTU.
@@ -451,6 +461,7 @@ impl Ip {
                 if !self.interfaces.is_home(link) || self.interfaces.peer(link).is_some() => {}
             DadStep::Probe(link, addr, nonce) => self.probe(link, addr, nonce, pools),
             DadStep::Announce(link, addr) => self.announce(link, addr, pools),
+            DadStep::Again(link, addr) => self.tell(IpEvent::AddressAgain(link, addr)),
         }
     }
 

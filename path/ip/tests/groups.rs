@@ -25,7 +25,7 @@ struct Host {
 }
 
 /// A station that reports its groups and makes itself a link-local address of this form.
-fn reporting(dad: DadConfig, form: IidKind) -> Station {
+pub(crate) fn reporting(dad: DadConfig, form: IidKind) -> Station {
     let mut station = Station::bare(2, dad, true, 1500);
     let config = IpConfig { dad, link_local: Some(form), group_reports: true, ..IpConfig::new([2; 16]) };
     station.ip = Ip::new(config);

@@ -48,7 +48,7 @@ fn a_lane_whose_own_clock_is_late_uses_an_address_as_soon_as_it_is_told() {
         other.ip.on_address_ready(LINK, addr);
         assert_eq!((other.ip.generation(), run(&mut other, 20).len()), (before, 0));
         // What another station has is not made usable by old news.
-        other.ip.on_duplicate_address(LINK, addr);
+        other.ip.on_duplicate_address(NOW, LINK, addr);
         other.ip.on_address_ready(LINK, addr);
         assert!(!other.ip.is_local(addr));
     }

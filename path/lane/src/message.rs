@@ -897,6 +897,13 @@ pub enum Learned {
         /// Which.
         ip: IpAddr,
     },
+    /// The home lane tests an address of the netstack again that another station had.
+    Again {
+        /// On which link.
+        link: LinkId,
+        /// The address.
+        ip: IpAddr,
+    },
     /// Something that the netstack configured by itself.
     Configured(Configured),
     /// An ICMP error about a packet of a connection or socket of the lane that is told, or of another one if this one has it not: the

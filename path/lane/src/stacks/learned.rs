@@ -47,6 +47,7 @@ impl<D> Inside<'_, D> {
                     self.tell_lanes(&Learned::Ready { link, ip: prefix.addr() });
                     self.common.outbox.notices.push(Notice::AddressReady(netstack, link, prefix));
                 }
+                IpEvent::AddressAgain(link, addr) => self.tell_lanes(&Learned::Again { link, ip: addr }),
                 IpEvent::DuplicateAddress(link, prefix, mac) => {
                     self.tell_lanes(&Learned::Duplicate { link, ip: prefix.addr() });
                     let notice = Notice::DuplicateAddress(netstack, link, prefix, mac);
@@ -81,7 +82,8 @@ impl<D> Inside<'_, D> {
             Learned::Anew => ip.core.forget_configured(),
             Learned::PathMtu { dst, mtu } => ip.core.on_path_mtu(now, dst, mtu),
             Learned::Ready { link, ip: addr } => ip.core.on_address_ready(link, addr),
-            Learned::Duplicate { link, ip: addr } => ip.core.on_duplicate_address(link, addr),
+            Learned::Duplicate { link, ip: addr } => ip.core.on_duplicate_address(now, link, addr),
+            Learned::Again { link, ip: addr } => ip.core.on_address_again(link, addr),
             Learned::Configured(change) => {
                 ip.core.on_configured(change);
                 self.on_own_change(change);

@@ -571,7 +571,7 @@ impl Stacks {
     ) -> Result<(), Refusal> {
         let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
         ip.touch();
-        ip.core.rejoin(link, &mut common.pools);
+        ip.core.rejoin(common.now, link, &mut common.pools);
         Ok(())
     }
 
