@@ -191,6 +191,12 @@ impl Clients {
         Ok(())
     }
 
+    /// A link was away, and may lead to another network: its clients ask whether what they have is right there.
+    pub(crate) fn verify(&self, link: LinkId) {
+        self.running.values().filter(|it| it.link() == link).for_each(Running::verify);
+        self.running_v6.values().filter(|it| it.link() == link).for_each(v6::Running::verify);
+    }
+
     /// Gives the lease of `name` back; the answer waits until that is done.
     pub(crate) fn release(&self, name: &AddrObjName) -> Result<impl FnOnce() + use<>, ApiError> {
         let released = match self.running_v6.get(name) {

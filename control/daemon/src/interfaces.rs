@@ -179,12 +179,13 @@ impl Works {
         }
     }
 
-    /// The netstacks of the VNICs over a link ask for everybody anew.
+    /// The netstacks of the VNICs over a link ask for everybody anew, and their leases are asked for.
     fn rejoin_above(&self, link: LinkId) {
         for (name, vnic) in self.vnics.iter().filter(|(_, vnic)| vnic.over == Some(link)) {
             if let Err(error) = self.engine.rejoin(vnic.id) {
                 tracing::warn!("vnic {name}: {error}");
             }
+            self.clients.verify(vnic.id);
         }
     }
 

@@ -61,6 +61,7 @@ pub struct Report {
 enum Command {
     Tested(Ipv4Addr, bool),
     Refresh,
+    Verify,
     Rename(Option<String>),
     Release(oneshot::Sender<()>),
 }
@@ -163,6 +164,11 @@ impl Running {
     /// Whether the routes of its lease come before those of others. It holds at once.
     pub fn set_primary(&self, is_primary: bool) {
         self.interface.set_primacy(if is_primary { Primacy::Primary } else { Primacy::Other });
+    }
+
+    /// Its link was away, and may lead to another network.
+    pub fn verify(&self) {
+        self.order(Command::Verify);
     }
 
     /// Asks for more time at once.
@@ -329,6 +335,7 @@ impl AtWork {
                     }
                     Some(Command::Rename(name)) => self.client.rename(name),
                     Some(Command::Refresh) => self.client.refresh(self.clock.now()),
+                    Some(Command::Verify) => self.client.verify(self.clock.now()),
                     Some(Command::Release(done)) => {
                         self.client.release();
                         while let Some(action) = self.client.poll(self.clock.now()) {

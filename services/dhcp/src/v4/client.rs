@@ -130,7 +130,9 @@ struct Exchange {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum State {
-    Init { at: Instant },
+    Init {
+        at: Instant,
+    },
     Selecting(Exchange),
     Requesting(Exchange, Lease),
     Rebooting(Exchange, Held),
@@ -138,6 +140,8 @@ enum State {
     Bound(Held),
     Renewing(Exchange, Held),
     Rebinding(Exchange, Held),
+    /// In use, and asked for as after a start: the network may be another.
+    Verifying(Exchange, Held),
     Released,
 }
 
@@ -186,7 +190,7 @@ impl Client {
             State::Requesting(..) => Phase::Requesting,
             State::Rebooting(..) => Phase::Rebooting,
             State::Testing(_) => Phase::Testing,
-            State::Bound(_) => Phase::Bound,
+            State::Bound(_) | State::Verifying(..) => Phase::Bound,
             State::Renewing(..) => Phase::Renewing,
             State::Rebinding(..) => Phase::Rebinding,
             State::Released => Phase::Released,
@@ -196,7 +200,10 @@ impl Client {
     /// The lease in force.
     pub const fn held(&self) -> Option<&Held> {
         match &self.state {
-            State::Bound(held) | State::Renewing(_, held) | State::Rebinding(_, held) => Some(held),
+            State::Bound(held)
+            | State::Renewing(_, held)
+            | State::Rebinding(_, held)
+            | State::Verifying(_, held) => Some(held),
             _ => None,
         }
     }
@@ -217,7 +224,7 @@ impl Client {
             State::Testing(held) => Some(held.until),
             State::Bound(held) => Some(held.renew_at),
             State::Renewing(it, held) => Some(it.next.min(held.rebind_at)),
-            State::Rebinding(it, held) => Some(it.next.min(held.until)),
+            State::Rebinding(it, held) | State::Verifying(it, held) => Some(it.next.min(held.until)),
             State::Released => None,
         }
     }
@@ -252,7 +259,10 @@ impl Client {
     pub fn on_tested(&mut self, now: Instant, addr: Ipv4Addr, is_free: bool) {
         let held = match &self.state {
             State::Testing(held) => held,
-            State::Bound(held) | State::Renewing(_, held) | State::Rebinding(_, held) if !is_free => held,
+            _ if !is_free => match self.held() {
+                Some(held) => held,
+                None => return,
+            },
             _ => return,
         };
         if held.lease.addr != addr {
@@ -293,6 +303,24 @@ impl Client {
                 self.rebind(now, it, held);
             }
             State::Released => self.begin(now),
+            // It asks already, or waits because it must.
+            _ => {}
+        }
+    }
+
+    /// The link was away, and may lead to another network: whether the lease holds there is asked at once, and it is used until somebody says
+    /// that it does not (§3.7). Who has none asks anew.
+    pub fn verify(&mut self, now: Instant) {
+        match self.state.clone() {
+            State::Bound(held)
+            | State::Renewing(_, held)
+            | State::Rebinding(_, held)
+            | State::Verifying(_, held) => {
+                self.began = now;
+                let it = self.exchange(now);
+                self.ask_whether_it_holds(now, it, held);
+            }
+            State::Selecting(_) | State::Requesting(..) => self.begin(now),
             // It asks already, or waits because it must.
             _ => {}
         }
@@ -341,6 +369,10 @@ impl Client {
                 let it = self.extend(now, it, &held, None);
                 self.state = State::Rebinding(it, held);
             }
+            State::Verifying(_, held) if held.until <= now => self.lose(now, Loss::Expired),
+            // Nobody answers, and nobody has said that it does not hold.
+            State::Verifying(it, held) if it.sent >= REBOOT_REQUESTS => self.state = State::Bound(held),
+            State::Verifying(it, held) => self.ask_whether_it_holds(now, it, held),
             State::Released => {}
         }
     }
@@ -382,12 +414,23 @@ impl Client {
     }
 
     fn ask_again(&mut self, now: Instant, it: Exchange, held: Held) {
+        let it = self.ask_for(now, it, held.lease.addr);
+        self.state = State::Rebooting(it, held);
+    }
+
+    fn ask_whether_it_holds(&mut self, now: Instant, it: Exchange, held: Held) {
+        let it = self.ask_for(now, it, held.lease.addr);
+        self.state = State::Verifying(it, held);
+    }
+
+    /// Asks all servers whether the address of before is right here.
+    fn ask_for(&mut self, now: Instant, it: Exchange, addr: Ipv4Addr) -> Exchange {
         let mut message = self.message(MessageType::Request, it.xid);
         self.say_when(now, &mut message);
         self.add_wishes(&mut message);
-        message.options.insert(option::REQUESTED_ADDRESS, held.lease.addr.octets().to_vec());
+        message.options.insert(option::REQUESTED_ADDRESS, addr.octets().to_vec());
         self.send(Action::Broadcast(message.emit()));
-        self.state = State::Rebooting(self.sent(now, it), held);
+        self.sent(now, it)
     }
 
     /// No server answers: what is left of the lease is used, and asked for more time at once (§3.2 step 4).
@@ -445,7 +488,8 @@ impl Client {
         | State::Testing(held)
         | State::Bound(held)
         | State::Renewing(_, held)
-        | State::Rebinding(_, held)) = &self.state
+        | State::Rebinding(_, held)
+        | State::Verifying(_, held)) = &self.state
         else {
             return;
         };
@@ -484,7 +528,8 @@ impl Client {
             | State::Requesting(it, _)
             | State::Rebooting(it, _)
             | State::Renewing(it, _)
-            | State::Rebinding(it, _) => it.xid,
+            | State::Rebinding(it, _)
+            | State::Verifying(it, _) => it.xid,
             _ => return false,
         };
         // RFC 6842: a server that repeats the client's identifier repeats the right one.
@@ -512,7 +557,9 @@ impl Client {
         let (it, is_meant) = match &self.state {
             // Whoever is faster than the server that was asked may be anybody.
             State::Requesting(it, offer) => (*it, (lease.addr, lease.server) == (offer.addr, offer.server)),
-            State::Rebooting(it, held) | State::Rebinding(it, held) => (*it, lease.addr == held.lease.addr),
+            State::Rebooting(it, held) | State::Rebinding(it, held) | State::Verifying(it, held) => {
+                (*it, lease.addr == held.lease.addr)
+            }
             State::Renewing(it, held) => {
                 (*it, (lease.addr, lease.server) == (held.lease.addr, held.lease.server))
             }
@@ -528,7 +575,7 @@ impl Client {
         }
         match &self.state {
             State::Requesting(..) | State::Rebooting(..) => self.test(held),
-            State::Renewing(_, old) | State::Rebinding(_, old)
+            State::Renewing(_, old) | State::Rebinding(_, old) | State::Verifying(_, old)
                 if old.lease.prefix_len != held.lease.prefix_len =>
             {
                 // Another subnet is another address for everybody who uses it.
@@ -544,7 +591,7 @@ impl Client {
         let is_meant = match &self.state {
             State::Requesting(_, offer) => server == Some(offer.server),
             State::Renewing(_, held) => server == Some(held.lease.server),
-            State::Rebooting(..) | State::Rebinding(..) => server.is_some(),
+            State::Rebooting(..) | State::Rebinding(..) | State::Verifying(..) => server.is_some(),
             _ => false,
         };
         if !is_meant {

@@ -130,7 +130,10 @@ pub enum Action {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum State {
     Idle,
-    Waiting { at: Instant, wanted: Wanted },
+    Waiting {
+        at: Instant,
+        wanted: Wanted,
+    },
     Soliciting(Exchange, Option<(u8, Lease)>),
     Requesting(Exchange, Lease),
     Confirming(Exchange, Held),
@@ -138,11 +141,15 @@ enum State {
     Bound(Held),
     Renewing(Exchange, Held),
     Rebinding(Exchange, Held),
+    /// In use, and the link may be another.
+    Verifying(Exchange, Held),
     Declining(Exchange, Lease),
     Releasing(Exchange, Lease),
     Released,
     Informing(Exchange),
-    Informed { again: Instant },
+    Informed {
+        again: Instant,
+    },
 }
 
 /// A DHCPv6 client of one interface.
@@ -194,7 +201,7 @@ impl Client {
             State::Requesting(..) => Phase::Requesting,
             State::Confirming(..) => Phase::Confirming,
             State::Testing(_) => Phase::Testing,
-            State::Bound(_) => Phase::Bound,
+            State::Bound(_) | State::Verifying(..) => Phase::Bound,
             State::Renewing(..) => Phase::Renewing,
             State::Rebinding(..) => Phase::Rebinding,
             State::Declining(..) => Phase::Declining,
@@ -208,7 +215,10 @@ impl Client {
     /// The lease in force.
     pub const fn held(&self) -> Option<&Held> {
         match &self.state {
-            State::Bound(held) | State::Renewing(_, held) | State::Rebinding(_, held) => Some(held),
+            State::Bound(held)
+            | State::Renewing(_, held)
+            | State::Rebinding(_, held)
+            | State::Verifying(_, held) => Some(held),
             _ => None,
         }
     }
@@ -232,6 +242,7 @@ impl Client {
             | State::Declining(it, _)
             | State::Releasing(it, _)
             | State::Informing(it)
+            | State::Verifying(it, _)
             | State::Rebinding(it, _) => it.next,
             State::Testing(held) => held.until,
             State::Bound(held) => held.renew_at,
@@ -269,7 +280,10 @@ impl Client {
     pub fn on_tested(&mut self, now: Instant, addr: Ipv6Addr, is_free: bool) {
         let held = match &self.state {
             State::Testing(held) => held,
-            State::Bound(held) | State::Renewing(_, held) | State::Rebinding(_, held) if !is_free => held,
+            _ if !is_free => match self.held() {
+                Some(held) => held,
+                None => return,
+            },
             _ => return,
         };
         if held.lease.addr != addr {
@@ -308,6 +322,23 @@ impl Client {
         }
     }
 
+    /// The link was away, and may be another: whether the lease is right there is asked at once, and it is used until somebody says that it is
+    /// not (§18.2.12). Who has none asks anew.
+    pub fn verify(&mut self, now: Instant) {
+        match self.state.clone() {
+            State::Bound(held)
+            | State::Renewing(_, held)
+            | State::Rebinding(_, held)
+            | State::Verifying(_, held) => {
+                let it = Exchange::new(now, &mut self.random);
+                self.ask_whether_it_holds(now, it, held);
+            }
+            State::Soliciting(..) | State::Requesting(..) => self.solicit_anew(now),
+            State::Informing(_) | State::Informed { .. } => self.inform_anew(now),
+            _ => {}
+        }
+    }
+
     /// The operator gives the address back.
     pub fn release(&mut self, now: Instant) {
         let lease = self.held().map(|held| held.lease.clone());
@@ -328,7 +359,10 @@ impl Client {
         if self.held().is_some_and(|held| held.until <= now) {
             return self.lose(now, Loss::Expired);
         }
-        if let State::Bound(held) | State::Renewing(_, held) | State::Rebinding(_, held) = &mut self.state
+        if let State::Bound(held)
+        | State::Renewing(_, held)
+        | State::Rebinding(_, held)
+        | State::Verifying(_, held) = &mut self.state
             && !held.is_retired
             && held.retire_at <= now
         {
@@ -350,6 +384,8 @@ impl Client {
             State::Bound(held) => self.renew(now, held),
             State::Renewing(it, held) => self.ask_renewal(now, it, held),
             State::Rebinding(it, held) => self.ask_rebinding(now, it, held),
+            State::Verifying(it, held) if Pace::CONFIRM.is_over(now, &it) => self.state = State::Bound(held),
+            State::Verifying(it, held) => self.ask_whether_it_holds(now, it, held),
             State::Declining(it, _) if Pace::DECLINE.is_over(now, &it) => self.solicit_anew(now),
             State::Declining(it, lease) => self.decline(now, it, lease),
             State::Releasing(it, _) if Pace::RELEASE.is_over(now, &it) => self.state = State::Released,
@@ -399,8 +435,17 @@ impl Client {
     }
 
     fn confirm(&mut self, now: Instant, it: Exchange, held: Held) {
-        let it = self.send(now, it, Pace::CONFIRM, MessageType::Confirm, None, Some(Some(held.lease.addr)));
+        let it = self.ask_confirmation(now, it, held.lease.addr);
         self.state = State::Confirming(it, held);
+    }
+
+    fn ask_whether_it_holds(&mut self, now: Instant, it: Exchange, held: Held) {
+        let it = self.ask_confirmation(now, it, held.lease.addr);
+        self.state = State::Verifying(it, held);
+    }
+
+    fn ask_confirmation(&mut self, now: Instant, it: Exchange, addr: Ipv6Addr) -> Exchange {
+        self.send(now, it, Pace::CONFIRM, MessageType::Confirm, None, Some(Some(addr)))
     }
 
     fn renew(&mut self, now: Instant, held: Held) {
@@ -486,7 +531,8 @@ impl Client {
         | State::Testing(held)
         | State::Bound(held)
         | State::Renewing(_, held)
-        | State::Rebinding(_, held) = &self.state
+        | State::Rebinding(_, held)
+        | State::Verifying(_, held) = &self.state
         {
             self.actions.push_back(Action::Lost(held.lease.clone(), why));
         }
@@ -533,6 +579,7 @@ impl Client {
             | State::Confirming(it, _)
             | State::Renewing(it, _)
             | State::Rebinding(it, _)
+            | State::Verifying(it, _)
             | State::Declining(it, _)
             | State::Releasing(it, _)
             | State::Informing(it) => it.xid,
@@ -574,6 +621,14 @@ impl Client {
             },
             State::Confirming(_, held) => match options.status() {
                 status::SUCCESS => self.use_again(now, held),
+                status::NOT_ON_LINK => {
+                    self.end(Loss::Refused);
+                    self.begin_again(now);
+                }
+                code => self.refuse(Unusable::Status(code)),
+            },
+            State::Verifying(_, held) => match options.status() {
+                status::SUCCESS => self.state = State::Bound(held),
                 status::NOT_ON_LINK => {
                     self.end(Loss::Refused);
                     self.begin_again(now);

@@ -64,6 +64,7 @@ enum Command {
     Wanted(Wanted),
     Tested(Ipv6Addr, bool),
     Refresh,
+    Verify,
     Release(oneshot::Sender<()>),
 }
 
@@ -146,6 +147,11 @@ impl Running {
     /// How the test of an address of the link ended.
     pub fn on_tested(&self, addr: Ipv6Addr, is_free: bool) {
         self.order(Command::Tested(addr, is_free));
+    }
+
+    /// Its link was away, and may lead to another network.
+    pub fn verify(&self) {
+        self.order(Command::Verify);
     }
 
     /// Asks for more time at once.
@@ -270,6 +276,7 @@ impl AtWork {
             Command::Wanted(wanted) => self.client.set_wanted(now, wanted),
             Command::Tested(addr, is_free) => self.client.on_tested(now, addr, is_free),
             Command::Refresh => self.client.refresh(now),
+            Command::Verify => self.client.verify(now),
             Command::Release(done) => {
                 self.client.release(now);
                 self.released = Some(done);

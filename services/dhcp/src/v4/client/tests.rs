@@ -524,3 +524,47 @@ fn answers_that_are_lost_delay_and_end_nothing() {
         assert!(lab.client.held().is_some() && lost == 0 && seen.sent < 400, "seed {seed}: {lost} {seen:?}");
     }
 }
+
+#[test]
+fn a_lease_is_used_while_a_link_that_was_away_is_asked_whether_it_holds() {
+    let mut lab = Lab::new(None);
+    let held = lab.bind();
+    lab.now += Duration::from_secs(60);
+    lab.client.verify(lab.now);
+    let (asked, to_all) = lab.sent();
+    // RFC 2131 §4.3.2: as after a start, because who serves another network answers that alone.
+    assert_eq!((asked.kind, to_all, asked.client), (MessageType::Request, true, Ipv4Addr::UNSPECIFIED));
+    assert_eq!((asked.address(option::REQUESTED_ADDRESS), asked.address(option::SERVER)), (Some(ADDR), None));
+    assert_eq!((lab.phase(), lab.client.held()), (Phase::Bound, Some(&held)));
+    // The same network: the lease is longer, and nobody is disturbed.
+    lab.answer(MessageType::Ack, &asked, SERVER);
+    let Some(Action::Bound(longer)) = lab.next() else { panic!("bound") };
+    assert_eq!((longer.lease, longer.until), (held.lease, lab.now + Duration::from_secs(3600)));
+    assert_eq!(lab.next(), None);
+}
+
+#[test]
+fn a_lease_of_another_network_goes_at_once_and_one_that_nobody_speaks_of_stays() {
+    let mut lab = Lab::new(None);
+    let held = lab.bind();
+    lab.client.verify(lab.now);
+    for nth in 0..REBOOT_REQUESTS {
+        assert_eq!(lab.sent().0.kind, MessageType::Request, "{nth}");
+        lab.wait();
+    }
+    assert_eq!((lab.next(), lab.client.held()), (None, Some(&held)), "nobody has answered");
+    assert_eq!(lab.client.poll_at(), Some(held.renew_at));
+    lab.client.verify(lab.now);
+    let (asked, _) = lab.sent();
+    lab.answer(MessageType::Nak, &asked, OTHER_SERVER);
+    assert_eq!(lab.next(), Some(Action::Lost(held.lease, Loss::Refused)));
+    assert_eq!(lab.sent().0.kind, MessageType::Discover);
+    // Who looks for a first lease does not wait for the turn that the silence of another network has brought it to.
+    for _ in 0..4 {
+        lab.wait();
+        lab.sent();
+    }
+    lab.client.verify(lab.now);
+    assert_eq!((lab.sent().0.kind, lab.phase()), (MessageType::Discover, Phase::Selecting));
+    assert!(within(lab.wait(), 3, 5));
+}

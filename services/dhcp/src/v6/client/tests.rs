@@ -594,6 +594,7 @@ proptest! {
                 2 => lab.now = lab.client.poll_at().filter(|at| *at != Instant::FAR_FUTURE).map_or(lab.now, |at| at.max(lab.now)),
                 3 => lab.client.on_tested(lab.now, addr(ADDR), number & 1 == 0),
                 4 => lab.client.refresh(lab.now),
+                6 if number & 7 == 0 => lab.client.verify(lab.now),
                 5 if number & 7 == 0 => lab.client.release(lab.now),
                 _ => {
                     let Some(asked) = &asked else { continue };
@@ -624,4 +625,34 @@ proptest! {
             prop_assert!(lab.client.poll_at().is_none_or(|at| at > lab.now), "at rest it waits for later");
         }
     }
+}
+
+#[test]
+fn a_lease_is_used_while_a_link_that_was_away_is_asked_whether_it_is_right_there() {
+    let mut lab = Lab::new(None);
+    let held = lab.bind();
+    lab.client.verify(lab.now);
+    let asked = lab.sent(MessageType::Confirm);
+    assert_eq!(
+        (asked_for(&asked), lab.phase(), lab.client.held()),
+        (Some(addr(ADDR)), Phase::Bound, Some(&held))
+    );
+    lab.refuse(&asked, SERVER, status::SUCCESS);
+    assert_eq!((lab.next(), lab.client.held()), (None, Some(&held)));
+    assert_eq!(lab.client.poll_at(), Some(held.renew_at), "it asks no more");
+    // Nobody answers: RFC 8415 §18.2.3 has it used on.
+    lab.client.verify(lab.now);
+    while lab.phase() == Phase::Bound && lab.client.poll_at() != Some(held.renew_at) {
+        lab.next();
+        lab.wait();
+    }
+    assert_eq!(lab.client.held(), Some(&held));
+    let mut lab = Lab::new(None);
+    let held = lab.bind();
+    lab.client.verify(lab.now);
+    let asked = lab.sent(MessageType::Confirm);
+    lab.refuse(&asked, OTHER_SERVER, status::NOT_ON_LINK);
+    assert_eq!(lab.next(), Some(Action::Lost(held.lease, Loss::Refused)));
+    lab.wait();
+    lab.sent(MessageType::Solicit);
 }
