@@ -11,6 +11,7 @@
 //! - `sleepers.rs`: who waits for which socket; `poller.rs`: one who waits for many. `tcp_*.rs`, `udp_socket.rs`:
 //!   the sockets.
 //! - `programs/`: the sockets of unmodified programs, in memory shared with them.
+//! - `exports.rs`: names of what lies below.
 //! - `queue.rs`: every kind of driver as one type. `shared_nic.rs`: a NIC that the kernel keeps as well.
 #![deny(unsafe_code)] // allowed in the leaf `sys`
 
@@ -27,6 +28,7 @@ mod desk;
 mod echo_socket;
 mod engine;
 mod error;
+mod exports;
 mod fabric;
 mod filter;
 mod flow_lanes;
@@ -71,6 +73,7 @@ pub use desk::{IpTables, KnownPath, SocketCursor, SocketPage};
 pub use echo_socket::{Echo, EchoSocket};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
+pub use exports::{counters, device, frame, headers, ip, session, tcp, units};
 pub use firelane_lane::{PortCounters, PortTraffic, Snapshot as LaneSnapshot};
 pub use invented::{BadPacket, InventedPacket};
 pub use memory::{EngineMemory, LaneMemory};
@@ -104,12 +107,15 @@ pub use firelane_driver_memif::{
     MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError, Role as MemifRole, Secret as MemifSecret,
     Standing, open as open_memif,
 };
-pub use firelane_driver_memory::{Chance, Conditions, Loss, Reorder, WireConfig, WireCounters, wire};
+pub use firelane_driver_memory::{
+    Chance, Conditions, Control as WireControl, Corruption, End as WireEnd, EndCounters as WireEndCounters,
+    GilbertElliott, Loss, Mark, Reorder, WireConfig, WireCounters, wire,
+};
 pub use firelane_driver_packet::{PacketSocket, Promiscuity};
 pub use firelane_driver_tap::{OpenError, TapConfig, TapHandle, TapQueue, open as open_tap, probe_door};
 pub use firelane_filter::{FOREVER, FilterCounts, Packet, PoolChange, RuleCount, StateCounts, Verdict};
 pub use firelane_flow::Counters as Traffic;
-pub use firelane_frame::Envelope;
+pub use firelane_frame::{Driver, Envelope};
 pub use firelane_ip::{Address, LOOPBACK, Neighbour, Origin, Primacy, Route};
 pub use firelane_ip::{
     AddressOrigin, AutoconfConfig, Configured, DadConfig, FamilyCounts, FilterMode, Forwarding, HopLimits,

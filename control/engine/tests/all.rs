@@ -18,6 +18,7 @@ mod last_handle;
 mod like_std;
 mod local_ports;
 mod moving_lanes;
+mod names;
 mod nat;
 mod netstack_lanes;
 mod offers;
