@@ -3,12 +3,13 @@
 //! The lanes report it as notices. They are looked at when somebody asks for them, and before a program binds to
 //! an address that the operator has not given: it may be one that the netstack made.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use firelane_ip::{Configured, Resolvers};
 use firelane_lane::Notice;
 use firelane_units::{IpPrefix, LaneId, LinkId, NetstackId};
 
+use crate::calls::Held;
 use crate::engine::{Engine, Inner};
 use crate::registry::Registry;
 use crate::stack::Stack;
@@ -45,7 +46,7 @@ impl Stack {
 
 impl Inner {
     /// The registry, with what the lanes have reported until now.
-    pub(crate) fn registry_of_now(&self) -> MutexGuard<'_, Registry> {
+    pub(crate) fn registry_of_now(&self) -> Held<'_, Registry> {
         let mut registry = self.registry();
         self.note(&mut registry);
         registry

@@ -129,9 +129,11 @@ impl Engine {
 fn ask<Q>(fabric: &Fabric, lane: LaneId, question: Message, answers: &Receiver<Q>) -> Result<Q, ChangeError> {
     fabric.enter_surely(lane, question)?;
     loop {
-        match answers.recv_timeout(LOOK) {
+        // The lane's own thread gives it the turn that answers, and nobody else may.
+        let limit = if fabric.is_worker_of(lane) { Duration::ZERO } else { LOOK };
+        match answers.recv_timeout(limit) {
             Ok(answer) => return Ok(answer),
-            Err(RecvTimeoutError::Timeout) if !fabric.squeue(lane).is_poisoned() => {}
+            Err(RecvTimeoutError::Timeout) if !fabric.squeue(lane).is_poisoned() => fabric.give_way(lane),
             // It may have answered before it failed; who asks the next lane is not to get that.
             Err(_) => return answers.try_recv().map_err(|_| ChangeError::LaneFailed),
         }

@@ -23,6 +23,7 @@ use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
 };
 
+use crate::calls::{self, Held};
 use crate::chance::{Chance, mix};
 use crate::cpus::Threads;
 use crate::error::ChangeError;
@@ -605,8 +606,8 @@ impl Registry {
 }
 
 impl Inner {
-    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn registry(&self) -> Held<'_, Registry> {
+        calls::hold(&self.registry)
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
@@ -752,7 +753,13 @@ impl Drop for Inner {
             self.fabric.squeue(lane).waker().wake();
         }
         let own = std::thread::current().id();
-        for thread in self.threads().drain(..).filter(|t| t.thread().id() != own) {
+        let mut threads = self.threads();
+        // They end by themselves. In a waker, whose thread may be one of theirs or that of a lane by which what they have to say would
+        // leave, they are not waited for.
+        if calls::is_calling() || threads.iter().any(|it| it.thread().id() == own) {
+            return threads.clear();
+        }
+        for thread in threads.drain(..) {
             // A lane that panicked has said so already.
             let _ = thread.join();
         }

@@ -22,12 +22,12 @@ use firelane_socket::{ConnRef, Flags, Ready, SocketError, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId, NetstackId, SocketId};
 
 use crate::bell::{Bell, Ringer};
+use crate::calls::{self, Stay};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::error::{ChangeError, lane_failed};
 use crate::news::News;
-use crate::poller::List;
 use crate::programs::Programs;
 use crate::queue::Queue;
 use crate::sleepers::Sleepers;
@@ -114,7 +114,7 @@ impl Fabric {
                 let id = LaneId(u16::try_from(index).expect("the engine has at most 256 lanes"));
                 let mut config = LaneConfig::new(id, secrets, Arc::clone(&backlogs), clock.now());
                 config.pools = configs.pools;
-                let outlet = FabricOutlet { fabric: fabric.clone(), told: Vec::new(), lists: Vec::new() };
+                let outlet = FabricOutlet { fabric: fabric.clone(), told: Vec::new() };
                 let host = Host { lane: Lane::new(config), outlet };
                 let squeue = Squeue::new(host, SQUEUE_ITEMS, Ringer(Arc::clone(&bell)));
                 let [is_cleared, is_silent] = [(); 2].map(|()| AtomicBool::new(false));
@@ -209,9 +209,8 @@ impl Fabric {
 
     /// Enters `lane` with an item: inline if nobody is inside, else it waits there.
     pub(crate) fn enter(&self, lane: LaneId, message: Message) -> Result<(), EnterError> {
-        // A worker that runs application code would do its lane's output once per item; its next turn does it
-        // once for all.
-        let mode = if self.is_worker_of(lane) { Mode::Fill } else { Mode::Process };
+        let _stay = Stay::begin();
+        let mode = if self.leaves_to_worker(lane) { Mode::Fill } else { Mode::Process };
         match self.squeue(lane).enter(mode, message, &|| self.clock.now()) {
             Ok(_) => Ok(()),
             Err(Refused::Full(_)) => Err(EnterError::Full),
@@ -219,10 +218,16 @@ impl Fabric {
         }
     }
 
+    /// Whether the lane's worker does what this thread brings. One that runs application code would do its lane's output once per item;
+    /// its next turn does it once for all. Another thread that calls wakers would go on with what they bring about for ever.
+    fn leaves_to_worker(&self, lane: LaneId) -> bool {
+        self.is_worker_of(lane) || calls::is_calling()
+    }
+
     /// Enters `lane` with what must not be lost. If this thread is the lane's worker, its next turn does it, together with
     /// what else the program began and ended meanwhile.
     pub(crate) fn enter_soon(&self, lane: LaneId, message: Message) -> Result<(), EnterError> {
-        if !self.is_worker_of(lane) {
+        if !self.leaves_to_worker(lane) {
             return self.enter_surely(lane, message);
         }
         match self.squeue(lane).fill(message) {
@@ -234,6 +239,7 @@ impl Fabric {
 
     /// Enters `lane` and waits for room if its squeue is full: for changes, which must not be lost.
     pub(crate) fn enter_surely(&self, lane: LaneId, message: Message) -> Result<(), EnterError> {
+        let _stay = Stay::begin();
         let mut message = message;
         loop {
             match self.squeue(lane).enter(Mode::Process, message, &|| self.clock.now()) {
@@ -309,7 +315,9 @@ impl Fabric {
     /// Lets what keeps this thread out of `lane` go on. If this thread is the lane's worker, nobody else will run what
     /// waits there.
     pub(crate) fn give_way(&self, lane: LaneId) {
+        let _stay = Stay::begin();
         if self.is_worker_of(lane) {
+            calls::note_turn();
             // A lane that has failed says so when it is entered.
             let _ = self.squeue(lane).work(Idle::StaysAwake, &|| self.clock.now());
         } else if !self.squeue(lane).help(&|| self.clock.now()) {
@@ -342,6 +350,7 @@ impl Fabric {
         lane: LaneId,
         mut inside: impl FnMut(Instant, &mut Lane<Queue>) -> R,
     ) -> Option<R> {
+        let _stay = Stay::begin();
         let squeue = self.squeue(lane);
         while !squeue.is_poisoned() {
             let now = self.now();
@@ -368,6 +377,7 @@ impl Fabric {
         if !bell.is_deaf() {
             return false;
         }
+        let _stay = Stay::begin();
         let now = self.now();
         let looked = self.squeue(lane).visit(now, |host| {
             let looked = host.lane.look(now);
@@ -451,8 +461,6 @@ pub(crate) struct FabricOutlet {
     fabric: Weak<Fabric>,
     /// Sockets that have become ready, and for what.
     told: Vec<(SocketToken, Ready)>,
-    /// Pollers whose threads are to be called when all that is ready is in their lists.
-    lists: Vec<Arc<List>>,
 }
 
 impl FabricOutlet {
@@ -543,11 +551,10 @@ impl Outlet<Queue> for FabricOutlet {
         if let Some(fabric) = self.fabric.upgrade() {
             fabric.programs.tell(&fabric, &mut self.told);
             if !self.told.is_empty() {
-                fabric.sleepers.wake_all(&self.told, &mut self.lists);
+                fabric.sleepers.wake_all(&self.told);
             }
         }
         self.told.clear();
-        self.lists.drain(..).for_each(|list| list.call());
     }
 
     fn join(&mut self, ends: [SocketToken; 2], terms: Terms) {
@@ -639,7 +646,7 @@ mod tests {
     fn what_is_for_a_lane_that_has_failed_is_kept_by_nobody() {
         let engine = failed(2, LaneId(0));
         let fabric = &engine.0.fabric;
-        let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new(), lists: Vec::new() };
+        let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new() };
         let conn = ConnRef { conn: ConnId(0), generation: 1 };
         for lane in [LaneId(0), LaneId(1)] {
             assert!(outlet.fill(lane, LaneMessage::Kick { netstack: NetstackId(0), conn }).is_ok());
@@ -651,7 +658,7 @@ mod tests {
     fn where_one_lane_has_failed_the_next_is_asked() {
         let engine = failed(4, LaneId(1));
         let fabric = &engine.0.fabric;
-        let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new(), lists: Vec::new() };
+        let mut outlet = FabricOutlet { fabric: Arc::downgrade(fabric), told: Vec::new() };
         let mut pools = Pools::new(PoolsConfig { small_slots: 64, large_slots: 4 });
         let mut fill = |first| {
             let stage = Stage::Asked(NetstackId(0), first);

@@ -4,11 +4,18 @@
 //! [`TcpListener`], [`TcpStream`] and [`UdpSocket`] open on it. [`Engine`] is the whole: links, VNICs, flows,
 //! netstacks, all changeable while traffic runs. The daemon is one user of it, any program another.
 //!
+//! # Wakers
+//! Lanes call wakers in their own threads, and so does a thread of the program's whose call does a lane's work. A waker may do whatever
+//! waits for nobody: read and write, poll, open and close sockets, change the engine, drop the last handle of it. A call that would
+//! sleep there (a blocking read, accept, connect or receive) is refused with [`std::io::ErrorKind::Deadlock`], and [`Poller::wait`] returns
+//! at once: whom it waits for may be in need of the very thread. No waker is called while its thread is inside a lane or holds a lock of
+//! this crate; what it brings about calls others behind it, not from within it; and one that panics harms nobody else.
+//!
 //! What lives here is what lanes must not have: threads, CPU binding, the clock and waiting.
 //! - `engine.rs`, `registry.rs`, `snapshot.rs`, `memory.rs`: changes, checked and sent to every lane; counters and memory read.
 //! - `fabric.rs`, `worker.rs`, `bell.rs`: the lanes' squeues, their threads, how they sleep and are woken.
 //! - `unsaid.rs`: what is to be sent before an engine ends. `debug.rs`: what `{:?}` shows of handles.
-//! - `sleepers.rs`: who waits for which socket; `poller.rs`: one who waits for many. `tcp_*.rs`, `udp_socket.rs`:
+//! - `sleepers.rs`: who waits for which socket; `calls.rs`: when they are called; `poller.rs`: one who waits for many. `tcp_*.rs`, `udp_socket.rs`:
 //!   the sockets.
 //! - `programs/`: the sockets of unmodified programs, in memory shared with them.
 //! - `exports.rs`: names of what lies below.
@@ -17,6 +24,7 @@
 
 mod aside;
 mod bell;
+mod calls;
 mod capture;
 mod chance;
 mod clock;

@@ -6,6 +6,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::calls::{self, Call};
+
 /// Whether there is something new, and who waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct News(Mutex<Inner>);
@@ -23,7 +25,7 @@ impl News {
         inner.is_new = true;
         let waker = inner.waker.take();
         drop(inner);
-        waker.into_iter().for_each(Waker::wake);
+        waker.into_iter().for_each(|waker| calls::owe(Call::Task(waker)));
     }
 
     /// Ready once for everything that was told since it was ready last.

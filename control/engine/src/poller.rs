@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use firelane_socket::Ready;
 use firelane_units::LaneId;
 
+use crate::calls::{self, Call};
 use crate::engine::Inner;
 use crate::sleepers::{Seat, deadline_after};
 
@@ -99,6 +100,8 @@ pub(crate) struct List {
     bell: Condvar,
     /// Woken when something enters the empty list, for who sleeps elsewhere.
     waker: Option<Waker>,
+    /// The waker is this crate's own and has to be called where something became ready, inside the lane.
+    is_inside: bool,
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +133,11 @@ pub(crate) struct Watch {
 }
 
 impl List {
+    /// Something has entered the empty list.
+    pub(crate) fn tell(self: Arc<Self>) {
+        if self.is_inside { self.call() } else { calls::owe(Call::Poller(self)) }
+    }
+
     /// Calls one who waits: whoever comes takes all there is.
     pub(crate) fn call(&self) {
         if self.lock().waiting > 0 {
@@ -213,6 +221,12 @@ impl Poller {
         Self { list: Arc::new(List { waker: Some(waker), ..List::default() }), homes: Homes::default() }
     }
 
+    /// The same for who is part of what lanes do, and is called inside them before they tell anything else.
+    pub(crate) fn inside(waker: Waker) -> Self {
+        let list = List { waker: Some(waker), is_inside: true, ..List::default() };
+        Self { list: Arc::new(list), homes: Homes::default() }
+    }
+
     /// Reports under `key` when `source` becomes ready for one of `interest`; being closed is always reported. What is
     /// ready already is reported once, whether it is or not: the program looks.
     ///
@@ -253,17 +267,18 @@ impl Poller {
     }
 
     /// Waits for at most `limit` (`None`: for ever) until something is ready, and puts it in `events` in place of what
-    /// was there.
+    /// was there. In a waker, whose thread others need, it does not wait.
     pub fn wait(&self, events: &mut Vec<Event>, limit: Option<Duration>) {
         events.clear();
+        let waits = limit != Some(Duration::ZERO) && !calls::is_calling();
         let mut pending = self.list.lock();
-        if pending.ready.is_empty() && limit != Some(Duration::ZERO) {
+        if pending.ready.is_empty() && waits {
             drop(pending);
             // What waits in a device that is left alone is better fetched than waited for.
             self.homes.look();
             pending = self.list.lock();
         }
-        if pending.ready.is_empty() && limit != Some(Duration::ZERO) {
+        if pending.ready.is_empty() && waits {
             pending = self.sleep(pending, limit);
         }
         pending.report(events);

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::{self, Thread};
@@ -15,6 +15,7 @@ use firelane_shm::Spin;
 use firelane_socket::{Ready, SocketToken};
 use tokio::task::coop::poll_proceed;
 
+use crate::calls::{self, Call, Stay};
 use crate::poller::{List, Watch};
 
 /// The wakers of one socket.
@@ -96,12 +97,9 @@ impl Wakers {
         was_there
     }
 
+    #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.readable.is_none() && self.writable.is_none() && self.crowd.is_none()
-    }
-
-    fn wake(self) {
-        self.into_all().for_each(Waker::wake);
     }
 
     fn into_all(self) -> impl Iterator<Item = Waker> {
@@ -226,54 +224,43 @@ impl Sleepers {
         drop((seats, left));
     }
 
-    /// Wakes whoever waits for `ready` of a socket. Who waits at a poller is to be called when it has all that is new.
-    #[must_use]
-    pub(crate) fn wake(&self, token: SocketToken, ready: Ready) -> Option<Arc<List>> {
-        let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
-        let woken = seats.ring(token, ready);
-        // Who is woken may end a socket at once, which needs the table.
-        drop(seats);
-        let (woken, list) = woken?;
-        woken.wake();
-        list
+    /// Wakes whoever waits for `ready` of a socket.
+    pub(crate) fn wake(&self, token: SocketToken, ready: Ready) {
+        self.wake_all(&[(token, ready)]);
     }
 
-    /// The same of all that a lane has made ready, with one look at the table. Pollers that are to be called are added to
-    /// `lists`.
-    pub(crate) fn wake_all(&self, told: &[(SocketToken, Ready)], lists: &mut Vec<Arc<List>>) {
-        let mut woken = Vec::new();
+    /// The same of all that a lane has made ready, with one look at the table. Who waits at a poller is called when it has all that is
+    /// new.
+    pub(crate) fn wake_all(&self, told: &[(SocketToken, Ready)]) {
+        // Who is woken may end a socket at once, which needs the table.
+        let _stay = Stay::begin();
         let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
-        for &(token, ready) in told {
-            let Some((wakers, list)) = seats.ring(token, ready) else { continue };
+        let rung = told.iter().filter_map(|&(token, ready)| seats.ring(token, ready));
+        let mut lists = Vec::new();
+        for (woken, list) in rung {
+            woken.into_all().for_each(|waker| calls::owe(Call::Task(waker)));
             lists.extend(list);
-            if !wakers.is_empty() {
-                woken.push(wakers);
-            }
         }
         drop(seats);
-        woken.into_iter().for_each(Wakers::wake);
+        lists.into_iter().for_each(List::tell);
     }
 }
 
 impl Sleepers {
-    /// Lets everybody look at what he waits for, and pollers report all that they watch. A lane has failed, perhaps by a waker of somebody's,
-    /// and its worker may unwind: those with such a fault keep no other from it, and end no process.
+    /// Lets everybody look at what he waits for, and pollers report all that they watch: a lane has failed.
     #[cold]
     pub(crate) fn wake_everybody(&self) {
+        let _stay = Stay::begin();
         let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
         let sockets = seats.places.iter().filter_map(|place| place.socket.as_ref());
-        let rung: Vec<_> = sockets.map(|it| it.seat().ring(Ready::READABLE | Ready::WRITABLE)).collect();
-        drop(seats);
-        for (woken, list) in rung {
-            woken.into_all().for_each(|waker| until_it_panics(|| waker.wake()));
-            list.iter().for_each(|list| until_it_panics(|| list.call()));
+        let mut lists = Vec::new();
+        for (woken, list) in sockets.map(|it| it.seat().ring(Ready::READABLE | Ready::WRITABLE)) {
+            woken.into_all().for_each(|waker| calls::owe(Call::Task(waker)));
+            lists.extend(list);
         }
+        drop(seats);
+        lists.into_iter().for_each(List::tell);
     }
-}
-
-/// Calls what is another's. What it has to say of its fault it has said by then.
-fn until_it_panics(call: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
 impl Seats {
@@ -381,25 +368,48 @@ pub(crate) async fn wait_at<T>(
     .await
 }
 
-/// Runs `poll` on this thread until it is ready; `None` if `limit` passes first, and then the waker that `poll` has left
-/// somewhere is still there.
+/// Why a thread did not wait until something was ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Vain {
+    /// It has waited as long as it may.
+    TimedOut,
+    /// It is in a waker.
+    InWaker,
+}
+
+impl From<Vain> for io::Error {
+    fn from(vain: Vain) -> Self {
+        match vain {
+            Vain::TimedOut => io::ErrorKind::TimedOut.into(),
+            Vain::InWaker => calls::would_sleep(),
+        }
+    }
+}
+
+/// Runs `poll` on this thread until it is ready. If that was in vain, the waker that `poll` has left somewhere is still there.
+///
+/// # Errors
+/// `limit` has passed, or the thread must not sleep.
 pub(crate) fn block_on<T>(
     limit: Option<Duration>,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
-) -> Option<T> {
+) -> Result<T, Vain> {
     let waker = own_waker();
     let mut context = Context::from_waker(&waker);
     let deadline = limit.and_then(deadline_after);
     loop {
         if let Poll::Ready(value) = poll(&mut context) {
-            return Some(value);
+            return Ok(value);
+        }
+        if calls::is_calling() {
+            return Err(Vain::InWaker);
         }
         match deadline {
             None => std::thread::park(),
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return None;
+                    return Err(Vain::TimedOut);
                 }
                 std::thread::park_timeout(left);
             }
@@ -426,16 +436,16 @@ mod tests {
                 })
             });
             while !waiting.is_finished() {
-                _ = sleepers.wake(token, Ready::READABLE);
+                sleepers.wake(token, Ready::READABLE);
                 std::thread::yield_now();
             }
-            assert_eq!(waiting.join().unwrap(), Some(()));
+            assert_eq!(waiting.join().unwrap(), Ok(()));
         });
     }
 
     #[test]
     fn a_limit_ends_the_wait() {
-        assert_eq!(block_on(Some(Duration::from_millis(5)), |_| Poll::<()>::Pending), None);
+        assert_eq!(block_on(Some(Duration::from_millis(5)), |_| Poll::<()>::Pending), Err(Vain::TimedOut));
     }
 
     #[test]
@@ -445,7 +455,7 @@ mod tests {
             context.waker().wake_by_ref();
             polls.next().map_or(Poll::Ready(()), |_| Poll::Pending)
         };
-        assert_eq!(block_on(Some(Duration::MAX), poll), Some(()));
+        assert_eq!(block_on(Some(Duration::MAX), poll), Ok(()));
     }
 
     #[test]
@@ -457,12 +467,12 @@ mod tests {
                 Poll::<()>::Pending
             })
         };
-        (0..3).for_each(|_| assert_eq!(wait(), None));
+        (0..3).for_each(|_| assert_eq!(wait(), Err(Vain::TimedOut)));
         assert!(seat.wakers().crowd.is_none(), "one thread is no crowd");
         // Others are still in one another's way, until they give up.
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(wait(), None);
+                assert_eq!(wait(), Err(Vain::TimedOut));
                 assert!(seat.wakers().crowd.is_some());
                 seat.give_up(Ready::READABLE);
             });
@@ -480,15 +490,15 @@ mod tests {
         let sit = |nth: usize| sleepers.sit(Arc::clone(&seats[nth]) as Arc<dyn Seated>);
         let first = sit(0);
         sleepers.stand_up(first);
-        _ = sleepers.wake(first, Ready::ALL);
+        sleepers.wake(first, Ready::ALL);
         let second = sit(1);
         assert_ne!(first, second);
         let count = Arc::new(Count::default());
         seats[1].leave(Ready::READABLE, &Waker::from(Arc::clone(&count)));
         sleepers.stand_up(first);
-        _ = sleepers.wake(first, Ready::ALL);
+        sleepers.wake(first, Ready::ALL);
         assert_eq!(count.0.load(Ordering::Relaxed), 0, "it is another socket's place");
-        _ = sleepers.wake(second, Ready::ALL);
+        sleepers.wake(second, Ready::ALL);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
         let third = sit(2);
         assert_ne!(second, third);
@@ -519,13 +529,13 @@ mod tests {
             }
         }
         let woken = || counts.each_ref().map(|count| count.0.load(Ordering::Relaxed));
-        _ = sleepers.wake(token, Ready::READABLE);
+        sleepers.wake(token, Ready::READABLE);
         assert_eq!(woken(), [1, 1, 1, 0]);
         seat.leave(Ready::WRITABLE, &wakers[0]);
-        _ = sleepers.wake(token, Ready::READABLE);
+        sleepers.wake(token, Ready::READABLE);
         assert_eq!(woken(), [1, 1, 1, 0]);
-        _ = sleepers.wake(token, Ready::HANGUP);
-        _ = sleepers.wake(token, Ready::ALL);
+        sleepers.wake(token, Ready::HANGUP);
+        sleepers.wake(token, Ready::ALL);
         assert_eq!(woken(), [2, 1, 1, 1]);
     }
 }

@@ -6,8 +6,8 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 
 use firelane_filter::{FilterConfig, FilterCounts};
@@ -20,6 +20,7 @@ use firelane_socket::{
 use firelane_units::{FilterRule, IpPrefix, LaneId, LinkId, SocketId};
 use rustix::io::Errno;
 
+use crate::calls::Held;
 use crate::chance::Chance;
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
@@ -164,7 +165,7 @@ impl TcpListener {
     ///
     /// # Errors
     /// `WouldBlock` in non-blocking mode if there is none, `ConnectionAborted` if the netstack is gone, `NetworkDown` if all its
-    /// lanes are out of service.
+    /// lanes are out of service, `Deadlock` in a waker if there is none.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         if let Some(accepted) = self.take() {
             return accepted;
@@ -172,7 +173,10 @@ impl TcpListener {
         if self.nonblocking.load(Ordering::Relaxed) {
             return self.failure().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
         }
-        block_on(None, |context| self.poll_accept(context)).expect("without a limit it ends ready")
+        block_on(None, |context| self.poll_accept(context)).unwrap_or_else(|vain| {
+            self.seat.give_up(Ready::READABLE);
+            Err(vain.into())
+        })
     }
 
     /// The connection that has waited longest, without blocking the thread.
@@ -277,7 +281,7 @@ impl TcpListener {
     }
 
     /// The lanes of its netstack, which stay the same as long as they are held.
-    fn lanes(&self) -> io::Result<(Vec<LaneId>, MutexGuard<'_, Registry>)> {
+    fn lanes(&self) -> io::Result<(Vec<LaneId>, Held<'_, Registry>)> {
         let mut registry = self.engine.registry();
         Ok((registry.netstack_mut(self.reserved.stack.id)?.all_lanes(), registry))
     }

@@ -24,12 +24,13 @@ use firelane_units::{BitRate, Family, LaneId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::poll_proceed;
 
+use crate::calls::Stay;
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
 use crate::netstack_config::NetstackConfig;
 use crate::poller::sealed::Watched;
-use crate::sleepers::{Seat, Seated, block_on, look_on, wait_at};
+use crate::sleepers::{Seat, Seated, Vain, block_on, look_on, wait_at};
 use crate::stack::{Stack, each_address};
 
 /// A connection between two sockets. Clones are the same connection, which closes with the last of them: what was written before is
@@ -110,12 +111,11 @@ impl TcpStream {
     /// Connects to the first of `addr`'s addresses that answers.
     ///
     /// # Errors
-    /// As `std::net::TcpStream::connect`.
+    /// As `std::net::TcpStream::connect`; `Deadlock` in a waker, where no call can wait.
     pub fn connect(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addr, |remote| {
             let stream = Self::begin(stack, remote, stack.config()?.sockets.stream)?;
-            block_on(None, |context| stream.poll_connected(context))
-                .expect("without a limit it ends ready")?;
+            stream.await_connected(None)?;
             Ok(stream)
         })
     }
@@ -131,10 +131,8 @@ impl TcpStream {
         limit: Duration,
     ) -> io::Result<Self> {
         let stream = Self::begin(stack, remote, rings)?;
-        match block_on(Some(limit), |context| stream.poll_connected(context)) {
-            Some(result) => result.map(|()| stream),
-            None => Err(io::ErrorKind::TimedOut.into()),
-        }
+        stream.await_connected(Some(limit))?;
+        Ok(stream)
     }
 
     /// Connects with Fast Open (RFC 7413; MSG_FASTOPEN): text goes with the SYN if the peer has given us a cookie before,
@@ -145,7 +143,7 @@ impl TcpStream {
     /// As [`TcpStream::connect`].
     pub fn connect_fast(stack: &Stack, remote: SocketAddr, text: &[u8]) -> io::Result<(Self, usize)> {
         let (stream, count) = Self::begin_fast(stack, None, remote, stack.config()?.sockets.stream, text)?;
-        block_on(None, |context| stream.poll_connected(context)).expect("without a limit it ends ready")?;
+        stream.await_connected(None)?;
         Ok((stream, count))
     }
 
@@ -245,6 +243,10 @@ impl TcpStream {
         let token = socket.engine.fabric.sleepers.sit(Arc::clone(&socket) as Arc<dyn Seated>);
         socket.shared.get().words().set_token(token);
         Self { socket, polled: Default::default() }
+    }
+
+    fn await_connected(&self, limit: Option<Duration>) -> io::Result<()> {
+        block_on(limit, |context| self.poll_connected(context))?
     }
 
     /// Whether the connection is established; pending while it is under way.
@@ -347,10 +349,10 @@ impl TcpStream {
             return result;
         }
         let result = block_on(limit, |context| self.poll_for(ready, context, &mut check));
-        result.unwrap_or_else(|| {
+        result.unwrap_or_else(|vain| {
             self.socket.seat.give_up(ready);
             // As with SO_RCVTIMEO, a time-out is reported as EAGAIN.
-            Err(io::ErrorKind::WouldBlock.into())
+            Err(if vain == Vain::TimedOut { io::ErrorKind::WouldBlock.into() } else { vain.into() })
         })
     }
 
@@ -544,6 +546,7 @@ impl TcpStream {
     /// As [`TcpStream::try_write`].
     pub fn try_write_urgent(&self, from: &[u8]) -> io::Result<usize> {
         let conn = self.socket.conn()?;
+        let _stay = Stay::begin();
         let mut send = lock(&self.socket.send);
         let shared = self.socket.shared.get();
         // A lane that looked at the ring in between would send what is urgent without a word.
@@ -688,8 +691,9 @@ impl Socket {
         if kick {
             self.kick();
         }
-        let list = wake.and_then(|(token, ready)| self.engine.fabric.sleepers.wake(token, ready));
-        list.iter().for_each(|list| list.call());
+        if let Some((token, ready)) = wake {
+            self.engine.fabric.sleepers.wake(token, ready);
+        }
     }
 
     /// Tells the lane that there is work in the rings. The bit that `kick()` set promises a message, so it is

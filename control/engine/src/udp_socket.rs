@@ -20,12 +20,13 @@ use firelane_socket::{
 use firelane_units::{LaneId, LinkId, Port, SocketId};
 use rustix::io::Errno;
 
+use crate::calls::{self, Held};
 use crate::chance::Chance;
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
 use crate::poller::sealed::Watched;
-use crate::sleepers::{Seat, Seated, block_on, wait_at};
+use crate::sleepers::{Seat, Seated, Vain, block_on, wait_at};
 use crate::stack::{Stack, each_address};
 use crate::tcp_listener::random_port;
 use crate::udp_groups::check_link;
@@ -142,8 +143,12 @@ impl UdpSocket {
         let sharing = Sharing::default();
         let bind = Bind { socket, local, v6_only: false, sharing, remote, kind, link, slot };
         opened.command(SocketCommand::Bind(Box::new(bind)))?;
-        let outcome = block_on(None, |context| opened.poll_for(Ready::WRITABLE, context, Self::bound));
-        outcome.expect("without a limit it ends ready").map(|()| opened)
+        loop {
+            if let Some(outcome) = opened.bound().or_else(|| opened.end(Self::bound)) {
+                return outcome.map(|()| opened);
+            }
+            opened.engine.fabric.give_way(opened.shared.lane());
+        }
     }
 
     fn bound(&self) -> Option<io::Result<()>> {
@@ -194,8 +199,8 @@ impl UdpSocket {
         Ok(())
     }
 
-    fn names(&self) -> MutexGuard<'_, Ends> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> Held<'_, Ends> {
+        calls::hold(&self.names)
     }
 
     /// The peer of a connected socket.
@@ -398,9 +403,9 @@ impl UdpSocket {
             return result;
         }
         let result = block_on(limit, |context| self.poll_for(ready, context, &mut check));
-        result.unwrap_or_else(|| {
+        result.unwrap_or_else(|vain| {
             self.seat.give_up(ready);
-            Err(io::ErrorKind::WouldBlock.into())
+            Err(if vain == Vain::TimedOut { io::ErrorKind::WouldBlock.into() } else { vain.into() })
         })
     }
 

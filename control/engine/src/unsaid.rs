@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use firelane_lane::Unsaid;
 use firelane_units::{LaneId, NetstackId};
 
+use crate::calls::Stay;
 use crate::engine::Engine;
 use crate::fabric::Fabric;
 use crate::sleepers::deadline_after;
@@ -76,6 +77,7 @@ impl Fabric {
 
     /// The same of one lane for its worker, which waits for nobody: if somebody is inside, or something waits, there may be something.
     pub(crate) fn may_have_unsaid(&self, lane: LaneId) -> bool {
+        let _stay = Stay::begin();
         let mut from = 0;
         loop {
             match self.squeue(lane).visit(self.now(), |host| host.lane.find_unsaid(None, from)) {

@@ -14,6 +14,7 @@ use firelane_lane::{Host, Idle};
 use firelane_shm::Spin;
 use firelane_units::LaneId;
 
+use crate::calls::{self, Stay};
 use crate::engine::Inner;
 use crate::fabric::Fabric;
 use crate::programs::Known;
@@ -111,9 +112,9 @@ impl Worker {
             });
             behind
         };
-        let clears = Clears { fabric, lane: self.lane };
+        let (stay, clears) = (Stay::begin(), Clears { fabric, lane: self.lane });
         let worked = squeue.work_after(idle, &|| fabric.now(), kicks);
-        drop(clears);
+        drop((clears, stay));
         let (until, is_deaf) = match worked {
             Err(_) => {
                 self.tell_engine();
@@ -121,7 +122,8 @@ impl Worker {
             }
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => (None, false),
-            Ok(Some(sleep)) if sleep.work_left || self.known.has_to_close() => {
+            // A waker that has given the lane a turn may have left it less time than the one before had found.
+            Ok(Some(sleep)) if calls::take_turn() || sleep.work_left || self.known.has_to_close() => {
                 if sleep.yields {
                     std::thread::yield_now();
                 }
@@ -205,10 +207,12 @@ impl Worker {
     fn reset_unsaid(&mut self) {
         let mut is_done = false;
         for _ in 0..LAST_TURNS {
+            let stay = Stay::begin();
             let (fabric, now) = (&*self.fabric, self.fabric.now());
             let reset = || fabric.squeue(self.lane).visit(now, |host| host.lane.reset_unsaid(now)).is_some();
             // Somebody may be inside.
             is_done = is_done || reset();
+            drop(stay);
             if self.run_once(Some(LOOK)) == Ran::Failed {
                 return;
             }

@@ -13,6 +13,7 @@ mod failed_lanes;
 mod flow_lanes;
 mod fusion;
 mod groups;
+mod in_wakers;
 mod kept_sockets;
 mod last_handle;
 mod like_std;

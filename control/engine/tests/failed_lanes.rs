@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use firelane::{StreamConfig, TcpListener, TcpStream};
+use firelane::units::Mtu;
+use firelane::{Driver, TcpListener, UdpSocket, VnicConfig, VnicUser, WireConfig, wire};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Request};
 use firelane_shm::layout::{margin, status};
 use firelane_shm::{Readiness, carry};
@@ -15,7 +16,7 @@ use crate::support::*;
 
 const NETDOWN: u64 = 100;
 
-/// A fault of whoever calls it: a lane.
+/// A device's fault, in the lane that rings it; or a task's, which is the task's own.
 struct Panics;
 
 impl Wake for Panics {
@@ -42,13 +43,20 @@ impl World {
 
     /// The same in one of several.
     fn fail_one(&self) {
-        let listener = TcpListener::bind(&self.stack, "10.0.0.1:9").unwrap();
-        assert!(listener.poll_accept(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
-        let address = listener.local_addr().unwrap();
-        let _begun = TcpStream::begin(&self.peer, address, StreamConfig::default());
-        let lanes = self.stack.engine().lanes();
-        let has_lost = || self.stack.engine().snapshot().lanes.len() < lanes;
-        // Who looks may come to work there himself.
+        let engine = self.stack.engine();
+        let (end, mut device) = wire(WireConfig::default());
+        let link = engine.add_link(Mtu::ETHERNET).unwrap();
+        engine.add_uplink(link, vec![end.into()]).unwrap();
+        let config = VnicConfig::new("02:08:20:00:00:99".parse().unwrap());
+        let vnic = engine.add_vnic(link, &config, VnicUser::Netstack(self.stack.id())).unwrap();
+        engine.add_address(vnic, "10.9.9.1/24".parse().unwrap()).unwrap();
+        let socket = UdpSocket::bind(&self.stack, "10.9.9.1:9").unwrap();
+        device.set_waker(Waker::from(Arc::new(Panics)));
+        device.notify(true);
+        let lanes = engine.lanes();
+        // Who sends may come to work there himself, and so may who looks.
+        let _ = catch_unwind(AssertUnwindSafe(|| socket.send_to(b"x", "10.9.9.2:9")));
+        let has_lost = || engine.snapshot().lanes.len() < lanes;
         until(|| catch_unwind(AssertUnwindSafe(has_lost)).unwrap_or(false));
     }
 }

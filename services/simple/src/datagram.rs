@@ -84,17 +84,19 @@ impl Datagrams {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, channel};
-    use std::task::{Context, Wake, Waker};
+    use std::task::{Wake, Waker};
     use std::thread;
     use std::time::Duration;
 
-    use firelane::{Stack, StreamConfig, TcpListener, TcpStream, WireConfig, wire};
+    use firelane::units::Mtu;
+    use firelane::{Driver, Stack, VnicConfig, VnicUser, WireConfig, wire};
 
     use super::*;
 
-    /// A fault of whoever calls it: a lane.
+    /// A device's fault, in the lane that rings it.
     struct Panics;
 
     impl Wake for Panics {
@@ -127,11 +129,19 @@ mod tests {
 
     #[test]
     fn a_service_ends_with_its_lane() {
-        let [server, client] = pair();
-        let listener = TcpListener::bind(&server, "10.0.0.1:9").unwrap();
+        let [server, _client] = pair();
         let told = echo(&server);
-        assert!(listener.poll_accept(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
-        let _begun = TcpStream::begin(&client, "10.0.0.1:9".parse().unwrap(), StreamConfig::default());
+        let (engine, (end, mut device)) = (server.engine(), wire(WireConfig::default()));
+        let link = engine.add_link(Mtu::ETHERNET).unwrap();
+        engine.add_uplink(link, vec![end.into()]).unwrap();
+        let config = VnicConfig::new("02:08:20:00:00:99".parse().unwrap());
+        let vnic = engine.add_vnic(link, &config, VnicUser::Netstack(server.id())).unwrap();
+        engine.add_address(vnic, "10.9.9.1/24".parse().unwrap()).unwrap();
+        let socket = UdpSocket::bind(&server, "10.9.9.1:9").unwrap();
+        device.set_waker(Waker::from(Arc::new(Panics)));
+        device.notify(true);
+        // Whoever sends may come to work in the lane himself.
+        let _ = catch_unwind(AssertUnwindSafe(|| socket.send_to(b"x", "10.9.9.2:9")));
         assert_eq!(told.recv_timeout(Duration::from_secs(5)), Ok(NetworkDown));
     }
 

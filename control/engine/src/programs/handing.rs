@@ -102,7 +102,7 @@ impl Handing {
     /// Without listeners. `hub` is woken when a descriptor has no room ([`Handing::take_full`]).
     pub(super) fn new(hub: Waker) -> Arc<Self> {
         Arc::new_cyclic(|handing| Self {
-            listeners: Poller::waking(Waker::from(Arc::new(Call(Weak::clone(handing))))),
+            listeners: Poller::inside(Waker::from(Arc::new(Call(Weak::clone(handing))))),
             queues: Shared::default(),
             handed: Mutex::default(),
             full: Mutex::default(),
