@@ -20,6 +20,7 @@ use firelane_lane::{
 };
 use firelane_socket::{ConnRef, Flags, Ready, SocketError, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId, NetstackId, SocketId};
+use rustix::io::Errno;
 
 use crate::bell::{Bell, Ringer};
 use crate::calls::{self, Stay};
@@ -331,7 +332,7 @@ impl Fabric {
     /// `NotConnected` if it is gone; its lane has failed.
     pub(crate) fn stream_info(&self, lane: LaneId, conn: ConnRef) -> io::Result<StreamInfo> {
         let info = self.visit(lane, |now, lane| lane.stream_info(now, conn));
-        info.ok_or_else(lane_failed)?.ok_or_else(|| io::ErrorKind::NotConnected.into())
+        info.ok_or_else(lane_failed)?.ok_or_else(|| Errno::NOTCONN.into())
     }
 
     /// What is known of a datagram socket's way out; nothing if its lane has failed, or does not have it.

@@ -113,6 +113,8 @@ struct Pending {
     ready: Vec<u32>,
     /// Threads that sleep.
     waiting: usize,
+    /// The poller is gone.
+    is_over: bool,
 }
 
 /// One watched socket.
@@ -168,6 +170,9 @@ impl Pending {
 
     /// Something has become ready. Whether it is the first that waits to be reported.
     fn ring(&mut self, number: u32, ready: Ready) -> bool {
+        if self.is_over {
+            return false;
+        }
         let watched = &mut self.watched[number as usize];
         let is_news = watched.ready.is_empty() && !ready.is_empty();
         watched.ready |= ready;
@@ -195,6 +200,24 @@ impl Watch {
     #[must_use]
     pub(crate) fn ring(&self, ready: Ready) -> Option<Arc<List>> {
         self.list.lock().ring(self.number, ready).then(|| Arc::clone(&self.list))
+    }
+}
+
+impl Watch {
+    /// Whether its poller is gone, so that another one may watch.
+    pub(crate) fn is_over(&self) -> bool {
+        self.list.lock().is_over
+    }
+
+    fn is_of(&self, list: &Arc<List>) -> bool {
+        Arc::ptr_eq(&self.list, list)
+    }
+}
+
+impl Drop for Poller {
+    /// Its watches stay where they are until another poller watches, and tell nobody.
+    fn drop(&mut self) {
+        self.list.lock().is_over = true;
     }
 }
 
@@ -231,7 +254,7 @@ impl Poller {
     /// ready already is reported once, whether it is or not: the program looks.
     ///
     /// # Errors
-    /// `AlreadyExists` if a poller watches it.
+    /// `AlreadyExists` if a poller watches it; one that is gone does not.
     pub fn watch(&self, source: &impl Source, key: u64, interest: Ready) -> io::Result<()> {
         if let Some((engine, lane)) = source.home() {
             self.homes.note(engine, lane);
@@ -255,10 +278,18 @@ impl Poller {
     /// Ends the watch. An event that is in the list is still reported.
     ///
     /// # Errors
-    /// `NotFound` if no poller watches it.
+    /// `NotFound` if this poller does not watch it.
     pub fn forget(&self, source: &impl Source) -> io::Result<()> {
+        let is_own = |watch: &Watch| watch.is_of(&self.list);
+        if !source.seat().is_watched(is_own) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         source.stand(Ready::NONE);
-        source.seat().take_watch().map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        source
+            .seat()
+            .take_watch(|watch| is_own(watch))
+            .map(drop)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// How many sockets it watches.

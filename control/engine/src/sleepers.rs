@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use firelane_shm::Spin;
 use firelane_socket::{Ready, SocketToken};
+use rustix::io::Errno;
 use tokio::task::coop::poll_proceed;
 
 use crate::calls::{self, Call, Stay};
@@ -143,7 +144,7 @@ impl Seat {
     /// Lets a poller watch, which `begin` makes it do; `None` if one does already. Nobody rings meanwhile.
     pub(crate) fn set_watch<T>(&self, begin: impl FnOnce() -> (Watch, T)) -> Option<T> {
         let mut wakers = self.wakers();
-        if wakers.watch.is_some() {
+        if wakers.watch.as_ref().is_some_and(|watch| !watch.is_over()) {
             return None;
         }
         let (watch, result) = begin();
@@ -151,9 +152,14 @@ impl Seat {
         Some(result)
     }
 
-    /// No poller watches any more; the watch, if one did.
-    pub(crate) fn take_watch(&self) -> Option<Watch> {
-        self.wakers().watch.take()
+    /// Whether such a watch is there.
+    pub(crate) fn is_watched(&self, is_such: impl FnOnce(&Watch) -> bool) -> bool {
+        self.wakers().watch.as_ref().is_some_and(is_such)
+    }
+
+    /// Takes out such a watch, if it is there: nobody watches any more.
+    pub(crate) fn take_watch(&self, is_such: impl FnOnce(&mut Watch) -> bool) -> Option<Watch> {
+        self.wakers().watch.take_if(is_such)
     }
 }
 
@@ -380,7 +386,7 @@ pub(crate) enum Vain {
 impl From<Vain> for io::Error {
     fn from(vain: Vain) -> Self {
         match vain {
-            Vain::TimedOut => io::ErrorKind::TimedOut.into(),
+            Vain::TimedOut => Errno::TIMEDOUT.into(),
             Vain::InWaker => calls::would_sleep(),
         }
     }

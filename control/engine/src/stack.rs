@@ -1,15 +1,4 @@
 //! A netstack as a program sees it: the handle that sockets are opened on, and a builder for embedding one.
-//!
-//! ```no_run
-//! use firelane::{Stack, TcpListener};
-//! # fn main() -> std::io::Result<()> {
-//! let (here, _there) = firelane::wire(firelane::WireConfig::default());
-//! let stack = Stack::builder().interface(here).address("10.0.0.1/24")?.build()?;
-//! let listener = TcpListener::bind(&stack, "10.0.0.1:7")?;
-//! # let _ = listener;
-//! # Ok(())
-//! # }
-//! ```
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

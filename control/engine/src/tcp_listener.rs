@@ -171,12 +171,34 @@ impl TcpListener {
             return accepted;
         }
         if self.nonblocking.load(Ordering::Relaxed) {
-            return self.failure().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
+            return self.failure().unwrap_or_else(|| Err(Errno::AGAIN.into()));
         }
         block_on(None, |context| self.poll_accept(context)).unwrap_or_else(|vain| {
             self.seat.give_up(Ready::READABLE);
             Err(vain.into())
         })
+    }
+
+    /// As in std: one connection after another, without end.
+    pub fn incoming(&self) -> impl Iterator<Item = io::Result<TcpStream>> + '_ {
+        std::iter::repeat_with(|| self.accept().map(|(stream, _)| stream))
+    }
+
+    /// As in std: what is wrong with the listener, once. What becomes of a connection is told by that, so there is nothing.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(None)
+    }
+
+    /// As in std: that with which its connections begin, which is the netstack's.
+    ///
+    /// # Errors
+    /// The netstack is gone.
+    pub fn ttl(&self) -> io::Result<u32> {
+        let its = self.reserved.stack.config()?.hops;
+        Ok(if self.reserved.local().is_ipv4() { its.v4 } else { its.v6 }.into())
     }
 
     /// The connection that has waited longest, without blocking the thread.

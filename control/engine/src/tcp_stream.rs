@@ -1,14 +1,14 @@
 //! A TCP connection for programs: blocking like `std::net::TcpStream`, and asynchronous for tokio.
 //!
 //! Reads and writes touch the connection's rings at once. A write enters the lane inline when nobody is
-//! inside, so its segments leave in the caller's thread; otherwise the lane finds them.
+//! inside, so its segments leave in the caller's thread; otherwise the lane finds them. Options are `options.rs`'s, readiness and what
+//! is looked at `readiness.rs`', the halves that two tasks own `halves.rs`'.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem;
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
-use std::num::NonZeroU8;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -18,9 +18,8 @@ use firelane_socket::{
     ConnRef, Flags, Nudge, ReadError, Ready, RecvEnd, SendEnd, SocketError, StreamConfig, StreamEnd,
     StreamRef, UrgentError, UrgentMode, WriteError, stream,
 };
-use firelane_tcp::Keepalive;
-use firelane_tcp::congestion::Algorithm;
-use firelane_units::{BitRate, Family, LaneId};
+use firelane_units::LaneId;
+use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::poll_proceed;
 
@@ -32,6 +31,14 @@ use crate::netstack_config::NetstackConfig;
 use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, Vain, block_on, look_on, wait_at};
 use crate::stack::{Stack, each_address};
+
+mod halves;
+mod options;
+mod readiness;
+
+pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
+pub(crate) use options::Limit;
+use options::{Linger, Modes};
 
 /// A connection between two sockets. Clones are the same connection, which closes with the last of them: what was written before is
 /// sent, then its end, as in std. If it is the last handle of its engine as well, see [`Stack`].
@@ -51,7 +58,10 @@ struct Socket {
     read_limit: Limit,
     write_limit: Limit,
     clones: AtomicU32,
-    nonblocking: AtomicBool,
+    modes: Modes,
+    /// What was set; zero is as the netstack has it.
+    hops: AtomicU8,
+    linger: Linger,
 }
 
 // What an idle connection costs here, beside `Arc`'s counters and a place among the sleepers.
@@ -82,27 +92,6 @@ impl Drop for TcpStream {
     }
 }
 
-/// How long a call waits at most, in nanoseconds; zero is for ever.
-#[derive(Debug, Default)]
-struct Limit(AtomicU64);
-
-impl Limit {
-    fn get(&self) -> Option<Duration> {
-        let nanos = self.0.load(Ordering::Relaxed);
-        (nanos != 0).then(|| Duration::from_nanos(nanos))
-    }
-
-    fn set(&self, limit: Option<Duration>) -> io::Result<()> {
-        if limit == Some(Duration::ZERO) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        // Beyond 584 years it is for ever too.
-        let nanos = limit.and_then(|limit| u64::try_from(limit.as_nanos()).ok()).unwrap_or(0);
-        self.0.store(nanos, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -120,16 +109,27 @@ impl TcpStream {
         })
     }
 
+    /// Connects to one address, for at most `limit`; as in std.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`]; `TimedOut` after `limit`, `InvalidInput` if that is zero.
+    pub fn connect_timeout(stack: &Stack, remote: &SocketAddr, limit: Duration) -> io::Result<Self> {
+        Self::connect_with(stack, *remote, stack.config()?.sockets.stream, limit)
+    }
+
     /// Connects with ring sizes of the caller's choice, for at most `limit`.
     ///
     /// # Errors
-    /// As [`TcpStream::connect`]; `TimedOut` after `limit`.
+    /// As [`TcpStream::connect_timeout`].
     pub fn connect_with(
         stack: &Stack,
         remote: SocketAddr,
         rings: StreamConfig,
         limit: Duration,
     ) -> io::Result<Self> {
+        if limit.is_zero() {
+            return Err(invalid("limit 0: more is allowed".to_owned()));
+        }
         let stream = Self::begin(stack, remote, rings)?;
         stream.await_connected(Some(limit))?;
         Ok(stream)
@@ -238,7 +238,9 @@ impl TcpStream {
             read_limit: Limit::default(),
             write_limit: Limit::default(),
             clones: AtomicU32::new(1),
-            nonblocking: AtomicBool::new(false),
+            modes: Modes::default(),
+            hops: AtomicU8::new(0),
+            linger: Linger::default(),
         });
         let token = socket.engine.fabric.sleepers.sit(Arc::clone(&socket) as Arc<dyn Seated>);
         socket.shared.get().words().set_token(token);
@@ -281,16 +283,6 @@ impl TcpStream {
     /// As `std::net::TcpStream::write` in non-blocking mode.
     pub fn try_write(&self, from: &[u8]) -> io::Result<usize> {
         self.socket.write(from).unwrap_or_else(|| self.socket.would_block())
-    }
-
-    /// Waits until a read would not block.
-    ///
-    /// # Errors
-    /// Never; the failure of the connection makes it readable.
-    pub async fn readable(&self) -> io::Result<()> {
-        let check = |socket: &Socket| lock(&socket.recv).is_readable().then_some(Ok(()));
-        let poll = |context: &mut Context<'_>| self.poll_for(Ready::READABLE, context, check);
-        wait_at(&self.socket.seat, Ready::READABLE, poll).await
     }
 
     /// Polls `check`; leaves the waker and the interest if it has nothing, and looks again.
@@ -340,7 +332,7 @@ impl TcpStream {
         if let Some(result) = check(&self.socket) {
             return result;
         }
-        if self.socket.nonblocking.load(Ordering::Relaxed) {
+        if self.socket.modes.has(Modes::NONBLOCKING) {
             return self.socket.would_block();
         }
         if self.socket.shared.get().words().flags().contains(Flags::FUSED)
@@ -352,7 +344,7 @@ impl TcpStream {
         result.unwrap_or_else(|vain| {
             self.socket.seat.give_up(ready);
             // As with SO_RCVTIMEO, a time-out is reported as EAGAIN.
-            Err(if vain == Vain::TimedOut { io::ErrorKind::WouldBlock.into() } else { vain.into() })
+            Err(if vain == Vain::TimedOut { Errno::AGAIN.into() } else { vain.into() })
         })
     }
 
@@ -363,7 +355,7 @@ impl TcpStream {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         let shared = self.socket.shared.get();
         let names = shared.names().filter(|_| shared.words().flags().contains(Flags::CONNECTED));
-        names.map(|names| names.remote).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        names.map(|names| names.remote).ok_or_else(|| Errno::NOTCONN.into())
     }
 
     /// Our address.
@@ -371,7 +363,7 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` as long as there is no way to the peer.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.shared.get().names().map(|n| n.local).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.socket.shared.get().names().map(|n| n.local).ok_or_else(|| Errno::NOTCONN.into())
     }
 
     /// Ends one direction or both. Reading ends here only: the peer is not told, and what comes all the same is read. Once both
@@ -380,6 +372,9 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        if self.socket.shared.get().words().flags().contains(Flags::CLOSED) {
+            return Err(Errno::NOTCONN.into());
+        }
         if matches!(how, Shutdown::Read | Shutdown::Both) {
             let conn = self.socket.conn()?;
             let words = self.socket.shared.get().words();
@@ -410,103 +405,8 @@ impl TcpStream {
     /// # Errors
     /// Never; as in std.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.socket.nonblocking.store(nonblocking, Ordering::Relaxed);
+        self.socket.modes.set(Modes::NONBLOCKING, nonblocking);
         Ok(())
-    }
-
-    /// Whether small segments are sent without waiting for each other (TCP_NODELAY).
-    ///
-    /// # Errors
-    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.socket.set_option(StreamOption::Nodelay(nodelay))
-    }
-
-    /// Whether only full segments are sent, for at most a fifth of a second (TCP_CORK).
-    ///
-    /// # Errors
-    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_cork(&self, cork: bool) -> io::Result<()> {
-        self.socket.set_option(StreamOption::Cork(cork))
-    }
-
-    /// Whether ACKs leave at once for a while, or wait for answers to ride on (TCP_QUICKACK). The connection goes back to
-    /// its own judgement after some segments.
-    ///
-    /// # Errors
-    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
-        self.socket.set_option(StreamOption::QuickAck(quickack))
-    }
-
-    /// When and how often a silent peer is asked whether it lives; `None` never asks (SO_KEEPALIVE).
-    ///
-    /// # Errors
-    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_keepalive(&self, keepalive: Option<Keepalive>) -> io::Result<()> {
-        self.socket.set_option(StreamOption::Keepalive(keepalive))
-    }
-
-    /// How long data may stay unacknowledged before the connection is given up (TCP_USER_TIMEOUT).
-    ///
-    /// # Errors
-    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.socket.set_option(StreamOption::UserTimeout(timeout))
-    }
-
-    /// How many hops its packets may make (IP_TTL, IPV6_UNICAST_HOPS).
-    ///
-    /// # Errors
-    /// `InvalidInput` for other numbers than 1 to 255, `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        let hops = u8::try_from(ttl).ok().and_then(NonZeroU8::new);
-        let hops = hops.ok_or_else(|| invalid(format!("ttl {ttl}: 1 to 255 are allowed")))?;
-        Family::BOTH
-            .into_iter()
-            .try_for_each(|family| self.socket.set_option(StreamOption::Hops(family, Some(hops))))
-    }
-
-    /// The differentiated services code point of its packets (the upper six bits of IP_TOS or IPV6_TCLASS).
-    ///
-    /// # Errors
-    /// `InvalidInput` above 63, `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_dscp(&self, dscp: u8) -> io::Result<()> {
-        if dscp > 63 {
-            return Err(invalid(format!("dscp {dscp}: 0 to 63 are allowed")));
-        }
-        Family::BOTH
-            .into_iter()
-            .try_for_each(|family| self.socket.set_option(StreamOption::Dscp(family, dscp)))
-    }
-
-    /// Which congestion control decides how much it sends (TCP_CONGESTION); it goes on from the present window.
-    ///
-    /// # Errors
-    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_congestion_control(&self, algorithm: Algorithm) -> io::Result<()> {
-        self.socket.set_option(StreamOption::Congestion(algorithm))
-    }
-
-    /// How fast it sends at most, and evenly (SO_MAX_PACING_RATE); `None` lifts the limit.
-    ///
-    /// # Errors
-    /// `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_max_pacing_rate(&self, limit: Option<BitRate>) -> io::Result<()> {
-        self.socket.set_option(StreamOption::PacingLimit(limit))
-    }
-
-    /// How much may be written and unsent (TCP_NOTSENT_LOWAT): beyond it the stream takes nothing, and says that it is
-    /// writable once less is unsent. So what is written is sent soon, and a program can decide late what it sends.
-    /// `None` takes as much as the send buffer holds.
-    ///
-    /// # Errors
-    /// `InvalidInput` for zero, `NotConnected` before connecting has begun in its lane, and once the connection has ended.
-    pub fn set_notsent_lowat(&self, limit: Option<u32>) -> io::Result<()> {
-        if limit == Some(0) {
-            return Err(invalid("notsent_lowat 0: 1 and more are allowed".to_owned()));
-        }
-        self.socket.set_option(StreamOption::UnsentLimit(limit))
     }
 
     /// What the program wants to know of urgent text: nothing, where it ends (SO_OOBINLINE), or its last octet apart from
@@ -535,7 +435,7 @@ impl TcpStream {
         drop(recv);
         self.socket.pass_on(nudge);
         result.map_err(|error| match error {
-            UrgentError::NotYet => io::ErrorKind::WouldBlock.into(),
+            UrgentError::NotYet => Errno::AGAIN.into(),
             UrgentError::Nothing => invalid("no urgent octet waits to be read apart".to_owned()),
         })
     }
@@ -559,26 +459,10 @@ impl TcpStream {
         });
         match result.ok_or_else(lane_failed)? {
             Ok(count) => Ok(count),
-            Err(WriteError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(WriteError::Closed) => Err(io::ErrorKind::BrokenPipe.into()),
+            Err(WriteError::WouldBlock) => Err(Errno::AGAIN.into()),
+            Err(WriteError::Closed) => Err(Errno::PIPE.into()),
             Err(WriteError::Failed(error)) => Err(io_error(error)),
         }
-    }
-
-    /// How long a read waits at most.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a zero duration, as in std.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.socket.read_limit.set(timeout)
-    }
-
-    /// How long a write waits at most.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a zero duration, as in std.
-    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.socket.write_limit.set(timeout)
     }
 
     /// What is known of the connection: windows, round trips, losses, counts. [`StreamInfo::tcp_info`] gives it as
@@ -633,13 +517,19 @@ impl Socket {
         read: impl FnOnce(&mut RecvEnd) -> Result<usize, ReadError>,
     ) -> Option<io::Result<usize>> {
         let mut recv = lock(&self.recv);
-        match read(&mut recv) {
-            Ok(count) => {
-                let nudge = if count > 0 { recv.nudge() } else { Nudge::default() };
-                drop(recv);
-                self.pass_on(nudge);
-                Some(Ok(count))
-            }
+        let result = read(&mut recv);
+        if let Ok(1..) = result {
+            let nudge = recv.nudge();
+            drop(recv);
+            self.pass_on(nudge);
+        }
+        Self::told(result)
+    }
+
+    /// What a call that reads answers; `None` has to wait.
+    fn told(result: Result<usize, ReadError>) -> Option<io::Result<usize>> {
+        match result {
+            Ok(count) => Some(Ok(count)),
             Err(ReadError::WouldBlock) => None,
             Err(ReadError::Failed(error)) => Some(Err(io_error(error))),
         }
@@ -680,7 +570,7 @@ impl Socket {
                 }
                 None
             }
-            Err(WriteError::Closed) => Some(Err(io::ErrorKind::BrokenPipe.into())),
+            Err(WriteError::Closed) => Some(Err(Errno::PIPE.into())),
             Err(WriteError::Failed(error)) => Some(Err(io_error(error))),
         }
     }
@@ -719,11 +609,11 @@ impl Socket {
     }
 
     fn would_block<T>(&self) -> io::Result<T> {
-        self.failure().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+        self.failure().unwrap_or_else(|| Err(Errno::AGAIN.into()))
     }
 
     fn conn(&self) -> io::Result<ConnRef> {
-        self.shared.get().conn().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.shared.get().conn().ok_or_else(|| Errno::NOTCONN.into())
     }
 
     fn command(&self, command: SocketCommand) -> io::Result<()> {
@@ -737,16 +627,25 @@ impl Socket {
 
     /// The last clone is gone.
     fn close(&self) {
-        let command = match self.shared.get().conn() {
+        let shared = self.shared.get();
+        let (conn, linger) = (shared.conn(), self.linger.get());
+        if let Some(conn) = conn.filter(|_| linger == Some(Duration::ZERO)) {
+            let _ = self.command(SocketCommand::Abort(conn));
+        }
+        let command = match conn {
             Some(conn) => SocketCommand::Close(conn),
             None => SocketCommand::CloseUnmade(self.shared.clone()),
         };
-        let shared = self.shared.get();
         // Nobody looks for what the lane would tell of it from here on.
         shared.words().ignore();
         let message = LaneMessage::Socket(shared.netstack(), command);
         // A lane that has failed has no connections left to close.
         let _ = self.engine.fabric.enter_soon(shared.lane(), message);
+        if let Some((conn, limit)) = conn.zip(linger.filter(|limit| !limit.is_zero()))
+            && Self::may_linger()
+        {
+            self.await_end(conn, limit);
+        }
         self.engine.fabric.sleepers.stand_up(self.shared.get().words().token());
     }
 }
@@ -842,7 +741,11 @@ impl AsyncWrite for TcpStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.shutdown(Shutdown::Write))
+        // As in tokio, what has ended needs no end.
+        Poll::Ready(match self.shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            result => result,
+        })
     }
 }
 

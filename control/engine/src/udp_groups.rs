@@ -5,12 +5,14 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering;
 
 use firelane_ip::SourceFilter;
 use firelane_lane::{DatagramOption, Join, PacketOption, SocketCommand};
-use firelane_units::{LinkId, NetstackId};
+use firelane_units::{Family, LinkId, NetstackId};
 use rustix::io::Errno;
 
+use crate::calls::{self, Held};
 use crate::registry::Registry;
 use crate::udp_socket::UdpSocket;
 
@@ -26,9 +28,21 @@ impl UdpSocket {
     /// Hears no more what is sent to `group` on `link`.
     ///
     /// # Errors
-    /// As [`UdpSocket::join_multicast`].
+    /// As [`UdpSocket::join_multicast`]; `AddrNotAvailable` if it has not joined the group there.
     pub fn leave_multicast(&self, group: IpAddr, link: Option<LinkId>) -> io::Result<()> {
+        let joined = self.joined();
+        // Who leaves the choice of a link means the one where it has joined, and a link that was left to be chosen is any.
+        let is_it = |it: &&(IpAddr, Option<LinkId>)| {
+            it.0 == group && (it.1 == link || link.is_none() || it.1.is_none())
+        };
+        let (_, link) = *joined.iter().find(is_it).ok_or(Errno::ADDRNOTAVAIL)?;
+        drop(joined);
         self.set_multicast_filter(group, link, SourceFilter::none())
+    }
+
+    /// The groups that it has joined, each with the link that was named.
+    fn joined(&self) -> Held<'_, Vec<(IpAddr, Option<LinkId>)>> {
+        calls::hold(&self.joined)
     }
 
     /// Hears what is sent to `group` by those that `filter` names (RFC 3678: the full-state interface).
@@ -49,9 +63,14 @@ impl UdpSocket {
             return Err(Errno::NOBUFS.into());
         }
         self.check_link(link)?;
+        let stays = filter != SourceFilter::none();
         let join = Join { socket: self.socket, group, link, filter };
         self.command_all(|| SocketCommand::Join(Box::new(join.clone())))?;
-        self.joined.store(true, std::sync::atomic::Ordering::Relaxed);
+        let mut joined = self.joined();
+        joined.retain(|it| *it != (group, link));
+        if stays {
+            joined.push((group, link));
+        }
         Ok(())
     }
 
@@ -92,7 +111,25 @@ impl UdpSocket {
     /// # Errors
     /// The lane has failed.
     pub fn set_multicast_ttl(&self, hops: u8) -> io::Result<()> {
-        self.set_packets(PacketOption::MulticastHops(hops))
+        self.set_packets(PacketOption::MulticastHops(hops))?;
+        self.kept.group_hops.store(hops, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// `InvalidInput` above 255.
+    pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
+        self.set_multicast_ttl(u8::try_from(ttl).map_err(|_| io::ErrorKind::InvalidInput)?)
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
+        Ok(self.kept.group_hops.load(Ordering::Relaxed).into())
     }
 
     /// Whether members of a group in this netstack hear what this socket sends to it; they do unless said otherwise.
@@ -100,7 +137,45 @@ impl UdpSocket {
     /// # Errors
     /// The lane has failed.
     pub fn set_multicast_loop(&self, on: bool) -> io::Result<()> {
-        self.set_packets(PacketOption::MulticastLoop(on))
+        Family::BOTH.into_iter().try_for_each(|family| self.set_loop(family, on))
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::set_multicast_loop`].
+    pub fn set_multicast_loop_v4(&self, on: bool) -> io::Result<()> {
+        self.set_loop(Family::V4, on)
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::set_multicast_loop`].
+    pub fn set_multicast_loop_v6(&self, on: bool) -> io::Result<()> {
+        self.set_loop(Family::V6, on)
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn multicast_loop_v4(&self) -> io::Result<bool> {
+        Ok(self.kept.loops[0].load(Ordering::Relaxed))
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn multicast_loop_v6(&self) -> io::Result<bool> {
+        Ok(self.kept.loops[1].load(Ordering::Relaxed))
+    }
+
+    fn set_loop(&self, family: Family, on: bool) -> io::Result<()> {
+        self.set_option(DatagramOption::Packets(family, PacketOption::MulticastLoop(on)))?;
+        self.kept.loops[usize::from(family == Family::V6)].store(on, Ordering::Relaxed);
+        Ok(())
     }
 
     /// By which link datagrams to groups leave; `None` leaves the choice.
@@ -117,12 +192,22 @@ impl UdpSocket {
     /// # Errors
     /// The lane has failed.
     pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
-        self.set_option(DatagramOption::Broadcast(on))
+        self.set_option(DatagramOption::Broadcast(on))?;
+        self.kept.broadcasts.store(on, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn broadcast(&self) -> io::Result<bool> {
+        Ok(self.kept.broadcasts.load(Ordering::Relaxed))
     }
 
     /// The memberships of a socket that closes.
     pub(crate) fn leave_all(&self) {
-        if self.joined.load(std::sync::atomic::Ordering::Relaxed) {
+        if !self.joined().is_empty() {
             // A lane that has failed has no members.
             let _ = self.command_all(|| SocketCommand::LeaveGroups(self.socket));
         }

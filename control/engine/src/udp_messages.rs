@@ -3,6 +3,9 @@
 //! Part of the UDP socket. The lane is told once for all that a call sends.
 
 use std::io;
+use std::task::{Context, Poll};
+
+use firelane_socket::{Datagram, Ready};
 
 use crate::Envelope;
 use crate::error::io_error;
@@ -37,6 +40,10 @@ impl<'a> Incoming<'a> {
     pub fn new(to: &'a mut [u8]) -> Self {
         Self { to, envelope: None, len: 0, copied: 0 }
     }
+
+    fn fill(&mut self, got: &Datagram) {
+        (self.envelope, self.len, self.copied) = (Some(got.envelope), got.len, got.copied);
+    }
 }
 
 impl UdpSocket {
@@ -53,31 +60,37 @@ impl UdpSocket {
     /// # Errors
     /// Those of the first; of a later one a connected socket's next call tells.
     pub fn send_many(&self, messages: &[Outgoing<'_>]) -> io::Result<usize> {
-        let Some(first) = messages.first() else { return Ok(0) };
-        self.forget_others_errors();
-        let queue = |from: usize| {
-            self.with_sender(|end| {
-                let mut send = |it: &Outgoing<'_>| {
-                    sent(end.send_with(&it.envelope, it.payload), it.payload.len()).transpose()
-                };
-                let mut count = from;
-                for message in &messages[from..] {
-                    match send(message) {
-                        Ok(Some(_)) => count += 1,
-                        Err(error) if count == 0 => return Err(error),
-                        Ok(None) | Err(_) => break,
-                    }
-                }
-                Ok(count)
+        self.block_for(Ready::WRITABLE, self.write_limit.get(), |socket| socket.send_many_now(messages))
+    }
+
+    /// The same; `WouldBlock` if there is no room for the first.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_many`].
+    pub fn try_send_many(&self, messages: &[Outgoing<'_>]) -> io::Result<usize> {
+        self.at_once(|socket| socket.send_many_now(messages))
+    }
+
+    /// The same without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_many`].
+    pub async fn send_many_async(&self, messages: &[Outgoing<'_>]) -> io::Result<usize> {
+        self.wait(Ready::WRITABLE, |socket| socket.send_many_now(messages)).await
+    }
+
+    /// `None` if there is no room for the first.
+    fn send_many_now(&self, messages: &[Outgoing<'_>]) -> Option<io::Result<usize>> {
+        let Some(first) = messages.first() else { return Some(Ok(0)) };
+        // Whether the way is there is told by the very call.
+        let one = self.send_now(&first.envelope, first.payload)?;
+        Some(one.map(|_| {
+            1 + self.with_sender(|end| {
+                let mut send =
+                    |it: &Outgoing<'_>| sent(end.send_with(&it.envelope, it.payload), it.payload.len());
+                messages[1..].iter().take_while(|it| matches!(send(it), Some(Ok(_)))).count()
             })
-        };
-        match queue(0)? {
-            0 => {
-                self.send_msg(first)?;
-                queue(1)
-            }
-            count => Ok(count),
-        }
+        }))
     }
 
     /// Receives one.
@@ -86,7 +99,7 @@ impl UdpSocket {
     /// As [`UdpSocket::recv_from`].
     pub fn recv_msg(&self, message: &mut Incoming<'_>) -> io::Result<usize> {
         let got = self.recv_sealed(|end| end.recv(message.to))?;
-        (message.envelope, message.len, message.copied) = (Some(got.envelope), got.len, got.copied);
+        message.fill(&got);
         Ok(got.copied)
     }
 
@@ -95,17 +108,53 @@ impl UdpSocket {
     /// # Errors
     /// Those of the first.
     pub fn recv_many(&self, messages: &mut [Incoming<'_>]) -> io::Result<usize> {
-        let Some((first, rest)) = messages.split_first_mut() else { return Ok(0) };
-        self.recv_msg(first)?;
+        self.block_for(Ready::READABLE, self.read_limit.get(), |socket| socket.recv_many_now(messages))
+    }
+
+    /// The same; `WouldBlock` if there is none.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_many`].
+    pub fn try_recv_many(&self, messages: &mut [Incoming<'_>]) -> io::Result<usize> {
+        self.at_once(|socket| socket.recv_many_now(messages))
+    }
+
+    /// The same without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_many`].
+    pub async fn recv_many_async(&self, messages: &mut [Incoming<'_>]) -> io::Result<usize> {
+        self.wait(Ready::READABLE, |socket| socket.recv_many_now(messages)).await
+    }
+
+    /// The same, polled.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_many`].
+    pub fn poll_recv_many(
+        &self,
+        context: &mut Context<'_>,
+        messages: &mut [Incoming<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_for(Ready::READABLE, context, |socket| socket.recv_many_now(messages))
+    }
+
+    /// `None` if there is nothing.
+    fn recv_many_now(&self, messages: &mut [Incoming<'_>]) -> Option<io::Result<usize>> {
+        let Some((first, rest)) = messages.split_first_mut() else { return Some(Ok(0)) };
+        match self.recv_now(&mut |end| end.recv(first.to))? {
+            Ok(got) => first.fill(&got),
+            Err(error) => return Some(Err(error)),
+        }
         let mut end = self.receiver();
         let mut count = 1;
         for message in rest {
             // An error behind datagrams waits for the next call, as their program has not asked for it.
             let Some(got) = end.recv_without_error(message.to) else { break };
-            (message.envelope, message.len, message.copied) = (Some(got.envelope), got.len, got.copied);
+            message.fill(&got);
             count += 1;
         }
-        Ok(count)
+        Some(Ok(count))
     }
 
     /// What the lane has to say of datagrams that were sent, once (SO_ERROR).

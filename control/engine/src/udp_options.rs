@@ -4,11 +4,36 @@
 
 use std::io;
 use std::num::NonZeroU8;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
 
 use firelane_lane::{DatagramOption, PacketOption};
 use firelane_units::Family;
 
 use crate::udp_socket::UdpSocket;
+
+/// What was set, for who asks.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// Zero is as the netstack has it.
+    hops: AtomicU8,
+    pub(crate) broadcasts: AtomicBool,
+    pub(crate) group_hops: AtomicU8,
+    /// For each family.
+    pub(crate) loops: [AtomicBool; 2],
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        let loops = [(); 2].map(|()| AtomicBool::new(true));
+        Self {
+            hops: AtomicU8::new(0),
+            broadcasts: AtomicBool::new(false),
+            group_hops: AtomicU8::new(1),
+            loops,
+        }
+    }
+}
 
 impl UdpSocket {
     /// The TTL or hop limit of datagrams to one station; `None` is what their link has.
@@ -16,7 +41,9 @@ impl UdpSocket {
     /// # Errors
     /// The lane has failed.
     pub fn set_hops(&self, hops: Option<NonZeroU8>) -> io::Result<()> {
-        self.set_packets(PacketOption::Hops(hops))
+        self.set_packets(PacketOption::Hops(hops))?;
+        self.kept.hops.store(hops.map_or(0, NonZeroU8::get), Ordering::Relaxed);
+        Ok(())
     }
 
     /// As in std.
@@ -26,6 +53,53 @@ impl UdpSocket {
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         let hops = u8::try_from(ttl).ok().and_then(NonZeroU8::new);
         self.set_hops(Some(hops.ok_or(io::ErrorKind::InvalidInput)?))
+    }
+
+    /// As in std: what was set, or the netstack's.
+    ///
+    /// # Errors
+    /// The netstack is gone.
+    pub fn ttl(&self) -> io::Result<u32> {
+        let set = self.kept.hops.load(Ordering::Relaxed);
+        if set != 0 {
+            return Ok(set.into());
+        }
+        let is_v4 = self.local_addr()?.is_ipv4();
+        let mut registry = self.engine.registry();
+        let its = registry.netstack_mut(self.shared.netstack())?.config.hops;
+        Ok(if is_v4 { its.v4 } else { its.v6 }.into())
+    }
+
+    /// How long a receive waits at most.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a zero duration, as in std.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.read_limit.set(timeout)
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.read_limit.get())
+    }
+
+    /// How long a send waits for room at most.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a zero duration, as in std.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.write_limit.set(timeout)
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.write_limit.get())
     }
 
     /// The traffic class of datagrams: the octet that TOS was, differentiated services and ECN (RFC 2474, RFC 3168).

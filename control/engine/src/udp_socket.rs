@@ -1,10 +1,10 @@
 //! A UDP socket for programs, like `std::net::UdpSocket`.
 //!
 //! The socket lives in the lane that its local port steers to; datagrams wait in bounded rings on both sides. What goes
-//! beside their payload, and many at once, is `udp_messages.rs`'s; options are `udp_options.rs`'s.
+//! beside their payload, and many at once, is `udp_messages.rs`'s; what does not block `udp_tasks.rs`'s; options are `udp_options.rs`'s.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,10 +26,12 @@ use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
 use crate::poller::sealed::Watched;
-use crate::sleepers::{Seat, Seated, Vain, block_on, wait_at};
+use crate::sleepers::{Seat, Seated, Vain, block_on};
 use crate::stack::{Stack, each_address};
 use crate::tcp_listener::random_port;
+use crate::tcp_stream::Limit;
 use crate::udp_groups::check_link;
+use crate::udp_options::Kept;
 
 /// How many random ports are tried before a socket on port zero is refused.
 const PORT_TRIES: usize = 64;
@@ -39,17 +41,18 @@ pub struct UdpSocket {
     pub(crate) engine: Arc<Inner>,
     pub(crate) socket: SocketId,
     pub(crate) shared: Arc<DatagramShared>,
-    /// It has joined a group at some time.
-    pub(crate) joined: AtomicBool,
+    pub(crate) joined: Mutex<Vec<(IpAddr, Option<LinkId>)>>,
     send: Mutex<SendDatagramEnd>,
     recv: Mutex<RecvDatagramEnd>,
     names: Mutex<Ends>,
     /// The only link that it speaks over.
     link: Option<LinkId>,
     token: SocketToken,
-    seat: Arc<Seat>,
+    pub(crate) seat: Arc<Seat>,
     nonblocking: AtomicBool,
-    read_timeout: Mutex<Option<Duration>>,
+    pub(crate) read_limit: Limit,
+    pub(crate) write_limit: Limit,
+    pub(crate) kept: Kept,
 }
 
 /// The addresses that a socket has since it was connected.
@@ -130,7 +133,7 @@ impl UdpSocket {
             engine,
             socket,
             shared,
-            joined: AtomicBool::new(false),
+            joined: Mutex::default(),
             send: Mutex::new(send),
             recv: Mutex::new(recv),
             names: Mutex::new(Ends { local: None, remote }),
@@ -138,7 +141,9 @@ impl UdpSocket {
             token,
             seat,
             nonblocking: AtomicBool::new(false),
-            read_timeout: Mutex::default(),
+            read_limit: Limit::default(),
+            write_limit: Limit::default(),
+            kept: Kept::default(),
         };
         let sharing = Sharing::default();
         let bind = Bind { socket, local, v6_only: false, sharing, remote, kind, link, slot };
@@ -208,7 +213,7 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected` without one.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.names().remote.ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.names().remote.ok_or_else(|| Errno::NOTCONN.into())
     }
 
     /// Sends a datagram to `addr`.
@@ -223,7 +228,7 @@ impl UdpSocket {
     }
 
     pub(crate) fn send_sealed(&self, envelope: &Envelope, payload: &[u8]) -> io::Result<usize> {
-        self.block_for(Ready::WRITABLE, None, |socket| socket.try_send(envelope, payload))
+        self.block_for(Ready::WRITABLE, self.write_limit.get(), |socket| socket.send_now(envelope, payload))
     }
 
     /// Sends a datagram to the peer of a connected socket.
@@ -250,6 +255,14 @@ impl UdpSocket {
         self.recv_from(to).map(|(count, _)| count)
     }
 
+    /// As [`UdpSocket::recv`], and leaves the datagram where it is.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn peek(&self, to: &mut [u8]) -> io::Result<usize> {
+        self.peek_from(to).map(|(count, _)| count)
+    }
+
     /// As [`UdpSocket::recv_from`], and leaves the datagram where it is.
     ///
     /// # Errors
@@ -263,33 +276,10 @@ impl UdpSocket {
         &self,
         mut take: impl FnMut(&mut RecvDatagramEnd) -> Result<Option<Datagram>, SocketError>,
     ) -> io::Result<Datagram> {
-        let limit = *self.read_timeout.lock().unwrap_or_else(PoisonError::into_inner);
-        self.block_for(Ready::READABLE, limit, |socket| socket.try_recv(&mut take))
+        self.block_for(Ready::READABLE, self.read_limit.get(), |socket| socket.recv_now(&mut take))
     }
 
-    /// Sends without blocking the thread.
-    ///
-    /// # Errors
-    /// As [`UdpSocket::send_to`].
-    pub async fn send_to_async(&self, payload: &[u8], addr: SocketAddr) -> io::Result<usize> {
-        let envelope = Envelope::to(addr);
-        let send = |socket: &Self| socket.try_send(&envelope, payload);
-        wait_at(&self.seat, Ready::WRITABLE, |context| self.poll_for(Ready::WRITABLE, context, send)).await
-    }
-
-    /// Receives without blocking the thread.
-    ///
-    /// # Errors
-    /// As [`UdpSocket::recv_from`].
-    pub async fn recv_from_async(&self, to: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let mut take = |recv: &mut RecvDatagramEnd| recv.recv(to);
-        let mut recv = |socket: &Self| socket.try_recv(&mut take);
-        let poll = |context: &mut Context<'_>| self.poll_for(Ready::READABLE, context, &mut recv);
-        let got = wait_at(&self.seat, Ready::READABLE, poll).await;
-        got.map(|got| (got.copied, got.envelope.peer))
-    }
-
-    fn try_send(&self, envelope: &Envelope, payload: &[u8]) -> Option<io::Result<usize>> {
+    pub(crate) fn send_now(&self, envelope: &Envelope, payload: &[u8]) -> Option<io::Result<usize>> {
         self.forget_others_errors();
         let mut is_first = false;
         let queued = self.with_sender(|send| {
@@ -327,7 +317,7 @@ impl UdpSocket {
 
     /// Does something with the end that sends, and tells the lane of what was queued.
     pub(crate) fn with_sender<T>(&self, act: impl FnOnce(&mut SendDatagramEnd) -> T) -> T {
-        let mut send = self.send.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut send = self.sender();
         let result = act(&mut send);
         let owes_kick = send.has_queued() && send.kick();
         drop(send);
@@ -337,12 +327,16 @@ impl UdpSocket {
         result
     }
 
-    fn try_recv(
+    pub(crate) fn recv_now(
         &self,
         take: &mut impl FnMut(&mut RecvDatagramEnd) -> Result<Option<Datagram>, SocketError>,
     ) -> Option<io::Result<Datagram>> {
         self.forget_others_errors();
         take(&mut self.receiver()).map_err(io_error).transpose()
+    }
+
+    pub(crate) fn sender(&self) -> MutexGuard<'_, SendDatagramEnd> {
+        self.send.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn receiver(&self) -> MutexGuard<'_, RecvDatagramEnd> {
@@ -358,7 +352,7 @@ impl UdpSocket {
         }
     }
 
-    fn poll_for<T>(
+    pub(crate) fn poll_for<T>(
         &self,
         ready: Ready,
         context: &mut Context<'_>,
@@ -380,12 +374,15 @@ impl UdpSocket {
     }
 
     /// The same, behind what the lane said last: it may have done so since `check` found nothing.
-    fn end<T>(&self, mut check: impl FnMut(&Self) -> Option<io::Result<T>>) -> Option<io::Result<T>> {
+    pub(crate) fn end<T>(
+        &self,
+        mut check: impl FnMut(&Self) -> Option<io::Result<T>>,
+    ) -> Option<io::Result<T>> {
         let failure = self.failure()?;
         Some(check(self).unwrap_or(failure))
     }
 
-    fn block_for<T>(
+    pub(crate) fn block_for<T>(
         &self,
         ready: Ready,
         limit: Option<Duration>,
@@ -395,7 +392,7 @@ impl UdpSocket {
             return result;
         }
         if self.nonblocking.load(Ordering::Relaxed) {
-            return self.end(check).unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));
+            return self.end(check).unwrap_or_else(|| Err(Errno::AGAIN.into()));
         }
         if self.engine.fabric.look(self.shared.lane())
             && let Some(result) = check(self)
@@ -405,7 +402,7 @@ impl UdpSocket {
         let result = block_on(limit, |context| self.poll_for(ready, context, &mut check));
         result.unwrap_or_else(|vain| {
             self.seat.give_up(ready);
-            Err(if vain == Vain::TimedOut { io::ErrorKind::WouldBlock.into() } else { vain.into() })
+            Err(if vain == Vain::TimedOut { Errno::AGAIN.into() } else { vain.into() })
         })
     }
 
@@ -426,7 +423,7 @@ impl UdpSocket {
     /// Never; as in std.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let local = self.names().local.or_else(|| self.shared.local());
-        local.ok_or_else(|| io::ErrorKind::NotConnected.into())
+        local.ok_or_else(|| Errno::NOTCONN.into())
     }
 
     /// Whether calls return `WouldBlock` instead of waiting.
@@ -435,18 +432,6 @@ impl UdpSocket {
     /// Never; as in std.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// How long a receive waits at most.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a zero duration, as in std.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        if timeout == Some(Duration::ZERO) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        *self.read_timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
         Ok(())
     }
 }

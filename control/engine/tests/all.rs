@@ -36,5 +36,6 @@ mod socket_filters;
 mod sockets;
 mod support;
 mod tokio;
+mod usual_calls;
 mod watch;
 mod wires;

@@ -81,6 +81,7 @@ fn serve(listener: TcpListener, datagrams: UdpSocket) {
                         datagrams.send_to(&bytes[..count], from).unwrap();
                     }
                 }
+                key if echoes[key as usize].over => {}
                 key => echoes[key as usize].go_on().unwrap(),
             }
         }

@@ -188,6 +188,12 @@ impl SendDatagramEnd {
         if self.queue.push(envelope, payload) { Ok(()) } else { Err(SendDatagramError::WouldBlock) }
     }
 
+    /// Whether there is room for as much as may be queued already, so that a datagram of any usual length has some; or something to be
+    /// told. As Linux has it.
+    pub fn is_writable(&self) -> bool {
+        self.shared.words().error().is_some() || self.queue.free() >= self.queue.capacity() / 2
+    }
+
     /// Whether there is something queued that the lane has not taken.
     pub fn has_queued(&self) -> bool {
         !self.queue.is_empty()

@@ -105,6 +105,24 @@ impl SendEnd {
         }
     }
 
+    /// Whether a write finds room, as [`SendEnd::write`] looks for it. Who has no credit asks for some.
+    pub(crate) fn has_room(&mut self, flags: Flags) -> bool {
+        if flags.contains(Flags::FUSED) != self.fused.is_some() {
+            self.follow(flags);
+        }
+        let Some(outlet) = &mut self.fused else {
+            let words = StreamShared(self.ring.margin()).words();
+            return self.ring.free() > 0 && !(words.unsent_limit().is_some() && words.is_full());
+        };
+        let cursor = self.ring.cursor();
+        if outlet.writer.credit(cursor) == 0 {
+            outlet.is_short = true;
+            outlet.writer.ask(cursor + 1);
+            return false;
+        }
+        self.ring.free() > 0 && (outlet.writer.may_write() || self.ring.unread() == 0)
+    }
+
     /// Whether a write that found no room must be told to the lane: the storage is smaller than it should be, because it
     /// was in use when the connection was fused, or a limit has to give credit.
     pub fn is_cramped(&mut self) -> bool {

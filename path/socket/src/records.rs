@@ -132,6 +132,11 @@ impl QueueIn {
         self.ring.unread() == 0
     }
 
+    /// How many bytes of records have room.
+    pub(crate) fn free(&self) -> usize {
+        self.ring.free()
+    }
+
     /// The most bytes of records.
     pub fn capacity(&self) -> usize {
         self.ring.capacity()

@@ -416,6 +416,16 @@ impl SendEnd {
         }
     }
 
+    /// Whether the next write does not block. If it would, [`SendEnd::is_cramped`] says whether the lane is to be told, as of a write.
+    pub fn is_writable(&mut self) -> bool {
+        let words = self.shared().words();
+        let flags = words.flags();
+        if words.error().is_some() || flags.intersects(Flags::WRITE_CLOSED | Flags::CLOSED) {
+            return true;
+        }
+        flags.contains(Flags::CONNECTED) && self.has_room(flags)
+    }
+
     /// Copies as much of `bytes` as has room before the lane knows of the stream: a SYN may carry it (RFC 7413).
     pub fn preload(&mut self, bytes: &[u8]) -> usize {
         self.ring.write(bytes)
