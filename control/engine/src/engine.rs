@@ -108,6 +108,32 @@ pub enum VnicUser {
 }
 
 /// Lanes, and what they carry. Clones are the same engine; it ends with the last of them.
+///
+/// ```
+/// use firelane::units::{BitRate, Mtu};
+/// use firelane::{Engine, EngineConfig, TcpConfig, TcpListener, TcpStream, VnicConfig, VnicUser};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::start(&EngineConfig { lanes: 2, ..EngineConfig::default() })?;
+/// // Two netstacks on a switch, one of them with a limit.
+/// let switch = engine.add_link(Mtu::ETHERNET)?;
+/// let mut stacks = Vec::new();
+/// for n in 1..=2 {
+///     let netstack = engine.add_netstack(TcpConfig::default())?;
+///     let config = VnicConfig::new(format!("02:08:20:00:00:0{n}").parse()?);
+///     let vnic = engine.add_vnic(switch, &config, VnicUser::Netstack(netstack))?;
+///     engine.add_address(vnic, format!("10.0.0.{n}/24").parse()?)?;
+///     if n == 1 {
+///         engine.set_link_maxbw(vnic, Some(BitRate::from_mbps(100)))?;
+///     }
+///     stacks.push(engine.stack(netstack).ok_or("it was removed")?);
+/// }
+/// let listener = TcpListener::bind(&stacks[0], "10.0.0.1:80")?;
+/// let stream = TcpStream::connect(&stacks[1], "10.0.0.1:80")?;
+/// assert_eq!(listener.accept()?.1, stream.local_addr()?);
+/// assert_eq!(engine.snapshot().lanes.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
 

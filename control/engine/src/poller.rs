@@ -19,6 +19,38 @@ use crate::engine::Inner;
 use crate::sleepers::{Seat, deadline_after};
 
 /// Waits for any of many sockets.
+///
+/// ```
+/// use std::io::Write;
+/// use firelane::{Poller, Ready, Stack, TcpListener, TcpStream};
+/// # fn main() -> std::io::Result<()> {
+/// # let (left, right) = firelane::wire(firelane::WireConfig::default());
+/// # let server = Stack::builder().interface(left).address("10.0.0.1/24")?.build()?;
+/// # let client = Stack::builder().interface(right).address("10.0.0.2/24")?.build()?;
+/// let listener = TcpListener::bind(&server, "10.0.0.1:7")?;
+/// let poller = Poller::new();
+/// poller.watch(&listener, 1, Ready::READABLE)?;
+/// let mut stream = TcpStream::connect(&client, "10.0.0.1:7")?;
+/// stream.write_all(b"hello")?;
+/// let (mut events, mut text) = (Vec::new(), Vec::<u8>::new());
+/// let mut accepted: Option<TcpStream> = None;
+/// listener.set_nonblocking(true)?;
+/// while text.len() < 5 {
+///     poller.wait(&mut events, None);
+///     // Events are edges: each is followed by calls until nothing is left.
+///     while let Ok((stream, _peer)) = listener.accept() {
+///         poller.watch(&stream, 2, Ready::READABLE)?;
+///         accepted = Some(stream);
+///     }
+///     let mut room = [0; 64];
+///     while let Some(Ok(len)) = accepted.as_ref().map(|it| it.try_read(&mut room)) {
+///         text.extend(&room[..len]);
+///     }
+/// }
+/// assert_eq!(text, b"hello");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub struct Poller {
     list: Arc<List>,

@@ -16,6 +16,20 @@ use crate::udp_groups::check_link;
 
 /// One IP instance. Clones are the same netstack; the engine runs as long as any of them or a socket does.
 ///
+/// ```
+/// use std::time::Duration;
+/// use firelane::{Stack, TcpListener};
+/// # fn main() -> std::io::Result<()> {
+/// let (left, right) = firelane::wire(firelane::WireConfig::default());
+/// let server = Stack::builder().interface(left).address("10.0.0.1/24")?.build()?;
+/// let _client = Stack::builder().interface(right).address("10.0.0.2/24")?.build()?;
+/// let listener = TcpListener::bind(&server, "10.0.0.1:7")?;
+/// assert_eq!(listener.local_addr()?.port(), 7);
+/// assert!(server.drain(Duration::from_secs(1)), "nothing was written that has yet to arrive");
+/// # Ok(())
+/// # }
+/// ```
+///
 /// With the last of these handles the engine ends, and with it every connection, unlike the kernel's, which outlives a program. So the
 /// drop of the last one waits until peers have acknowledged what was written before, for a second at most; what has not arrived by then
 /// is lost, and its connection reset. [`Stack::drain`] waits as long as its caller likes, and says whether everything has arrived. An
@@ -113,6 +127,23 @@ struct Interface {
 }
 
 /// Builds an engine with one netstack.
+///
+/// ```
+/// use firelane::{Stack, WireConfig, wire};
+/// # fn main() -> std::io::Result<()> {
+/// let (end, _other) = wire(WireConfig::default());
+/// let stack = Stack::builder()
+///     .lanes(2)
+///     .interface(end)
+///     .mac("02:08:20:00:00:01")?
+///     .address("10.0.0.1/24")?
+///     .address("fd00::1/64")?
+///     .gateway("10.0.0.254")?
+///     .build()?;
+/// assert_eq!(stack.engine().lanes(), 2);
+/// # Ok(())
+/// # }
+/// ```
 pub struct StackBuilder {
     engine: EngineConfig,
     tcp: TcpConfig,

@@ -37,6 +37,21 @@ const BACKLOG: usize = 128;
 const PORT_TRIES: usize = 64;
 
 /// A listening socket. Dropping it closes the listener and what nobody accepted.
+///
+/// ```
+/// use firelane::{Stack, TcpListener, TcpStream};
+/// # fn main() -> std::io::Result<()> {
+/// # let (left, right) = firelane::wire(firelane::WireConfig::default());
+/// # let server = Stack::builder().interface(left).address("10.0.0.1/24")?.build()?;
+/// # let client = Stack::builder().interface(right).address("10.0.0.2/24")?.build()?;
+/// let listener = TcpListener::bind(&server, "10.0.0.1:0")?;
+/// let _streams = [TcpStream::connect(&client, listener.local_addr()?)?, TcpStream::connect(&client, listener.local_addr()?)?];
+/// for stream in listener.incoming().take(2) {
+///     assert_eq!(stream?.peer_addr()?.ip().to_string(), "10.0.0.2");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct TcpListener {
     engine: Arc<Inner>,
     reserved: Reserved,

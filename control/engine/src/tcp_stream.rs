@@ -42,6 +42,25 @@ use options::{Linger, Modes};
 
 /// A connection between two sockets. Clones are the same connection, which closes with the last of them: what was written before is
 /// sent, then its end, as in std. If it is the last handle of its engine as well, see [`Stack`].
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use firelane::{Stack, TcpListener, TcpStream};
+/// # fn main() -> std::io::Result<()> {
+/// # let (left, right) = firelane::wire(firelane::WireConfig::default());
+/// # let server = Stack::builder().interface(left).address("10.0.0.1/24")?.build()?;
+/// # let client = Stack::builder().interface(right).address("10.0.0.2/24")?.build()?;
+/// let listener = TcpListener::bind(&server, "10.0.0.1:7")?;
+/// let mut stream = TcpStream::connect(&client, "10.0.0.1:7")?;
+/// let (mut accepted, _peer) = listener.accept()?;
+/// stream.write_all(b"hello")?;
+/// drop(stream);
+/// let mut text = String::new();
+/// accepted.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello");
+/// # Ok(())
+/// # }
+/// ```
 pub struct TcpStream {
     socket: Arc<Socket>,
     /// Who has polled this clone in vain last, to read and to write. Others may poll others.

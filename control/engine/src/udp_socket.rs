@@ -37,6 +37,22 @@ use crate::udp_options::Kept;
 const PORT_TRIES: usize = 64;
 
 /// A UDP socket. Dropping it closes it.
+///
+/// ```
+/// use firelane::{Stack, UdpSocket};
+/// # fn main() -> std::io::Result<()> {
+/// # let (left, right) = firelane::wire(firelane::WireConfig::default());
+/// # let server = Stack::builder().interface(left).address("10.0.0.1/24")?.build()?;
+/// # let client = Stack::builder().interface(right).address("10.0.0.2/24")?.build()?;
+/// let answering = UdpSocket::bind(&server, "10.0.0.1:53")?;
+/// let asking = UdpSocket::bind(&client, "10.0.0.2:0")?;
+/// asking.send_to(b"question", "10.0.0.1:53")?;
+/// let mut room = [0; 1500];
+/// let (len, peer) = answering.recv_from(&mut room)?;
+/// assert_eq!((&room[..len], peer), (&b"question"[..], asking.local_addr()?));
+/// # Ok(())
+/// # }
+/// ```
 pub struct UdpSocket {
     pub(crate) engine: Arc<Inner>,
     pub(crate) socket: SocketId,
