@@ -21,6 +21,7 @@ mod promiscuous;
 mod protection;
 mod pythons;
 mod rings;
+mod roaming;
 mod route;
 mod routing;
 mod snooping;

@@ -20,10 +20,10 @@ const HOST: &str = "[etherstub.vswitch1]\n\
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// dnsmasq in the namespace `srv`, which ends with its owner.
-struct Server(Child);
+pub(crate) struct Server(Child);
 
 impl Server {
-    fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
         let folder = sandbox.folder();
         let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
         let mut command = sandbox.command("ip");
@@ -46,13 +46,13 @@ impl Drop for Server {
     }
 }
 
-fn log_of(sandbox: &Sandbox) -> String {
+pub(crate) fn log_of(sandbox: &Sandbox) -> String {
     std::fs::read_to_string(sandbox.folder().join("dnsmasq.log")).unwrap_or_default()
 }
 
 /// Waits until something is true, and gives what it is.
 #[track_caller]
-fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(value) = check() {
@@ -79,7 +79,7 @@ fn row(daemon: &Daemon<'_>, name: &str) -> Value {
 
 /// Waits until an address that begins so is leased and in use, and gives its row.
 #[track_caller]
-fn bound(daemon: &Daemon<'_>, begin: &str) -> Value {
+pub(crate) fn bound(daemon: &Daemon<'_>, begin: &str) -> Value {
     until("a lease", || {
         let text = daemon.firelane(&["ipadm", "show-addr", "-j"]).expect_success();
         let all: Value = serde_json::from_str(&text).expect("JSON");
@@ -90,7 +90,7 @@ fn bound(daemon: &Daemon<'_>, begin: &str) -> Value {
     })
 }
 
-fn routes(daemon: &Daemon<'_>) -> String {
+pub(crate) fn routes(daemon: &Daemon<'_>) -> String {
     daemon.firelane(&["netstat", "-rn"]).expect_success()
 }
 
