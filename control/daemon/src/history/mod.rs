@@ -148,7 +148,7 @@ fn watch(
         lock(recorder).record(second, totals);
     }
     if is_over {
-        lock(recorder).end();
+        lock(recorder).end(calendar::seconds());
     }
     let news = lock(recorder).take_news();
     if let (Some(fault), Some(host)) = (news, host.upgrade()) {

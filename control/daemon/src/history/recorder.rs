@@ -9,7 +9,6 @@ use firelane_api::{Traffic, Usage, UsageRequest, UsageSample};
 
 use super::store::{Batch, STEPS, Store, is_locked};
 use super::{FILE, Parting, Subject, Totals};
-use crate::calendar;
 
 /// How long what has come may wait to be written.
 const GATHER_SECONDS: u64 = 10;
@@ -113,10 +112,11 @@ impl Recorder {
     }
 
     /// The host ends: everything is written.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, now: u64) {
         // Without it nobody waits, and that is all.
         let _ = self.store.end();
-        self.write(calendar::seconds());
+        self.batch.is_last = true;
+        self.write(now);
     }
 
     /// What is wrong, or that nothing is any more, if that has changed since it was last asked.
@@ -478,6 +478,40 @@ mod tests {
             .map(|(_, bytes, _, gone)| (bytes, gone))
             .collect();
         assert_eq!(shown, [(100, true), (230, false)]);
+    }
+
+    /// What was temporary is not there after a restart: what it carried up to then still counts.
+    #[test]
+    fn who_went_with_the_daemon_has_all_that_it_carried() {
+        for (is_killed, says_last, seconds) in
+            [(true, true, 41), (true, false, 41), (false, true, 61), (false, false, 41)]
+        {
+            let folder = Scratch::new();
+            let mut recorder = open(&folder);
+            for second in 10..=50 {
+                recorder.record(NOON + second, vec![(link("tmp0"), carried(100 * (second - 9)))]);
+            }
+            recorder.write(NOON + 50);
+            for second in 51..=70 {
+                recorder.record(NOON + second, vec![(link("tmp0"), carried(4100))]);
+            }
+            if !is_killed {
+                recorder.end(NOON + 70);
+            }
+            drop(recorder);
+            if !says_last {
+                // As files of earlier daemons are.
+                let db = Connection::open(folder.path().join(FILE)).unwrap();
+                db.execute("UPDATE subjects SET last = first", []).unwrap();
+            }
+            let mut recorder = open(&folder);
+            recorder.record(NOON + 100, vec![]);
+            assert_eq!(
+                links(&mut recorder, 0, NOON + 100),
+                [("tmp0".to_owned(), 4100, seconds, true)],
+                "killed {is_killed}, says last {says_last}"
+            );
+        }
     }
 
     #[test]

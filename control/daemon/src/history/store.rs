@@ -64,11 +64,13 @@ pub(super) struct Batch {
     pub(super) gone: BTreeMap<Subject, u64>,
     /// What came, by subject, length and beginning.
     pub(super) pieces: BTreeMap<(Subject, u64, u64), Traffic>,
+    /// The daemon ends: until when subjects were there is written, though nothing came.
+    pub(super) is_last: bool,
 }
 
 impl Batch {
     fn is_empty(&self) -> bool {
-        self.seen.is_empty() && self.gone.is_empty() && self.pieces.is_empty()
+        self.seen.is_empty() && self.gone.is_empty() && self.pieces.is_empty() && !self.is_last
     }
 }
 
@@ -201,6 +203,11 @@ impl Store {
         }
         if is_first {
             bury(&transaction, &batch.present)?;
+        }
+        // Who is temporary goes with the daemon, and the next one knows no more of it than this. After a crash its pieces say.
+        if batch.is_last {
+            transaction
+                .execute("UPDATE subjects SET last = ?1 WHERE gone = 0 AND last < ?1", [signed(now)])?;
         }
         if prunes {
             prune(&transaction, now)?;
@@ -409,20 +416,29 @@ fn add(
     Ok(())
 }
 
-/// Subjects of an earlier daemon that are not there any more went while nobody looked.
+/// Subjects of an earlier daemon that are not there any more went while nobody looked: at the earliest when the last piece ended, the
+/// finest of which says best when that was.
 fn bury(transaction: &Transaction<'_>, present: &BTreeSet<Subject>) -> rusqlite::Result<()> {
-    let mut known = transaction.prepare("SELECT id, kind, name, link FROM subjects WHERE gone = 0")?;
+    let mut known = transaction.prepare("SELECT id, kind, name, link, last FROM subjects WHERE gone = 0")?;
     let read = |row: &Row<'_>| {
         let of = if row.get::<_, i64>(1)? == kind(UsageOf::Links) { UsageOf::Links } else { UsageOf::Flows };
-        Ok((row.get::<_, i64>(0)?, Subject { of, name: row.get(2)?, link: row.get(3)? }))
+        let subject = Subject { of, name: row.get(2)?, link: row.get(3)? };
+        Ok((row.get::<_, i64>(0)?, subject, unsigned(row, 4)?))
     };
     let known: Vec<_> = known.query_map([], read)?.collect::<rusqlite::Result<_>>()?;
-    for (id, _) in known.iter().filter(|(_, subject)| !present.contains(subject)) {
-        transaction.execute(
-            "UPDATE subjects SET gone = 1, last = max(first, ifnull(
-                (SELECT max(time) FROM pieces WHERE step = 3600 AND subject = id), 0)) WHERE id = ?1",
-            [id],
-        )?;
+    let mut latest = transaction.prepare("SELECT max(time) FROM pieces WHERE step = ?1 AND subject = ?2")?;
+    for (id, _, last) in known.iter().filter(|(_, subject, _)| !present.contains(subject)) {
+        let mut end = None;
+        for step in STEPS {
+            let begin = latest.query_row(params![signed(step), id], |row| row.get::<_, Option<i64>>(0))?;
+            end = begin.map(|begin| u64::try_from(begin).unwrap_or(0) + step - 1);
+            if end.is_some() {
+                break;
+            }
+        }
+        let last = end.map_or(*last, |end| end.max(*last));
+        transaction
+            .execute("UPDATE subjects SET gone = 1, last = ?1 WHERE id = ?2", params![signed(last), id])?;
     }
     Ok(())
 }
