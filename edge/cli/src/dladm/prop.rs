@@ -116,7 +116,9 @@ pub(crate) fn print(
     let program = if kind == "link" { PROGRAM } else { "flowadm" };
     let mut failed = false;
     for name in wanted.unwrap_or_default() {
-        if !all.iter().all(|it| it.properties.iter().any(|prop| prop.property == *name)) {
+        // Objects of several classes are shown at once, and not all have the same.
+        let is_of = |it: &ObjectProps| it.properties.iter().any(|prop| prop.property == *name);
+        if !all.is_empty() && !all.iter().any(is_of) {
             let absent = absent_link_prop(name).filter(|_| kind == "link");
             let said = match absent.map(|error| ApiError { field: String::new(), ..error }) {
                 Some(error) => format!("cannot show {kind} property '{name}': {error}"),
