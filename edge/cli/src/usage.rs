@@ -64,6 +64,9 @@ const PIECES: [Column; 6] = [
     col("FUSED", 11),
 ];
 
+/// Another link may have had a flow of that name before. Those who read the original's columns by their places find them there.
+const OF_LINK: Column = col("LINK", 13);
+
 const DAY: u64 = 24 * 3600;
 /// The longest file of records that is read: a busy link's of some years.
 const RECORDS_MAX: usize = 1 << 30;
@@ -169,11 +172,14 @@ fn sums(session: &mut Session<'_>, asked: &Asked<'_>) -> Result<(), Failure> {
         return session.json("usage", &usages, false);
     }
     let columns = if asked.program == "dlstat" { &DLSTAT_SUMS } else { &SUMS };
-    let mut table = table(session, asked, columns)?;
-    for Usage { name, seconds, traffic: it, .. } in usages {
+    let is_of_flows = asked.request.of == UsageOf::Flows;
+    let columns: Vec<_> = columns.iter().copied().chain(is_of_flows.then_some(OF_LINK)).collect();
+    let mut table = table(session, asked, &columns)?;
+    for Usage { name, link, seconds, traffic: it, .. } in usages {
         let counts = [seconds, it.ipackets, it.rbytes, it.opackets, it.obytes].map(|it| it.to_string());
         let rest = [bandwidth(&it, seconds), fused(it).to_string()];
-        let row: Vec<_> = [name].into_iter().chain(counts).chain(rest).collect();
+        let link = is_of_flows.then_some(link);
+        let row: Vec<_> = [name].into_iter().chain(counts).chain(rest).chain(link).collect();
         table.row(session, &row)?;
     }
     Ok(())
@@ -215,7 +221,12 @@ fn table<'a>(session: &mut Session<'_>, asked: &Asked<'a>, columns: &[Column]) -
 
 /// The days of which something is known.
 fn dates(session: &mut Session<'_>, asked: &Asked<'_>) -> Result<(), Failure> {
-    let mut days: Vec<_> = usages(session, asked)?.into_iter().flat_map(|usage| usage.days).collect();
+    let usages = usages(session, asked)?;
+    if let Some(name) = asked.name.filter(|_| usages.is_empty()) {
+        // It carried nothing then, or was never there.
+        samples(session, asked, name)?;
+    }
+    let mut days: Vec<_> = usages.into_iter().flat_map(|usage| usage.days).collect();
     days.sort_unstable();
     days.dedup();
     if asked.call.args.has('j') {

@@ -135,6 +135,8 @@ fn host(name: &str) -> Stub {
         flows.map(|(name, flow)| usage(name.to_string(), flow.link.to_string(), 2, false, vec![20_000]));
     stub.usage =
         links.chain(flows).chain([usage("gone0".to_owned(), String::new(), 1, true, vec![])]).collect();
+    // The name of a flow that was on another link before.
+    stub.usage.push(usage("iperf".to_owned(), "gone0".to_owned(), 1, true, vec![]));
     stub.usage_samples = [(1_795_348_800, 1), (1_795_348_861, 60), (1_795_352_400, 3600)]
         .map(|(start, seconds)| UsageSample { start, seconds, traffic: traffic(1) })
         .to_vec();
