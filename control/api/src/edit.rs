@@ -49,7 +49,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             changes.iter().try_for_each(|change| props::set_flow_prop(flow, change))?;
             let faults = model.validate();
             has_device(&faults)?;
-            kept_promises(&faults, changes)?;
+            kept_promises(&faults, name.as_str(), changes)?;
         }
         Change::SetNetstackProps(..)
         | Change::ChangeRoutes(..)
@@ -309,7 +309,7 @@ fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) ->
         return Err(ApiError::new(Status::MacInUse, "mac-address", &fault.value, ""));
     }
     has_device(&faults)?;
-    kept_promises(&faults, changes)?;
+    kept_promises(&faults, name.as_str(), changes)?;
     let Some(fault) = faults.into_iter().find(|fault| fault.field.ends_with(".mtu")) else { return Ok(()) };
     let own = fault.field.ends_with(&format!(".{name}.mtu"));
     let value = changes.iter().find(|change| change.name == "mtu").and_then(|change| change.value.clone());
@@ -317,14 +317,16 @@ fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) ->
     Err(ApiError::new(Status::BadMtu, "mtu", value.unwrap_or_default(), allowed))
 }
 
-/// A guarantee that cannot be kept is told as what is wrong with the property that was to be changed.
-fn kept_promises(faults: &[FieldError], changes: &[PropChange]) -> Result<(), ApiError> {
+/// A guarantee that cannot be kept is told as what is wrong with the property of `name` that was to be changed.
+fn kept_promises(faults: &[FieldError], name: &str, changes: &[PropChange]) -> Result<(), ApiError> {
     let is_promise = |fault: &&FieldError| [".minbw", ".maxbw"].iter().any(|end| fault.field.ends_with(end));
     let Some(fault) = faults.iter().find(is_promise) else { return Ok(()) };
-    let is_rate = |change: &&PropChange| matches!(change.name.as_str(), "minbw" | "maxbw");
-    let changed = changes.iter().rev().find(is_rate);
-    let (name, value) = changed.map_or(("", None), |it| (it.name.as_str(), it.value.clone()));
-    Err(ApiError::new(Status::OutOfRange, name, value.unwrap_or_default(), fault.to_string()))
+    let changed = |property: &str| changes.iter().find(|change| change.name == property);
+    // A limit above is another one's, and less than what is guaranteed.
+    let own = ["minbw", "maxbw"].into_iter().find(|end| fault.field.ends_with(&format!(".{name}.{end}")));
+    let told = changed(own.unwrap_or("minbw")).or_else(|| changed("minbw")).or_else(|| changed("maxbw"));
+    let (property, value) = told.map_or(("", None), |it| (it.name.as_str(), it.value.clone()));
+    Err(ApiError::new(Status::OutOfRange, property, value.unwrap_or_default(), fault.to_string()))
 }
 
 fn remove_flows_of(model: &mut Model, link: &LinkName) -> Result<(), ApiError> {

@@ -105,6 +105,36 @@ fn a_vnic_with_a_flow_comes_and_goes() {
     assert_eq!(stub.store().active, Model::default());
 }
 
+/// Of several properties at once, the one that is told is the one that is wrong.
+#[test]
+fn a_guarantee_that_cannot_be_kept_is_told_by_the_property_that_breaks_it() {
+    let stub = Stub::new(Model::default(), planner);
+    let flow = json!({"link": "v1", "match": {"transport": "tcp"}, "minbw": "4M"});
+    for (line, body) in [
+        ("POST /v1/etherstubs", json!({"name": "sw1"})),
+        ("PATCH /v1/links/sw1/props", json!({"props": {"maxbw": "20M"}})),
+        ("POST /v1/vnics", json!({"name": "v1", "vnic": {"over": "sw1", "maxbw": "10M"}})),
+        ("POST /v1/flows", json!({"name": "f1", "flow": flow})),
+    ] {
+        assert_eq!(refusal(&stub, line, &body), "", "{line} {body}");
+    }
+    for (line, props, field, value) in [
+        // Its flows are guaranteed 4M.
+        ("links/v1", json!({"minbw": "1M", "maxbw": "3M"}), "maxbw", "3M"),
+        ("links/v1", json!({"maxbw": "3M"}), "maxbw", "3M"),
+        // More than its own limit.
+        ("links/v1", json!({"minbw": "6M", "maxbw": "5M"}), "minbw", "6M"),
+        ("links/v1", json!({"minbw": "11M"}), "minbw", "11M"),
+        // More than the limit above.
+        ("links/v1", json!({"minbw": "21M", "maxbw": "30M"}), "minbw", "21M"),
+        ("flows/f1", json!({"minbw": "11M", "maxbw": "12M"}), "minbw", "11M"),
+        ("flows/f1", json!({"maxbw": "3M", "priority": "low"}), "maxbw", "3M"),
+    ] {
+        let (status, told) = send(&stub, &format!("PATCH /v1/{line}/props"), &json!({"props": props}));
+        assert_eq!((status, &told["field"], &told["value"]), (400, &json!(field), &json!(value)), "{told}");
+    }
+}
+
 #[test]
 fn interfaces_and_addresses() {
     let stub = two_tenants();
