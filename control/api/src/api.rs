@@ -110,10 +110,11 @@ pub trait Api: Send + Sync {
     /// Writes what is captured as pcapng into `sink`, until it answers `false` or the request is fulfilled. The sink is
     /// also asked with nothing to write, several times a second.
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError>;
-    /// Follows frames, real ones or one that is made up, and waits for the end of their way.
-    fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError>;
-    /// What steps cost, of everything that passes within so many seconds.
-    fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError>;
+    /// Follows frames, real ones or one that is made up, and waits for the end of their way, or until the answer is not `is_awaited`,
+    /// which is asked several times a second.
+    fn trace(&self, wanted: &TraceRequest, is_awaited: &dyn Fn() -> bool) -> Result<TraceReport, ApiError>;
+    /// What steps cost, of everything that passes within so many seconds, or until the answer is not `is_awaited`.
+    fn steps(&self, seconds: u32, is_awaited: &dyn Fn() -> bool) -> Result<Vec<StepInfo>, ApiError>;
     /// Accounting of links and flows to a file.
     fn accounting(&self) -> Result<AccountingInfo, ApiError>;
     /// Frames that ended, by station and reason, since the daemon's start.

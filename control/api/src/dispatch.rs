@@ -71,6 +71,8 @@ pub(crate) struct Call<'a> {
     pub(crate) name: &'a str,
     query: &'a str,
     body: &'a [u8],
+    /// Whether anybody still waits for the answer.
+    pub(crate) is_awaited: &'a dyn Fn() -> bool,
 }
 
 impl Call<'_> {
@@ -171,16 +173,24 @@ pub(crate) fn body(value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
     serde_json::to_vec(value).map_err(|error| ApiError::new(Status::Failed, "", "", error.to_string()))
 }
 
-/// Answers one request.
+/// Answers one request for somebody who waits as long as it takes.
 pub fn dispatch(api: &dyn Api, request: &Request<'_>) -> Response {
-    let answer = find(request).and_then(|(route, call)| (route.handler)(api, &call));
+    dispatch_while(api, request, &|| true)
+}
+
+/// Answers one request. What takes its time ends early when the answer is not `is_awaited`: nobody gets it.
+pub fn dispatch_while(api: &dyn Api, request: &Request<'_>, is_awaited: &dyn Fn() -> bool) -> Response {
+    let answer = find(request, is_awaited).and_then(|(route, call)| (route.handler)(api, &call));
     match answer {
         Ok(body) => Response { status: 200, body },
         Err(error) => Response { status: error.status.http(), body: body(&error).unwrap_or_default() },
     }
 }
 
-fn find<'a>(request: &Request<'a>) -> Result<(&'static Route, Call<'a>), ApiError> {
+fn find<'a>(
+    request: &Request<'a>,
+    is_awaited: &'a dyn Fn() -> bool,
+) -> Result<(&'static Route, Call<'a>), ApiError> {
     if request.body.len() > MODEL_TEXT_MAX {
         let allowed = format!("at most {MODEL_TEXT_MAX} bytes");
         return Err(ApiError::new(Status::TooMany, "body", request.body.len(), allowed));
@@ -189,7 +199,7 @@ fn find<'a>(request: &Request<'a>) -> Result<(&'static Route, Call<'a>), ApiErro
     for route in ROUTES {
         let Some(name) = name_in(route.path, request.path) else { continue };
         if route.method == request.method {
-            return Ok((route, Call { name, query: request.query, body: request.body }));
+            return Ok((route, Call { name, query: request.query, body: request.body, is_awaited }));
         }
         known_path = true;
     }
@@ -220,7 +230,7 @@ mod tests {
         for route in ROUTES {
             let path = route.path.replace("{name}", "web0");
             let request = Request { method: route.method, path: &path, query: "", body: b"" };
-            let found = find(&request).map(|(found, _)| found.path);
+            let found = find(&request, &|| true).map(|(found, _)| found.path);
             assert_eq!(found, Ok(route.path), "a route before it takes its requests");
         }
     }

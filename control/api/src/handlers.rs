@@ -660,7 +660,7 @@ fn trace(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     let wanted: TraceRequest = call.json()?;
     wanted.check()?;
-    body(&api.trace(&wanted)?)
+    body(&api.trace(&wanted, call.is_awaited)?)
 }
 
 /// The frames and cycles of steps, counted for so many seconds.
@@ -672,7 +672,7 @@ fn steps(api: &dyn Api, call: &Call<'_>) -> Reply {
     let bad = || ApiError::new(Status::BadArg, "seconds", seconds.unwrap_or_default(), "from 1 to 60");
     let seconds = seconds.map_or(Ok(1), |text| text.parse().map_err(|_| bad()))?;
     within("seconds", seconds, WATCH_SECONDS_MAX)?;
-    body(&api.steps(seconds)?)
+    body(&api.steps(seconds, call.is_awaited)?)
 }
 
 /// What the host offers, and what links and VNICs got of it.

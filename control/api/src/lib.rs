@@ -72,7 +72,7 @@ pub use change::{
     IptunChange, ModifyIptun, ModifyVnic, PropChange, RenameLink, SetProps, VnicChange,
 };
 pub use counters::{Counter, GroupInfo, ProtocolCounters};
-pub use dispatch::{Method, Request, Response, dispatch};
+pub use dispatch::{Method, Request, Response, dispatch, dispatch_while};
 pub use edit::device_is_there;
 pub use enabling::{EnableIf, ModifyAddr};
 pub use error::ApiError;

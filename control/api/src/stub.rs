@@ -411,12 +411,12 @@ impl Api for Stub {
         Ok(())
     }
 
-    fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError> {
+    fn trace(&self, wanted: &TraceRequest, _: &dyn Fn() -> bool) -> Result<TraceReport, ApiError> {
         wanted.check()?;
         Ok(self.trace.clone())
     }
 
-    fn steps(&self, _: u32) -> Result<Vec<StepInfo>, ApiError> {
+    fn steps(&self, _: u32, _: &dyn Fn() -> bool) -> Result<Vec<StepInfo>, ApiError> {
         Ok(self.steps.clone())
     }
 

@@ -15,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use firelane_api::{Api, ApiError, CaptureRequest, Method, Status, dispatch, paths};
+use firelane_api::{Api, ApiError, CaptureRequest, Method, Status, dispatch_while, paths};
 use firelane_model::MODEL_TEXT_MAX;
 use rustix::fs::Mode;
 use tokio::net::UnixListener;
@@ -73,11 +73,17 @@ async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
     if method == Method::Get && head.uri.path() == paths::CAPTURE {
         return capture(host, head.uri.query().unwrap_or_default()).await;
     }
+    // This future ends with its client's connection, and the work cannot be ended: it asks whether there is one to wait for it.
+    let client = Arc::new(());
+    let awaited = Arc::downgrade(&client);
     let work = tokio::task::spawn_blocking(move || {
         let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
-        dispatch(&*host as &dyn Api, &firelane_api::Request { method, path, query, body: &body })
+        let request = firelane_api::Request { method, path, query, body: &body };
+        dispatch_while(&*host as &dyn Api, &request, &|| awaited.strong_count() > 0)
     });
-    match work.await {
+    let answer = work.await;
+    drop(client);
+    match answer {
         Ok(answer) => response(answer.status, answer.body),
         Err(_) => refusal(&ApiError::new(Status::Failed, "", "", FAULT)),
     }

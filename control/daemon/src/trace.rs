@@ -19,6 +19,8 @@ use crate::works::Works;
 
 /// How often a trace looks, and how long it waits for the end of the last frame's way.
 const LOOK: Duration = Duration::from_millis(10);
+/// How soon who counts steps notices that nobody waits for them.
+const HEED: Duration = Duration::from_millis(100);
 /// Who seems to send an invented packet that comes in by a device.
 const STRANGER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xfe]);
 
@@ -63,11 +65,11 @@ impl Running {
         Ok(Self { trace, names: Names::of(works, model), frames, until })
     }
 
-    /// Waits until enough frames were followed to their ends, or the time is over.
-    pub(crate) fn finish(self) -> TraceReport {
+    /// Waits until enough frames were followed to their ends, the time is over, or the answer is not awaited.
+    pub(crate) fn finish(self, is_awaited: &dyn Fn() -> bool) -> TraceReport {
         let (mut all, mut lost) = (Vec::new(), 0);
         let mut quiet = 0;
-        while quiet < 3 && Instant::now() < self.until {
+        while quiet < 3 && Instant::now() < self.until && is_awaited() {
             std::thread::sleep(LOOK);
             let (mut seen, missed) = self.trace.take();
             quiet = match self.trace.frames() >= self.frames && seen.is_empty() {
@@ -257,10 +259,14 @@ fn ends(headers: &Headers) -> String {
     }
 }
 
-/// What steps cost within `time`.
-pub(crate) fn steps(engine: &Engine, time: Duration) -> Result<Vec<StepInfo>, ApiError> {
+/// What steps cost within `time`, or for as long as the answer is awaited.
+pub(crate) fn steps(
+    engine: &Engine,
+    time: Duration,
+    is_awaited: &dyn Fn() -> bool,
+) -> Result<Vec<StepInfo>, ApiError> {
     let meter = engine.count_steps().map_err(refused)?;
-    std::thread::sleep(time);
+    rest(time, is_awaited);
     let counts = meter.counts();
     let each = Step::ALL.into_iter().flat_map(|step| Direction::ALL.map(|direction| (step, direction)));
     let info = |(step, direction): (Step, Direction)| {
@@ -270,9 +276,31 @@ pub(crate) fn steps(engine: &Engine, time: Duration) -> Result<Vec<StepInfo>, Ap
     Ok(each.map(info).collect())
 }
 
+/// Sleeps for `time`, or until nobody waits for the end of it.
+fn rest(time: Duration, is_awaited: &dyn Fn() -> bool) {
+    let until = Instant::now() + time;
+    while is_awaited() {
+        let rest = until.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            return;
+        }
+        std::thread::sleep(rest.min(HEED));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn nobody_is_waited_for_who_has_gone() {
+        let (asked, begin) = (Cell::new(0), Instant::now());
+        rest(Duration::from_secs(3600), &|| asked.replace(asked.get() + 1) < 2);
+        assert_eq!(asked.get(), 3);
+        rest(Duration::from_millis(1), &|| true);
+        assert!(begin.elapsed() < Duration::from_secs(600));
+    }
 
     #[test]
     fn digits_are_a_frame_and_words_are_not() {

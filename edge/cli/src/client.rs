@@ -611,11 +611,11 @@ impl Api for Client {
         self.stream(&format!("{}?{}", paths::CAPTURE, wanted.query()), sink)
     }
 
-    fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError> {
+    fn trace(&self, wanted: &TraceRequest, _: &dyn Fn() -> bool) -> Result<TraceReport, ApiError> {
         self.send(Method::Post, paths::TRACE, wanted)
     }
 
-    fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError> {
+    fn steps(&self, seconds: u32, _: &dyn Fn() -> bool) -> Result<Vec<StepInfo>, ApiError> {
         self.get(&format!("{}?seconds={seconds}", paths::STEPS), Which::Active)
     }
 

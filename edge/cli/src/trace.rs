@@ -13,6 +13,8 @@ use crate::own::{Refused, table};
 use crate::session::{Session, die};
 
 const PROGRAM: &str = "firelane";
+/// A command that is ended has no answer to wait for: its connection tells the daemon.
+const ALWAYS: fn() -> bool = || true;
 const SEEN: &[Column] =
     &[col("FRAME", 6), col("LANE", 5), col("STATION", 10), col("DECISION", 60), col("REASON", 26)];
 const STEPS: &[Column] =
@@ -55,12 +57,12 @@ pub(crate) struct StepOptions {
 pub(crate) fn trace(session: &mut Session<'_>, options: &Options) -> Result<(), Refused> {
     let wanted = request(options)?;
     if options.form.json {
-        let report = session.api.trace(&wanted)?;
+        let report = session.api.trace(&wanted, &ALWAYS)?;
         return Ok(session.json("trace", &report, false)?);
     }
     // A frame is not made up for fields that there are not.
     let mut table = table(session, &options.form, SEEN, "frame,lane,station,decision")?;
-    let report = session.api.trace(&wanted)?;
+    let report = session.api.trace(&wanted, &ALWAYS)?;
     if report.seen.is_empty() {
         return Err(die(format!("no such frame came within {} s", options.wait)).into());
     }
@@ -98,11 +100,11 @@ fn request(options: &Options) -> Result<TraceRequest, Refused> {
 pub(crate) fn steps(session: &mut Session<'_>, options: &StepOptions) -> Result<(), Refused> {
     let StepOptions { interval, form } = options;
     if form.json {
-        let steps = session.api.steps(*interval)?;
+        let steps = session.api.steps(*interval, &ALWAYS)?;
         return Ok(session.json("steps", &steps, false)?);
     }
     let mut table = table(session, form, STEPS, "step,direction,frames,cycles,perframe")?;
-    let steps = session.api.steps(*interval)?;
+    let steps = session.api.steps(*interval, &ALWAYS)?;
     for StepInfo { step, direction, frames, cycles } in steps {
         let per_frame = cycles.checked_div(frames).map(|each| each.to_string()).unwrap_or_default();
         table.row(session, &[step, direction, frames.to_string(), cycles.to_string(), per_frame])?;

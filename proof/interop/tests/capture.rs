@@ -3,9 +3,9 @@
 
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, Sandbox, binary};
+use firelane_interop::{Background, Daemon, Sandbox, binary};
 
 /// Two tenants that may ping each other.
 const CONFIG: &str = "[etherstub.vswitch1]\n\
@@ -151,4 +151,39 @@ fn a_frame_for_an_address_that_a_tap_was_given_goes_to_its_vnic() {
         ["trace", "-p", "-o", "station,decision", "-l", "alice0", "udp", "10.0.0.1:9", "10.0.0.2:9"];
     let text = daemon.firelane(&invented).expect_success();
     assert!(text.contains("switch:to bob0") && text.contains("driver:to the device of bob0"), "{text}");
+}
+
+/// Much less than the minute for which they would look.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One at a time follows frames, and one counts steps.
+#[test]
+fn who_looks_and_goes_away_leaves_it_to_the_next_one() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
+    for (words, brief) in [
+        (&["show", "steps", "-i", "60"][..], &["show", "steps"][..]),
+        (&["trace", "-w", "60", "10.9.9.9"], &["trace", "-w", "1", "10.9.9.9"]),
+    ] {
+        let begin = Instant::now();
+        let is_taken = || daemon.firelane(brief).stderr.contains("already");
+        let look = || {
+            let mut command = sandbox.command(binary("firelane"));
+            command.env("FIRELANE_SOCKET", daemon.runtime().join("api.sock"));
+            Background::start(command.args(words).stdout(Stdio::null()).stderr(Stdio::null()))
+        };
+        let mut looks = look();
+        // Who asks whether somebody looks may have come first.
+        while !is_taken() {
+            assert!(begin.elapsed() < PATIENCE, "{words:?}: it does not begin");
+            drop(looks);
+            looks = look();
+        }
+        drop(looks);
+        let begin = Instant::now();
+        while is_taken() {
+            assert!(begin.elapsed() < PATIENCE, "{words:?}: it goes on without its asker");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
 }

@@ -364,17 +364,17 @@ impl Api for Host {
         Ok(())
     }
 
-    fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError> {
+    fn trace(&self, wanted: &TraceRequest, is_awaited: &dyn Fn() -> bool) -> Result<TraceReport, ApiError> {
         let running = {
             let inner = self.lock();
             trace::Running::begin(&inner.works, &inner.store.active, wanted)?
         };
-        Ok(running.finish())
+        Ok(running.finish(is_awaited))
     }
 
-    fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError> {
+    fn steps(&self, seconds: u32, is_awaited: &dyn Fn() -> bool) -> Result<Vec<StepInfo>, ApiError> {
         let engine = self.lock().works.engine.clone();
-        trace::steps(&engine, Duration::from_secs(seconds.into()))
+        trace::steps(&engine, Duration::from_secs(seconds.into()), is_awaited)
     }
 
     fn accounting(&self) -> Result<AccountingInfo, ApiError> {
