@@ -442,6 +442,9 @@ fn connections_go_on_while_what_is_below_gets_another_mtu_and_no_property_ends_t
         let refused = daemon.firelane(words);
         assert!(refused.code() == 1 && refused.stderr.contains(&format!("{said}{why}")), "{refused:?}");
     }
+    // What could not be done without sockets either is told first.
+    let refused = daemon.firelane(&["dladm", "set-linkprop", "-p", "cpus=1000", "web0"]);
+    assert!(refused.code() == 1 && refused.stderr.contains("non-existent processor ID"), "{refused:?}");
     for client in clients {
         assert!(client.expect_success().starts_with("rounds"));
     }

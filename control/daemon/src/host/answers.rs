@@ -125,8 +125,10 @@ impl Api for Host {
             // A netstack goes with its last interface.
             | Change::DeleteIf(_)
             | Change::DisableIf(_) => {
+                // What cannot be in any case is told first.
+                let (present, way) = inner.way_to(&next)?;
                 inner.spare_sockets(&next)?;
-                inner.move_to(next).map(drop)
+                inner.go(present, way, next).map(drop)
             }
             Change::SetAccounting(_) => {
                 inner.move_to(next)?;
