@@ -21,6 +21,7 @@ use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
 
 use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
+use crate::history::accounting::Fault;
 use crate::history::{History, Parting, Totals};
 use crate::interfaces::Told;
 use crate::kernel::NAME_WAIT;
@@ -159,15 +160,17 @@ impl Host {
         (stats::totals(&inner.works, &inner.store.active), inner.partings.take())
     }
 
-    /// Lets `write` follow what is wanted of accounting, and notes what is wrong with it.
-    pub(crate) fn account(&self, write: impl FnOnce(&Accounting) -> Result<(), String>) {
+    /// Lets `write` follow what is wanted of accounting, and notes and gives what is wrong with it.
+    pub(crate) fn account(&self, write: impl FnOnce(&Accounting) -> Result<(), Fault>) -> Option<Fault> {
         let wanted = self.lock().store.active.daemon.accounting.clone();
         let fault = write(&wanted).err();
+        let told = fault.as_ref().map(ToString::to_string);
         let mut inner = self.lock();
-        if let Some(fault) = fault.as_ref().filter(|fault| inner.accounting_fault.as_ref() != Some(*fault)) {
-            tracing::error!("{fault}");
+        if let Some(told) = told.as_ref().filter(|told| inner.accounting_fault.as_ref() != Some(*told)) {
+            tracing::error!("{told}");
         }
-        inner.accounting_fault = fault;
+        inner.accounting_fault = told;
+        fault
     }
 
     fn history(&self) -> MutexGuard<'_, Option<History>> {

@@ -91,3 +91,35 @@ fn records_are_written_while_accounting_is_active() {
     assert_eq!(refused.code(), 1);
     assert_eq!(std::fs::read_to_string(&hosts).expect("it is there"), "127.0.0.1 localhost\n");
 }
+
+/// The folder of their file has gone, as with a disk.
+#[test]
+fn records_that_wait_go_where_accounting_goes_on_and_are_told_of_where_it_ends() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let large = sandbox.folder().join("run/state/www/large");
+    std::fs::write(large, vec![7; BYTES as usize]).expect("the daemon has made its folder");
+    let disk = sandbox.folder().join("disk");
+    let place = |name: &str| disk.join(name).to_str().expect("a plain path").to_owned();
+    let elsewhere = sandbox.folder().join("net.log");
+    let elsewhere = elsewhere.to_str().expect("a plain path");
+    let acctadm = |words: &[&str]| daemon.firelane(&[&["acctadm"], words].concat());
+    let waits = || {
+        std::fs::create_dir(&disk).expect("it is not there");
+        acctadm(&["-e", "basic", "-f", &place("net.log"), "net"]).expect_success();
+        fetch(&sandbox);
+        std::fs::remove_dir_all(&disk).expect("it is there");
+    };
+    waits();
+    acctadm(&["-f", elsewhere, "net"]).expect_success();
+    assert!(sent(&daemon, elsewhere).is_some_and(|bytes| bytes >= BYTES));
+    waits();
+    let told = acctadm(&["-x", "net"]);
+    let is_told = told.stderr.contains("net.log: No such file or directory")
+        && told.stderr.contains("seconds are lost");
+    assert!(told.code() == 1 && is_told, "{told:?}");
+    assert!(
+        acctadm(&[]).expect_success().contains("Net accounting: inactive\n"),
+        "it has ended all the same"
+    );
+}

@@ -1,10 +1,11 @@
 //! Records of what links and flows carried, added to a file of the operator's (`acctadm`).
 //!
 //! Called by `mod.rs`' thread once a second, with what the history reads anyway. A record is a line in JSON; what carried nothing has
-//! none, so that an idle host writes nothing. The file is opened when the first record comes, and let go when accounting ends or
-//! goes elsewhere, so that whoever rotates logs may move it with `acctadm -x` and `-f`.
+//! none, so that an idle host writes nothing. The file is opened for the records of a moment and let go: whoever rotates logs may move
+//! it at any time, and what comes then goes to a new one.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -24,9 +25,8 @@ const BEGINNING: &str = "{\"curtime\":";
 /// The writer of records.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
-    /// What is followed, and the file if it is open.
+    /// What is followed.
     wanted: Accounting,
-    file: Option<File>,
     /// The counters at the last record, or when accounting began.
     last: BTreeMap<Subject, Traffic>,
     /// Those of the last second, for who is deleted between two records.
@@ -39,23 +39,76 @@ pub(crate) struct Writer {
     asked: u64,
 }
 
+/// Why records are not in their file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Fault {
+    path: String,
+    why: String,
+    /// Of how many seconds there will never be any; without it they wait.
+    lost: Option<u64>,
+}
+
+impl Fault {
+    fn of(path: &str, error: &impl fmt::Display) -> Self {
+        Self { path: path.to_owned(), why: plain(error), lost: None }
+    }
+
+    /// What is told who has asked for the change by which records are lost. Of those that wait, status tells.
+    pub(crate) fn of_change(&self) -> Option<ApiError> {
+        let seconds = self.lost?;
+        let allowed =
+            format!("{}; it is changed all the same, and records of {seconds} seconds are lost", self.why);
+        Some(ApiError::new(Status::Io, "file", &self.path, allowed))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; ", self.path, self.why)?;
+        match self.lost {
+            None => f.write_str("records wait"),
+            Some(seconds) => write!(f, "records of {seconds} seconds are lost"),
+        }
+    }
+}
+
 impl Writer {
     /// Follows `wanted`: writes what came by the end of the second `now` if it is time. Gives what is wrong with the file.
-    pub(crate) fn follow(&mut self, wanted: &Accounting, now: u64, totals: &Totals) -> Result<(), String> {
-        if *wanted != self.wanted {
-            let ended = self.write(now, totals);
-            *self = Self { wanted: wanted.clone(), since: now, asked: now, ..Self::default() };
-            self.last = totals.iter().cloned().collect();
-            self.latest = self.last.clone();
-            return ended;
-        }
+    pub(crate) fn follow(&mut self, wanted: &Accounting, now: u64, totals: &Totals) -> Result<(), Fault> {
         self.note_gone(totals);
         // A clock that is set back moves the beginning with it.
         if now < self.asked {
             self.since = now.saturating_sub(self.asked.saturating_sub(self.since));
         }
         self.asked = now;
+        if *wanted != self.wanted {
+            return self.turn(wanted, now, totals);
+        }
         if now.saturating_sub(self.since) >= RECORD_SECONDS { self.write(now, totals) } else { Ok(()) }
+    }
+
+    /// Writes what came for what was wanted, and follows `wanted` from here on. What cannot be written goes on waiting if anything is
+    /// written any more.
+    fn turn(&mut self, wanted: &Accounting, now: u64, totals: &Totals) -> Result<(), Fault> {
+        let ended = self.end(now, totals);
+        let before = std::mem::replace(&mut self.wanted, wanted.clone()).net;
+        if ended.is_ok() || wanted.writes_to().is_none() {
+            let last: BTreeMap<_, _> = totals.iter().cloned().collect();
+            *self = Self {
+                wanted: wanted.clone(),
+                latest: last.clone(),
+                last,
+                since: now,
+                asked: now,
+                ..Self::default()
+            };
+            return ended;
+        }
+        if !before.is_of_flows() {
+            let flows = totals.iter().filter(|(subject, _)| subject.of == UsageOf::Flows);
+            self.last.extend(flows.cloned());
+        }
+        self.write(now, totals)
     }
 
     /// Keeps what those carried that were there a second ago.
@@ -97,16 +150,21 @@ impl Writer {
         }
     }
 
-    /// The host ends: what came since the last record is written.
-    pub(crate) fn end(&mut self, now: u64, totals: &Totals) -> Result<(), String> {
-        self.write(now, totals)
+    /// The host ends, or what is wanted: what came since the last record is written now or never.
+    pub(crate) fn end(&mut self, now: u64, totals: &Totals) -> Result<(), Fault> {
+        let seconds = self.seconds(now);
+        self.write(now, totals).map_err(|fault| Fault { lost: Some(seconds), ..fault })
+    }
+
+    /// Since the last record. What came within one second was carried in it.
+    fn seconds(&self, now: u64) -> u64 {
+        now.saturating_sub(self.since).max(1)
     }
 
     /// Writes what came since the last record, if anybody asks for it.
-    fn write(&mut self, now: u64, totals: &Totals) -> Result<(), String> {
-        let Some(path) = self.wanted.writes_to().map(str::to_owned) else { return Ok(()) };
-        // What came within one second was carried in it.
-        let seconds = now.saturating_sub(self.since).max(1);
+    fn write(&mut self, now: u64, totals: &Totals) -> Result<(), Fault> {
+        let Some(path) = self.wanted.writes_to() else { return Ok(()) };
+        let seconds = self.seconds(now);
         let mut lines = String::new();
         let present = totals.iter().map(|(subject, total)| {
             (subject, total.since(self.last.get(subject).copied().unwrap_or_default()))
@@ -118,28 +176,28 @@ impl Writer {
             }
             let Subject { of, name, link } = subject;
             let record = NetRecord::new(*of, name, link, now, seconds, came);
-            lines += &record.line(self.wanted.net).map_err(|error| format!("{path}: {error}"))?;
+            lines += &record.line(self.wanted.net).map_err(|error| Fault::of(path, &error))?;
             lines.push('\n');
         }
         if !lines.is_empty() {
-            self.open(&path).and_then(|file| add(file, lines.as_bytes())).map_err(|error| {
-                self.file = None;
-                format!("{path}: {}; records wait", plain(&error))
-            })?;
+            open(path)
+                .and_then(|file| add(&file, lines.as_bytes()))
+                .map_err(|error| Fault::of(path, &error))?;
         }
         (self.last, self.since) = (totals.iter().cloned().collect(), now);
         self.gone.clear();
         Ok(())
     }
+}
 
-    fn open(&mut self, path: &str) -> std::io::Result<&File> {
-        if self.file.is_none() {
-            let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-            cut_what_is_torn(&file)?;
-            self.file = Some(file);
-        }
-        Ok(self.file.as_ref().expect("it was opened just now"))
+/// What has taken the place of the operator's file may be anything.
+fn open(path: &str) -> std::io::Result<File> {
+    let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    if let Some(why) = unfit(&file)? {
+        return Err(std::io::Error::other(why));
     }
+    cut_what_is_torn(&file)?;
+    Ok(file)
 }
 
 /// Adds lines, all of them or none: they wait, and would be there twice.
@@ -187,23 +245,26 @@ pub(crate) fn check(wanted: &Accounting, absent: Absent) -> Result<(), ApiError>
         }
         opened => opened.map_err(failed)?,
     };
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(refused(Status::BadArg, "no plain file".to_owned()));
+    match unfit(&file).map_err(failed)? {
+        None => Ok(()),
+        Some(why) => Err(refused(Status::BadArg, why.to_owned())),
     }
+}
+
+/// Why no records may be added to this file, if so.
+fn unfit(mut file: &File) -> std::io::Result<Option<&'static str>> {
+    if !file.metadata()?.is_file() {
+        return Ok(Some("no plain file"));
+    }
+    file.seek(SeekFrom::Start(0))?;
     let mut first = Vec::new();
-    file.take(LINE_MAX).read_to_end(&mut first).map_err(failed)?;
+    file.take(LINE_MAX).read_to_end(&mut first)?;
     let text = String::from_utf8_lossy(&first);
     let line = text.split_inclusive('\n').next().unwrap_or_default();
     // Nothing but the first record, torn.
-    if line == text && (line.starts_with(BEGINNING) || BEGINNING.starts_with(line)) {
-        return Ok(());
-    }
-    match NetRecords::read(line) {
-        Ok(_) => Ok(()),
-        Err(_) => {
-            Err(refused(Status::BadArg, "it has something else than records of links and flows".to_owned()))
-        }
-    }
+    let is_torn = line == text && (line.starts_with(BEGINNING) || BEGINNING.starts_with(line));
+    let is_of_records = is_torn || NetRecords::read(line).is_ok();
+    Ok((!is_of_records).then_some("it has something else than records of links and flows"))
 }
 
 #[cfg(test)]
@@ -370,10 +431,103 @@ mod tests {
         }
         let mut writer = Writer::default();
         assert_eq!(writer.follow(&nowhere, 100, &totals(0)), Ok(()));
-        assert!(writer.follow(&nowhere, 120, &totals(5)).unwrap_err().contains("records wait"));
+        assert!(writer.follow(&nowhere, 120, &totals(5)).unwrap_err().to_string().contains("records wait"));
         std::fs::create_dir(folder.path().join("no")).unwrap();
         assert_eq!(writer.follow(&nowhere, 121, &totals(7)), Ok(()));
         let text = std::fs::read_to_string(folder.path().join("no/net.log")).unwrap();
         assert!(text.contains("\"ibytes\":7") && text.contains("\"seconds\":21"), "{text}");
+    }
+
+    /// Accounting that waits for the file `no/net.log`, whose folder is not there: since 100, with 5 bytes.
+    fn waiting(folder: &Scratch, net: Tracked) -> Writer {
+        let nowhere = Accounting { file: Some(path_in(folder, "no/net.log")), ..wanted(folder, net, true) };
+        let mut writer = Writer::default();
+        assert_eq!(writer.follow(&nowhere, 100, &totals(0)), Ok(()));
+        let fault = writer.follow(&nowhere, 120, &totals(5)).unwrap_err().to_string();
+        assert!(fault.contains("no/net.log") && fault.ends_with("records wait"), "{fault}");
+        writer
+    }
+
+    fn path_in(folder: &Scratch, name: &str) -> String {
+        folder.path().join(name).to_str().expect("a plain path").to_owned()
+    }
+
+    #[test]
+    fn what_waits_goes_where_accounting_goes_on() {
+        let folder = Scratch::new();
+        let mut writer = waiting(&folder, Tracked::EXTENDED);
+        let elsewhere = wanted(&folder, Tracked::EXTENDED, true);
+        assert_eq!(writer.follow(&elsewhere, 130, &totals(7)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links), [(30, 7)]);
+        assert_eq!(writer.follow(&elsewhere, 150, &totals(8)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links), [(50, 8)]);
+        assert_eq!(carried(&folder, UsageOf::Flows), [(50, 8)]);
+    }
+
+    #[test]
+    fn what_waits_waits_on_when_other_items_are_tracked() {
+        let folder = Scratch::new();
+        let mut writer = waiting(&folder, Tracked::BASIC);
+        let more = Accounting { net: Tracked::EXTENDED, ..writer.wanted.clone() };
+        assert!(writer.follow(&more, 130, &totals(7)).unwrap_err().to_string().ends_with("records wait"));
+        std::fs::create_dir(folder.path().join("no")).unwrap();
+        assert_eq!(writer.follow(&more, 131, &totals(9)), Ok(()));
+        let text = std::fs::read_to_string(folder.path().join("no/net.log")).unwrap();
+        let records = NetRecords::read(&text).unwrap();
+        let carried = [UsageOf::Links, UsageOf::Flows]
+            .map(|of| records.usage(&UsageRequest::new(of)).iter().map(|it| it.traffic.rbytes).sum::<u64>());
+        assert_eq!(carried, [9, 2], "flows were not tracked before: {text}");
+    }
+
+    #[test]
+    fn what_waits_and_is_never_written_is_told() {
+        for ends in ["accounting", "tracking", "daemon"] {
+            let folder = Scratch::new();
+            let mut writer = waiting(&folder, Tracked::BASIC);
+            let ended = match ends {
+                "accounting" => writer.follow(&Accounting::default(), 130, &totals(7)),
+                "tracking" => writer.follow(
+                    &Accounting { net: Tracked::NONE, ..writer.wanted.clone() },
+                    130,
+                    &totals(7),
+                ),
+                _ => writer.end(130, &totals(7)),
+            };
+            let fault = ended.unwrap_err().to_string();
+            assert!(
+                fault.contains("no/net.log: ") && fault.ends_with("; records of 30 seconds are lost"),
+                "{ends}: {fault}"
+            );
+            if ends == "accounting" {
+                assert_eq!(writer.follow(&Accounting::default(), 131, &totals(7)), Ok(()), "it is told once");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_moved_away_or_deleted_is_made_anew() {
+        let folder = Scratch::new();
+        let active = wanted(&folder, Tracked::BASIC, true);
+        let path = folder.path().join("net.log");
+        let mut writer = Writer::default();
+        for second in [100, 120] {
+            assert_eq!(writer.follow(&active, second, &totals(second)), Ok(()));
+        }
+        std::fs::rename(&path, folder.path().join("net.log.1")).unwrap();
+        assert_eq!(writer.follow(&active, 140, &totals(150)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links), [(20, 30)], "what came since");
+        std::fs::rename(folder.path().join("net.log.1"), &path).unwrap();
+        assert_eq!(carried(&folder, UsageOf::Links), [(20, 20)], "what was before");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(writer.follow(&active, 160, &totals(151)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links), [(20, 1)]);
+        // Somebody else's file has taken its name.
+        std::fs::write(&path, "127.0.0.1 localhost").unwrap();
+        let fault = writer.follow(&active, 180, &totals(152)).unwrap_err().to_string();
+        assert!(fault.contains("something else") && fault.ends_with("records wait"), "{fault}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "127.0.0.1 localhost");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(writer.follow(&active, 181, &totals(152)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links), [(21, 1)]);
     }
 }

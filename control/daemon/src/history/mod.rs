@@ -19,7 +19,7 @@ use firelane_api::{ApiError, Status, Traffic, Usage, UsageOf, UsageRequest, Usag
 
 use crate::calendar;
 use crate::host::Host;
-use accounting::Writer;
+use accounting::{Fault, Writer};
 use recorder::Recorder;
 use store::Store;
 
@@ -38,12 +38,15 @@ pub(crate) struct Subject {
     pub(crate) link: String,
 }
 
+/// Who has changed what is wanted of accounting, and is told what was lost by it.
+type Asker = Sender<Option<ApiError>>;
+
 /// The history of a running host.
 #[derive(Debug)]
 pub(crate) struct History {
     recorder: Arc<Mutex<Recorder>>,
     /// Asks the thread to follow at once what is wanted of accounting, and to say so; without it the thread ends.
-    ask: Option<Sender<Sender<()>>>,
+    ask: Option<Sender<Asker>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -81,12 +84,16 @@ impl History {
     }
 
     /// What is wanted of accounting is another now: returns when what came until then is written, or the fault is noted.
-    pub(crate) fn follow(&self) {
+    ///
+    /// # Errors
+    /// It cannot be written and never will be.
+    pub(crate) fn follow(&self) -> Result<(), ApiError> {
         let (done, followed) = mpsc::channel();
-        if self.ask.as_ref().is_some_and(|ask| ask.send(done).is_ok()) {
-            // Where the thread has ended, or its disk hangs, status says what is wrong.
-            let _ = followed.recv_timeout(FOLLOW_TIME);
+        if self.ask.as_ref().is_none_or(|ask| ask.send(done).is_err()) {
+            return Ok(());
         }
+        // Where the thread has ended, or its disk hangs, status says what is wrong.
+        followed.recv_timeout(FOLLOW_TIME).ok().flatten().map_or(Ok(()), Err)
     }
 
     /// The recorder, if it has a file.
@@ -122,15 +129,15 @@ fn watch(
     host: &Weak<Host>,
     recorder: &Mutex<Recorder>,
     writer: &mut Writer,
-    asked: &mpsc::Receiver<Sender<()>>,
+    asked: &mpsc::Receiver<Asker>,
 ) -> bool {
     let into = calendar::since_1970().subsec_nanos();
     let rest = Duration::from_secs(1).saturating_sub(Duration::from_nanos(into.into()));
     let is_over = match asked.recv_timeout(rest) {
         Ok(done) => {
-            follow(host, recorder, writer);
+            let fault = follow(host, recorder, writer);
             // Who has waited too long has gone.
-            let _ = done.send(());
+            let _ = done.send(fault.and_then(|fault| fault.of_change()));
             return true;
         }
         Err(fault) => fault == RecvTimeoutError::Disconnected,
@@ -162,13 +169,13 @@ fn watch(
 }
 
 /// Lets accounting follow what is wanted of it in the middle of a second, which the history reads at its end.
-fn follow(host: &Weak<Host>, recorder: &Mutex<Recorder>, writer: &mut Writer) {
-    let Some(host) = host.upgrade() else { return };
+fn follow(host: &Weak<Host>, recorder: &Mutex<Recorder>, writer: &mut Writer) -> Option<Fault> {
+    let host = host.upgrade()?;
     let (totals, partings) = host.totals();
     let now = calendar::seconds();
     partings.iter().for_each(|parting| writer.part(parting));
     lock(recorder).part(now, &partings);
-    host.account(|wanted| writer.follow(wanted, now, &totals));
+    host.account(|wanted| writer.follow(wanted, now, &totals))
 }
 
 /// Who has ended since the last reading.

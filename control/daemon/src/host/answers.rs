@@ -134,10 +134,7 @@ impl Api for Host {
                 inner.move_to(next)?;
                 // Its last records are in the file when it has ended, and from its beginning on all is accounted of.
                 drop(inner);
-                if let Some(history) = self.history().as_ref() {
-                    history.follow();
-                }
-                Ok(())
+                self.history().as_ref().map_or(Ok(()), history::History::follow)
             }
             _ => inner.move_to(next).map(drop),
         }
