@@ -13,9 +13,11 @@ use crate::packet::{Packet, Piece};
 /// For how long: as long as reassembly waits (RFC 1122 §3.3.2).
 const LASTS: Duration = Duration::from_secs(60);
 
+/// The names that all pieces of a datagram have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Datagram {
-    src: IpAddr,
+pub struct Datagram {
+    /// Where it says it comes from.
+    pub src: IpAddr,
     dst: IpAddr,
     protocol: Option<IpProtocol>,
     number: u32,
@@ -33,7 +35,8 @@ impl Default for Frags {
 }
 
 impl Datagram {
-    fn of(packet: &Packet<'_>) -> Self {
+    /// Those of a piece.
+    pub fn of(packet: &Packet<'_>) -> Self {
         let Packet { src, dst, datagram, direction, .. } = *packet;
         // IPv6's pieces may begin with different headers, and are of one datagram without it (RFC 8200 §4.5).
         let protocol = Some(packet.protocol).filter(|_| src.is_ipv4());

@@ -16,6 +16,7 @@ mod tcp;
 
 use firelane_units::{BlockAnswer, Direction, FilterAction, FilterRule, Instant, IpPrefix, LinkId};
 
+pub use frags::Datagram;
 pub use packet::{Packet, Piece};
 pub use pools::{FOREVER, PoolChange};
 pub use rules::{OneWay, RuleCount};

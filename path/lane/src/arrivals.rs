@@ -21,7 +21,7 @@ pub(crate) struct Arrival {
     pub(crate) foreseen: Option<Foreseen>,
     /// Where it has looked for its connection.
     pub(crate) sought: Option<Sought>,
-    /// Other lanes have not what it is for: the one that was asked first.
+    /// Other lanes have not what it is for: the one that was asked first. Of a piece: the one whose filter has let it through.
     pub(crate) asked: Option<LaneId>,
 }
 

@@ -124,10 +124,10 @@ pub enum Stage {
     /// Past all limits, before the user of the link: a driver queue or a netstack's shard.
     Deliver,
     /// At the door of a netstack's shard in the receiving lane, whatever lane such packets belong to: that one has the state of what an
-    /// ICMP error is about.
+    /// ICMP error is about, or of a datagram that comes in pieces.
     Door(NetstackId),
     /// At the same door, because things are not where they would begin now, or because somebody behind the translator gets what no socket
-    /// is for: that lane was asked first for what the packet is for, and has it not.
+    /// is for: that lane was asked first for what the packet is for, and has it not. Of a piece: that lane's filter has let it through.
     Asked(NetstackId, LaneId),
     /// From a netstack to itself: before its shard in the receiving lane.
     Loopback(NetstackId),

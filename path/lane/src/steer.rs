@@ -2,7 +2,7 @@
 //!
 //! TCP by the symmetric hash of its tuple, so that both directions of a connection meet in one lane; UDP by its
 //! local port, so that a socket has one lane whoever writes to it; everything else (ARP, neighbour discovery,
-//! ICMP, fragments) in the netstack's home lane. Flows with lanes of their own come before both. Used by the link side for
+//! ICMP, fragments) in the netstack's home lane, which asks others about some of it (`stacks/filtered.rs`). Flows with lanes of their own come before both. Used by the link side for
 //! every frame that a netstack gets, and by the engine to find a socket's lane.
 
 use firelane_classify::{FlowLanes, Fragment, Headers, Steering, SteeringKey, Tuple};

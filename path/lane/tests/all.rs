@@ -15,6 +15,7 @@ mod ending;
 mod exits;
 mod far_limits;
 mod filter_laws;
+mod filtered_pieces;
 mod filtering;
 mod floods;
 mod forwarding;

@@ -17,10 +17,14 @@ use crate::translating::*;
 
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// A frame's packet in three pieces.
 fn cut(frame: &[u8], number: u16) -> [Vec<u8>; 3] {
+    cut_at(frame, number, [16, 40])
+}
+
+/// A frame's packet in three pieces, the later of which begin so many bytes behind its header.
+pub(crate) fn cut_at(frame: &[u8], number: u16, [second, third]: [usize; 2]) -> [Vec<u8>; 3] {
     let payload = &frame[34..];
-    [(0, 16), (16, 40), (40, payload.len())].map(|(begin, end)| {
+    [(0, second), (second, third), (third, payload.len())].map(|(begin, end)| {
         let mut bytes = [&frame[..34], &payload[begin..end]].concat();
         let (length, more) = ((bytes.len() - 14) as u16, u16::from(end < payload.len()) << 13);
         bytes[16..18].copy_from_slice(&length.to_be_bytes());

@@ -20,6 +20,7 @@ use firelane_wire::IpProtocol;
 use super::early::Stay;
 use super::inbound::{Inside, segment_in};
 use super::passage::{Judged, Remembered};
+use super::pieces::Asked;
 use super::shard::Shard;
 use super::{NO_NETSTACK, Stacks};
 use crate::config::Secrets;
@@ -55,6 +56,8 @@ pub(crate) struct Gate {
     edition: u32,
     /// So many of the frames that IP has ready were asked about, or need not be.
     asked: usize,
+    /// The lanes that were asked about first pieces.
+    pieces: Asked,
     /// Of how many packets the operator may still be told.
     told: ResetBudget,
     /// Storage of what is asked about on its way out.
@@ -122,6 +125,7 @@ impl Gate {
             list: 0,
             edition: 0,
             asked: 0,
+            pieces: Asked::default(),
             told: ResetBudget::new(TOLD_PER_SECOND),
             ready: Chain::new(),
         }
@@ -183,6 +187,11 @@ impl Gate {
         &self.filter
     }
 
+    /// The lanes that were asked about first pieces of datagrams.
+    pub(super) const fn pieces(&mut self) -> &mut Asked {
+        &mut self.pieces
+    }
+
     /// A packet of a flow of which this is remembered will come soon: what that needs is read before.
     #[inline]
     pub(crate) fn touch(&mut self, judged: Judged) {
@@ -224,6 +233,7 @@ impl Gate {
     /// What is due; whether nothing is asked about any more that was before.
     pub(crate) fn on_time(&mut self, now: Instant) -> bool {
         self.filter.on_time(now);
+        self.pieces.expire(now);
         if let Some(nat) = &mut self.nat {
             nat.on_time(now);
         }
@@ -350,7 +360,9 @@ impl<D> Inside<'_, D> {
     fn come_in_asked(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> (Option<Frame>, Ruling) {
         // All that is translated has its states here.
         if !self.shard.gate.has_nat()
-            && let Some(lane) = self.lane_of_quoted(link, frame.as_slice(), headers)
+            && let Some(lane) = self
+                .lane_of_quoted(link, frame.as_slice(), headers)
+                .or_else(|| self.lane_of_piece(link, frame.as_slice(), headers))
         {
             self.common.hand_over(lane, Stage::Door(self.shard.config.id), link, frame);
             return (None, Ruling::default());
@@ -359,7 +371,7 @@ impl<D> Inside<'_, D> {
         self.go_out();
         let ruling = self.judge(Direction::In, link, &frame, headers);
         if ruling.verdict == Verdict::Pass {
-            return (Some(frame), ruling);
+            return (self.keep_piece(link, frame, headers), ruling);
         }
         self.end_blocked(ruling.verdict, link, frame, headers);
         (None, ruling)

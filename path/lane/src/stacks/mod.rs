@@ -36,6 +36,7 @@ mod open;
 mod outbound;
 mod pace;
 mod passage;
+mod pieces;
 mod removed;
 mod shard;
 mod shards;

@@ -9,7 +9,7 @@
 use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use firelane_classify::{ConnTable, Headers, L3, Listeners, Steering, SteeringKey};
+use firelane_classify::{ConnTable, Fragment, Headers, L3, Listeners, Steering, SteeringKey};
 use firelane_frame::{Checksum, Frame};
 use firelane_ip::{Adjacency, Ip, LOOPBACK};
 use firelane_nat::{Host, Nat, NatConfig, NatCounts, NatRef, NatRow, Outcome};
@@ -190,7 +190,9 @@ impl<D> Inside<'_, D> {
             false => (frame, None),
         };
         let headers = changed.as_ref().map_or(headers, |(changed, _)| changed);
-        match self.shard.gate.has_filter() {
+        // A piece that another lane's filter has let through is asked about no more.
+        let is_let_in = asked.is_some() && headers.fragment != Fragment::Whole;
+        match self.shard.gate.has_filter() && !is_let_in {
             true => self.come_in(link, frame, headers).0.map(|frame| (frame, changed)),
             false => Some((frame, changed)),
         }
