@@ -100,7 +100,7 @@ impl Ip {
                 Icmpv4Repr::ParameterProblem { code, pointer: pointer as u8, quoted }
             }
         };
-        let ours = Name::of(error, dst.into());
+        let ours = (Name::of(error, dst.into()), kind(error));
         self.send_message(now, ours, src.into(), message.emitted_len(), pools, |body, _| {
             message.emit(body);
         });
@@ -136,7 +136,7 @@ impl Ip {
             IcmpError::Redirect(_) => return,
             IcmpError::Problem { code, pointer, .. } => problem(code, pointer),
         };
-        let ours = Name::of(error, dst.into());
+        let ours = (Name::of(error, dst.into()), kind(error));
         self.send_message(now, ours, src.into(), message.emitted_len(), pools, |body, egress| {
             message.emit(body);
             if let Some((from, to)) = pair_v6(egress) {
@@ -149,7 +149,7 @@ impl Ip {
     fn send_message(
         &mut self,
         now: Instant,
-        name: Name,
+        (name, kind): (Name, IcmpKind),
         to: IpAddr,
         len: usize,
         pools: &mut Pools,
@@ -158,7 +158,7 @@ impl Ip {
         // As in Linux, what a netstack tells its own programs is not limited: nobody else hears it. A look at the limit costs less than
         // the way, which is not looked for in vain.
         let is_limited = !self.is_local(to);
-        if is_limited && self.icmp_limit.is_spent(now, IcmpKind::Error) {
+        if is_limited && self.icmp_limit.is_spent(now, kind) {
             self.counts.of(to).icmp.limited += 1;
             return;
         }
@@ -170,7 +170,7 @@ impl Ip {
         if let Name::Theirs(address) = name {
             egress.src = address;
         }
-        if is_limited && !self.icmp_limit.allow(now, IcmpKind::Error, to, &mut self.random) {
+        if is_limited && !self.icmp_limit.allow(now, kind, to, &mut self.random) {
             self.counts.of(to).icmp.limited += 1;
             return;
         }
@@ -207,6 +207,14 @@ impl Name {
             IcmpError::Refused { as_dest: true, .. } => Self::Theirs(dst),
             _ => Self::OursOr(dst),
         }
+    }
+}
+
+/// By what limit it is sent.
+const fn kind(error: IcmpError) -> IcmpKind {
+    match error {
+        IcmpError::TooBig(_) => IcmpKind::TooBig,
+        _ => IcmpKind::Error,
     }
 }
 

@@ -19,7 +19,13 @@ pub(crate) enum IcmpKind {
     Error,
     /// Answers to echoes.
     Echo,
+    /// What a path's packets may be as large as: without it a sender does not find out why nothing arrives. Who opens many connections needs
+    /// many at once, so this is no part of what errors have, which anybody's scan can use up. Linux has no limit for it.
+    TooBig,
 }
+
+/// How many kinds there are.
+const KINDS: usize = 3;
 
 /// A bucket's measure: messages per second, and how many at once.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +40,9 @@ const ERRORS_ALL: Rate = Rate { per_second: 1000, burst: 200 };
 /// Echoes: enough for `ping -f`, too few to keep a lane busy.
 const ECHOES_EACH: Rate = Rate { per_second: 20_000, burst: 2000 };
 const ECHOES_ALL: Rate = Rate { per_second: 50_000, burst: 5000 };
+/// Sizes of paths: one for each connection that a busy host begins, or each datagram that it sends; few enough not to keep a lane busy.
+const SIZES_EACH: Rate = Rate { per_second: 10_000, burst: 2000 };
+const SIZES_ALL: Rate = Rate { per_second: 50_000, burst: 5000 };
 /// Buckets for destinations; those that share one share its measure.
 const BUCKETS: usize = 256;
 
@@ -81,6 +90,7 @@ const fn rates(kind: IcmpKind) -> (Rate, Rate) {
     match kind {
         IcmpKind::Error => (ERRORS_EACH, ERRORS_ALL),
         IcmpKind::Echo => (ECHOES_EACH, ECHOES_ALL),
+        IcmpKind::TooBig => (SIZES_EACH, SIZES_ALL),
     }
 }
 
@@ -88,14 +98,14 @@ const fn rates(kind: IcmpKind) -> (Rate, Rate) {
 #[derive(Debug)]
 pub(crate) struct IcmpLimit {
     keyed: Keyed,
-    each: [Vec<Bucket>; 2],
-    all: [Bucket; 2],
+    each: [Vec<Bucket>; KINDS],
+    all: [Bucket; KINDS],
 }
 
 impl IcmpLimit {
     pub(crate) fn new(keyed: Keyed) -> Self {
         let buckets = || vec![Bucket::default(); BUCKETS];
-        Self { keyed, each: [buckets(), buckets()], all: [Bucket::default(); 2] }
+        Self { keyed, each: [(); KINDS].map(|()| buckets()), all: [Bucket::default(); KINDS] }
     }
 
     /// Whether no message at all may be sent now, to whomever: who knows it first spares himself the making of one. In a flood of
@@ -135,6 +145,22 @@ mod tests {
         assert!(!ask(Instant::from_millis(99)));
         assert!(ask(Instant::from_millis(100)));
         assert!(!ask(Instant::from_millis(101)));
+    }
+
+    #[test]
+    fn sizes_of_paths_are_no_part_of_what_errors_have() {
+        let (mut limit, mut random) = limit();
+        let dst: IpAddr = "192.0.2.1".parse().unwrap();
+        let mut count =
+            |kind, dst| (0..20_000).filter(|_| limit.allow(Instant::ZERO, kind, dst, &mut random)).count();
+        let sizes = count(IcmpKind::TooBig, dst);
+        assert!((1000..=2000).contains(&sizes), "{sizes}: one connection each of a busy host's");
+        assert_eq!(count(IcmpKind::Error, dst), 20, "errors have theirs");
+        for other in 0..1000u32 {
+            count(IcmpKind::Error, IpAddr::V4(other.into()));
+        }
+        assert!(!limit.is_spent(Instant::from_secs(1), IcmpKind::TooBig));
+        assert!(limit.is_spent(Instant::ZERO, IcmpKind::Error));
     }
 
     #[test]

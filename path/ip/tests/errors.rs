@@ -256,6 +256,31 @@ fn a_packet_too_large_for_the_next_link_is_reported_with_its_mtu() {
     assert_eq!(give(&mut router(), &v4(&may_cut, &udp(&[0; 1300]))).end, "held", "for the next hop");
 }
 
+/// A busy host behind a router begins many connections whose first full segments do not fit, and somebody's scan makes errors beside it.
+#[test]
+fn sizes_of_paths_are_told_whatever_else_errors_are_about() {
+    let mut router = router();
+    let v6_dst = "2001:db8::50".parse().unwrap();
+    let (mut nowhere, mut nowhere_v6) = (0, 0);
+    for _ in 0..500 {
+        let v4_scan =
+            v4(&Ipv4Repr { dst: "203.0.113.9".parse().unwrap(), ..onward(IpProtocol::UDP) }, &udp(b"x"));
+        nowhere += give(&mut router, &v4_scan).sent.len();
+        let dst = "2001:db9::50".parse().unwrap();
+        nowhere_v6 +=
+            give(&mut router, &v6(&Ipv6Repr { dst, ..header_v6(IpProtocol::UDP) }, &udp(b"x"))).sent.len();
+    }
+    assert_eq!((nowhere, nowhere_v6), (20, 20), "each sender hears so much of other errors");
+    for nth in 0..400 {
+        let large = v4(&onward(IpProtocol::UDP), &udp(&[0; 1300]));
+        let outcome = give(&mut router, &large);
+        assert_eq!(outcome.sent.first().map(|frame| answer_v4(frame).0), Some(3), "{nth}");
+        let large = v6(&Ipv6Repr { dst: v6_dst, ..header_v6(IpProtocol::UDP) }, &udp(&[0; 1300]));
+        let outcome = give(&mut router, &large);
+        assert_eq!(outcome.sent.first().map(|frame| answer_v6(frame).0), Some(2), "{nth}");
+    }
+}
+
 #[test]
 fn c06_errors_are_about_neither_errors_nor_later_pieces_nor_what_was_sent_to_many() {
     let dying = |protocol| Ipv4Repr { ttl: 1, ..onward(protocol) };
