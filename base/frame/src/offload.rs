@@ -82,9 +82,14 @@ pub fn complete_checksum(frame: &mut Frame) -> Result<(), DropReason> {
 /// Cuts a large frame into frames of one segment each, with complete headers and checksums, behind those of
 /// `out`, and returns how many. On failure `out` is as before and the frame is lost for the named reason.
 pub fn segment(frame: Frame, pools: &mut Pools, out: &mut Chain) -> Result<usize, DropReason> {
-    let count = cut(&frame, pools, out, true)?;
+    let count = segments_of(&frame, pools, out)?;
     pools.put(frame);
     Ok(count)
+}
+
+/// The same of a frame that its owner keeps, whatever comes of it.
+pub fn segments_of(frame: &Frame, pools: &mut Pools, out: &mut Chain) -> Result<usize, DropReason> {
+    cut(frame, pools, out, true)
 }
 
 fn cut(frame: &Frame, pools: &mut Pools, out: &mut Chain, complete: bool) -> Result<usize, DropReason> {

@@ -6,7 +6,7 @@
 
 use core::net::IpAddr;
 
-use firelane_frame::{Checksum, FlowTag, Frame, Pools, offload};
+use firelane_frame::{Chain, Checksum, FlowTag, Frame, Pools, offload};
 use firelane_units::{DropReason, Instant, LinkId, Mtu};
 use firelane_wire::{IpProtocol, Ipv4Repr, Ipv4View, Ipv6View, TimeExceeded, ext, ipv4, ipv6};
 
@@ -118,16 +118,22 @@ impl Ip {
             self.redirect(now, &frame, l3_offset, (transit.src, transit.dst), &hop, pools);
         }
         let adjacency = Adjacency::of(&hop, self.interfaces.mtu(hop.link, transit.dst), self.generation);
-        strip(&mut frame, l3_offset);
-        let packet = frame.as_mut_slice();
+        let packet = &mut frame.as_mut_slice()[l3_offset..];
         match transit.dst {
             IpAddr::V4(_) => ipv4::decrement_ttl(packet),
             IpAddr::V6(_) => ipv6::decrement_hop_limit(packet),
         }
         let packets = packets(&frame);
         let sent = match fit {
-            Fit::Whole => self.emit(now, &hop, frame, pools),
-            Fit::Cut(mtu) => self.forward_pieces(now, &hop, frame, mtu, pools),
+            Fit::Whole => {
+                strip(&mut frame, l3_offset);
+                self.emit(now, &hop, frame, pools)
+            }
+            Fit::Cut(mtu) => {
+                strip(&mut frame, l3_offset);
+                self.forward_pieces(now, &hop, frame, mtu, pools)
+            }
+            Fit::CutEach(mtu) => self.forward_pieces_of_each(now, &hop, frame, l3_offset, mtu, pools),
         };
         if !matches!(sent, Sent::Drop(..)) {
             self.counts.of(transit.dst).forwarded += packets;
@@ -173,14 +179,16 @@ impl Ip {
             usize::from(cut.header_bytes).saturating_sub(l3_offset) + usize::from(cut.segment_bytes)
         });
         let mtu = self.interfaces.mtu(way.link, transit.dst).unwrap_or(interface.mtu);
-        let fits = len <= usize::from(mtu.bytes());
-        if !fits && (!transit.may_cut || frame.meta().segmentation.is_some()) {
-            return Err((Some(IcmpError::TooBig(mtu)), DropReason::TooBig));
-        }
+        let fit = match (len <= usize::from(mtu.bytes()), transit.may_cut, frame.meta().segmentation) {
+            (true, ..) => Fit::Whole,
+            (false, false, _) => return Err((Some(IcmpError::TooBig(mtu)), DropReason::TooBig)),
+            (false, true, None) => Fit::Cut(mtu),
+            (false, true, Some(_)) => Fit::CutEach(mtu),
+        };
         let mac =
             way.mac.or_else(|| self.neighbours.resolve(now, way.link, way.next_hop).map(|(_, mac)| mac));
         let hop = Hop { link: way.link, src_mac: interface.mac, next_hop: way.next_hop, dst_mac: mac };
-        Ok((hop, if fits { Fit::Whole } else { Fit::Cut(mtu) }))
+        Ok((hop, fit))
     }
 
     /// Whether packets for others may come or leave by `link`.
@@ -206,28 +214,61 @@ impl Ip {
         if let Err(reason) = offload::complete_checksum(&mut frame) {
             return Sent::Drop(frame, reason);
         }
-        let (header, header_len) = match Ipv4View::parse(frame.as_slice()) {
-            Ok(view) => (Ipv4Repr::parse(&view), view.header_len()),
-            Err(error) => return Sent::Drop(frame, error.into()),
-        };
-        // No datagram is as long as that, and the later pieces could not say where they are.
-        if u32::from(header.fragment_offset) + u32::from(header.payload_len) > u16::MAX.into() {
-            return Sent::Drop(frame, DropReason::BadFragment);
-        }
-        let mut options = [0; 40];
-        let options = &mut options[..header_len - Ipv4View::HEADER_LEN];
-        options.copy_from_slice(&frame.as_slice()[Ipv4View::HEADER_LEN..header_len]);
-        strip(&mut frame, header_len);
-        self.send_pieces(now, hop, frame, pools, |payload, pools, out| {
-            fragment::cut_v4(payload, &header, options, mtu, pools, out)
+        self.send_pieces(now, hop, frame, pools, |frame, pools, out| {
+            cut(frame.as_slice(), mtu, pools, out)?;
+            Ok(1)
         })
     }
+
+    /// Cuts each of the packets that a frame stands for: who has put them together, on the sender's host or on the way, says nothing of
+    /// their sizes, and each may be cut.
+    #[cold]
+    fn forward_pieces_of_each(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        frame: Frame,
+        l3_offset: usize,
+        mtu: Mtu,
+        pools: &mut Pools,
+    ) -> Sent {
+        self.send_pieces(now, hop, frame, pools, |frame, pools, out| {
+            let packets = offload::segments_of(frame, pools, out)?;
+            for _ in 0..packets {
+                let Some(packet) = out.pop() else { break };
+                let result = cut(&packet.as_slice()[l3_offset..], mtu, pools, out);
+                pools.put(packet);
+                if let Err(reason) = result {
+                    while let Some(rest) = out.pop() {
+                        pools.put(rest);
+                    }
+                    return Err(reason);
+                }
+            }
+            Ok(packets)
+        })
+    }
+}
+
+/// Appends the pieces of a packet to `out`.
+fn cut(packet: &[u8], mtu: Mtu, pools: &mut Pools, out: &mut Chain) -> Result<(), DropReason> {
+    let view = Ipv4View::parse(packet)?;
+    let header = Ipv4Repr::parse(&view);
+    // No datagram is as long as that, and the later pieces could not say where they are.
+    if u32::from(header.fragment_offset) + u32::from(header.payload_len) > u16::MAX.into() {
+        return Err(DropReason::BadFragment);
+    }
+    let options = &packet[Ipv4View::HEADER_LEN..view.header_len()];
+    fragment::cut_v4(view.payload(), &header, options, mtu, pools, out)
 }
 
 /// Whether a packet fits the next link.
 enum Fit {
     Whole,
+    /// It does not, and is cut.
     Cut(Mtu),
+    /// None of those that the frame stands for does, or not each.
+    CutEach(Mtu),
 }
 
 /// A flow's number: both addresses, the protocol and, where they can be read, the ports.

@@ -182,39 +182,41 @@ impl Ip {
                     identification: identification as u16,
                     ..header_v4(src, dst, upper, hops, len)
                 };
-                self.send_pieces(now, &egress.hop(), frame, pools, |payload, pools, out| {
-                    fragment::cut_v4(payload, &header, &[], mtu, pools, out)
+                self.send_pieces(now, &egress.hop(), frame, pools, |frame, pools, out| {
+                    fragment::cut_v4(frame.as_slice(), &header, &[], mtu, pools, out)?;
+                    Ok(1)
                 })
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
                 let header = header_v6(src, dst, upper, hops, len);
-                self.send_pieces(now, &egress.hop(), frame, pools, |payload, pools, out| {
-                    fragment::cut_v6(payload, &header, identification, mtu, pools, out)
+                self.send_pieces(now, &egress.hop(), frame, pools, |frame, pools, out| {
+                    fragment::cut_v6(frame.as_slice(), &header, identification, mtu, pools, out)?;
+                    Ok(1)
                 })
             }
             _ => Sent::Drop(frame, DropReason::NoRoute),
         }
     }
 
-    /// Sends the pieces that `cut` makes of a frame.
+    /// Sends the pieces that `cut` makes of a frame; it says of how many packets.
     pub(crate) fn send_pieces(
         &mut self,
         now: Instant,
         hop: &Hop,
         frame: Frame,
         pools: &mut Pools,
-        cut: impl FnOnce(&[u8], &mut Pools, &mut Chain) -> Result<(), DropReason>,
+        cut: impl FnOnce(&Frame, &mut Pools, &mut Chain) -> Result<usize, DropReason>,
     ) -> Sent {
         let mut pieces = core::mem::take(&mut self.pieces);
-        let result = cut(frame.as_slice(), pools, &mut pieces);
+        let result = cut(&frame, pools, &mut pieces);
         let mut sent = Sent::Out;
         match result {
             Err(reason) => sent = Sent::Drop(frame, reason),
-            Ok(()) => {
+            Ok(packets) => {
                 pools.put(frame);
                 self.made.fragments += pieces.len() as u64;
                 let counts = self.counts.version(pieces.front().is_some_and(is_v4));
-                counts.cut += 1;
+                counts.cut += packets as u64;
                 counts.pieces += pieces.len() as u64;
             }
         }

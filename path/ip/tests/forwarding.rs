@@ -3,13 +3,14 @@
 use crate::common;
 
 use common::{ANSWER, Station, ip, mac};
-use firelane_frame::Frame;
+use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_ip::{
     Adjacency, DadConfig, FORESEEN_MAX, IfConfig, IfRouting, Input, Ip, IpConfig, NewFlow, Origin,
     ReversePath, Route, RouteKind, Upper,
 };
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, Mtu, Port};
-use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, UdpRepr};
+use firelane_wire::checksum::Sum;
+use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, TcpView, UdpRepr};
 use proptest::prelude::*;
 
 const NOW: Instant = Instant::from_secs(100);
@@ -305,6 +306,74 @@ fn flows_share_equal_routes() {
 /// What a router sends, with the link.
 fn sent(frame: Frame) -> (LinkId, Vec<u8>) {
     (frame.meta().ingress, frame.as_slice().to_vec())
+}
+
+/// A frame of the kernel's that stands for segments of 1,000 bytes each, the last of which is shorter.
+fn large_frame(router: &mut Station, dont_fragment: bool, bytes: usize) -> Frame {
+    let (src, dst) = ("10.2.0.9".parse().unwrap(), "10.0.0.9".parse().unwrap());
+    let len = (20 + bytes) as u16;
+    let header =
+        Ipv4Repr { identification: 7, dont_fragment, ..Ipv4Repr::new(src, dst, IpProtocol::TCP, len) };
+    let mut packet = vec![0; L3 + 40];
+    EthernetRepr { dst: mac(0xb), src: mac(9), ethertype: EtherType::IPV4 }.emit(&mut packet);
+    header.emit(&mut packet[L3..]);
+    packet[L3 + 20..].copy_from_slice(&[0, 80, 0, 81, 0, 0, 1, 0, 0, 0, 0, 1, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    let open = Sum::pseudo_v4(src, dst, IpProtocol::TCP, len).folded();
+    packet[L3 + 36..L3 + 38].copy_from_slice(&open.to_be_bytes());
+    packet.extend((0..bytes).map(|nth| (nth / 7) as u8));
+    let mut frame = router.frame(&packet);
+    let meta = frame.meta_mut();
+    meta.checksum = Checksum::Partial { start: (L3 + 20) as u16, offset: 16 };
+    let (segment_bytes, header_bytes) = (1000, (L3 + 40) as u16);
+    meta.segmentation =
+        Some(Segmentation { kind: SegmentKind::TcpV4, segment_bytes, header_bytes, ecn: false });
+    frame
+}
+
+/// RFC 1812 §5.2.6: what may be cut is, whoever has put several segments into one frame.
+#[test]
+fn segments_that_may_be_cut_and_do_not_fit_are_cut_one_by_one() {
+    let mut router = router();
+    let narrow = IfRouting { mtu_v4: Mtu::new(600), ..IfRouting::default() };
+    assert!(router.ip.set_routing(A, narrow));
+    let frame = large_frame(&mut router, true, 3300);
+    let fate = router.ip.input(NOW, B, frame, L3, &mut router.pools);
+    assert!(matches!(fate, Input::Drop(_, DropReason::TooBig)));
+    let error = router.ip.poll_output().unwrap();
+    assert_eq!(error.as_slice()[L3 + 20..L3 + 22], [3, 4]);
+
+    let frame = large_frame(&mut router, false, 3300);
+    let fate = router.ip.input(NOW, B, frame, L3, &mut router.pools);
+    assert!(matches!(fate, Input::Forwarded(_)), "{fate:?}");
+    let mut datagrams: Vec<(u16, Vec<u8>)> = Vec::new();
+    let mut pieces = 0;
+    while let Some(frame) = router.ip.poll_output() {
+        let packet = Ipv4View::parse(&frame.as_slice()[L3..]).unwrap();
+        assert!(packet.is_checksum_valid() && packet.total_len() <= 600 && packet.ttl() == 63);
+        if packet.fragment_offset() == 0 {
+            datagrams.push((packet.identification(), Vec::new()));
+        }
+        let (number, datagram) = datagrams.last_mut().unwrap();
+        assert_eq!(
+            (packet.identification(), usize::from(packet.fragment_offset())),
+            (*number, datagram.len())
+        );
+        datagram.extend(packet.payload());
+        assert_eq!(packet.more_fragments(), datagram.len() < 1020 && *number < 10);
+        pieces += 1;
+    }
+    let (src, dst) = (ip("10.2.0.9"), ip("10.0.0.9"));
+    let mut bytes: Vec<u8> = Vec::new();
+    for (nth, (number, datagram)) in datagrams.iter().enumerate() {
+        let segment = TcpView::parse(datagram).unwrap();
+        assert!(segment.is_checksum_valid(src, dst));
+        assert_eq!((usize::from(*number), segment.seq().0 as usize), (7 + nth, 256 + bytes.len()));
+        bytes.extend(segment.payload());
+    }
+    assert_eq!(bytes, (0..3300).map(|nth| (nth / 7) as u8).collect::<Vec<_>>());
+    assert_eq!((datagrams.len(), pieces), (4, 7), "the last one fits");
+    let counts = router.ip.counts().v4;
+    assert_eq!((counts.forwarded, counts.cut), (4, 4));
 }
 
 proptest! {
