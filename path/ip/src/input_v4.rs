@@ -104,7 +104,7 @@ impl Ip {
             check_options(&view)?;
         }
         let header = Ipv4Repr::parse(&view);
-        if asks_for_an_address(&header) {
+        if asks_for_an_address(&header) || is_of_groups(&header) {
             return Ok((header, view.header_len()));
         }
         if self.is_martian_v4(link, header.src) || (header.dst.is_loopback() && link != LOOPBACK) {
@@ -143,6 +143,12 @@ impl Ip {
 /// RFC 1122 §3.2.1.3 (a): a station that has no address as yet speaks to everybody, and a server hears it (RFC 2131 §4.1).
 fn asks_for_an_address(header: &Ipv4Repr) -> bool {
     header.src.is_unspecified() && header.dst.is_broadcast() && header.protocol == IpProtocol::UDP
+}
+
+/// A switch has no address, and asks from none who listens to which groups; a host that has none as yet says so (RFC 4541 §2.1.1, RFC 3376
+/// §4.2.13).
+fn is_of_groups(header: &Ipv4Repr) -> bool {
+    header.src.is_unspecified() && header.dst.is_multicast() && header.protocol == IpProtocol::IGMP
 }
 
 /// I04: source routes and options that cannot be read are refused; others mean nothing to a host.

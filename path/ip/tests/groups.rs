@@ -130,11 +130,15 @@ fn igmp_query(group: [u8; 4], code: u8) -> Vec<u8> {
 }
 
 fn igmp(message: &[u8], dst: Ipv4Addr) -> Vec<u8> {
+    igmp_from(header_v4(IpProtocol::IGMP).src, message, dst)
+}
+
+fn igmp_from(src: Ipv4Addr, message: &[u8], dst: Ipv4Addr) -> Vec<u8> {
     let mut message = message.to_vec();
     message[2..4].fill(0);
     let checksum = Sum::of(&message).checksum();
     message[2..4].copy_from_slice(&checksum.to_be_bytes());
-    let header = Ipv4Repr { dst, ttl: 1, ..header_v4(IpProtocol::IGMP) };
+    let header = Ipv4Repr { src, dst, ttl: 1, ..header_v4(IpProtocol::IGMP) };
     v4_with_options(&header, &[148, 4, 0, 0], &message)
 }
 
@@ -257,6 +261,35 @@ fn queries_are_answered_within_their_time() {
     assert_eq!(host.reports(), ["22 to 239.1.2.3: 239.1.2.3"]);
     host.set("239.1.2.3", SourceFilter::none()).unwrap();
     assert_eq!(host.reports(), ["23 to 224.0.0.2: 239.1.2.3"]);
+}
+
+/// RFC 4541 §2.1.1: a switch that listens, and has no address, asks from none. Other packets have no such source.
+#[test]
+fn a_switch_asks_from_no_address() {
+    let mut host = Host::new();
+    host.set("239.1.2.3", SourceFilter::any()).unwrap();
+    host.pass(5);
+    host.reports();
+    let (nobody, group) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(239, 1, 2, 3));
+    let all_hosts = Ipv4Addr::new(224, 0, 0, 1);
+    for (message, dst, report) in [
+        (vec![0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0], all_hosts, "34 to 224.0.0.22: 2 239.1.2.3"),
+        (vec![0x11, 10, 0, 0, 239, 1, 2, 3, 2, 125, 0, 0], group, "34 to 224.0.0.22: 2 239.1.2.3"),
+        (vec![0x11, 10, 0, 0, 0, 0, 0, 0], all_hosts, "22 to 239.1.2.3: 239.1.2.3"),
+    ] {
+        assert_eq!(host.give(&igmp_from(nobody, &message, dst)), "consumed", "{message:?}");
+        host.pass(2);
+        assert_eq!(host.reports(), [report], "{message:?}");
+    }
+    let general = [0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0];
+    host.station.drops.clear();
+    for (protocol, dst) in
+        [(IpProtocol::IGMP, VICTIM_V4), (IpProtocol::UDP, group), (IpProtocol::ICMPV4, all_hosts)]
+    {
+        let header = Ipv4Repr { src: nobody, dst, ttl: 1, ..header_v4(protocol) };
+        assert_eq!(host.give(&v4_with_options(&header, &[148, 4, 0, 0], &general)), "drop", "{protocol:?}");
+    }
+    assert_eq!(host.station.drops, [DropReason::Martian; 3]);
 }
 
 #[test]
