@@ -183,13 +183,13 @@ fn i07_rose_first_and_last_pieces_of_thousands_are_bounded() {
 }
 
 #[test]
-fn i08_fragmentsmack_a_datagram_has_64_pieces_at_most() {
+fn i08_fragmentsmack_a_datagram_has_128_pieces_at_most() {
     let mut attacked = roomy();
     // In reverse, every other unit.
     let frames: Vec<Vec<u8>> = (0..2000u16).rev().map(|n| piece(5, 8 + n * 16, &[1; 8], true)).collect();
     attacked.give(&frames);
-    // The sixty-fifth condemns the datagram; what comes later belongs to nothing.
-    let expected = [("ip_bad_fragment", 2000 - 65), ("ip_reassembly_limit", 65)];
+    // The hundred and twenty-ninth condemns the datagram; what comes later belongs to nothing.
+    let expected = [("ip_bad_fragment", 2000 - 129), ("ip_reassembly_limit", 129)];
     assert_eq!(attacked.counted().into_iter().collect::<Vec<_>>(), expected);
     assert_eq!(attacked.station.ip.held_frames(), 0);
     attacked.assert_recovered("i08");

@@ -295,9 +295,26 @@ fn i07_large_pieces_of_one_source_are_bounded_by_their_memory() {
 #[test]
 fn i08_pieces_are_bounded() {
     let (_, mut b) = pair(&["10.0.0.1/24"], &["10.0.0.2/24"]);
-    let results: Vec<_> = (1..=65).rev().map(|i| b.input_bytes(NOW, &udp(1, i * 16, 8, true))).collect();
-    assert_eq!(results.iter().filter(|&&result| result == "held").count(), 64);
-    assert_eq!((results[64], b.ip.held_frames()), ("drop", 0));
+    let results: Vec<_> = (1..=129).rev().map(|i| b.input_bytes(NOW, &udp(1, i * 16, 8, true))).collect();
+    assert_eq!(results.iter().filter(|&&result| result == "held").count(), 128);
+    assert_eq!((results[128], b.ip.held_frames()), ("drop", 0));
+}
+
+/// The least packets that everybody takes (RFC 791 §3.1) are of 576 bytes.
+#[test]
+fn the_largest_datagram_arrives_over_the_narrowest_links() {
+    let mut b = roomy();
+    let (piece, whole) = (552, 65_508);
+    let results: Vec<_> = (0..whole)
+        .step_by(piece)
+        .map(|begin| {
+            b.input_bytes(NOW, &udp(1, begin as u16, piece.min(whole - begin), begin + piece < whole))
+        })
+        .collect();
+    let (last, before) = results.split_last().unwrap();
+    assert_eq!((results.len(), *last), (119, "deliver"));
+    assert!(before.iter().all(|&result| result == "held"));
+    assert_eq!(b.ip.held_frames(), 0);
 }
 
 #[test]

@@ -18,8 +18,8 @@ use crate::pieces::Datagram;
 /// second even by satellite, unless the first piece waits for a neighbour's answer somewhere: that is asked for three times, a
 /// second apart (RFC 4861 §10). It is a tenth of the time that whoever puts the datagram together waits for the rest.
 pub(crate) const LASTS: Duration = Duration::from_secs(3);
-/// Pieces of one datagram, as many as reassembly takes: 64 KiB over links of 1,280 bytes have 54.
-const PIECES_MAX: usize = 64;
+/// Pieces of one datagram, as many as reassembly takes: 64 KiB over links of 576 bytes have 119.
+const PIECES_MAX: usize = 128;
 /// What all sources have together: half of the pools' bytes that reassembly may hold, for there are two directions.
 const OF_ALL: Share = Share { datagrams: 256, memory: 2 << 20 };
 /// What one has of it: a quarter, which is five datagrams of 64 KiB in pieces of 1,500 bytes, or one in pieces of 9,000.

@@ -256,13 +256,13 @@ fn rules_that_go_let_pieces_go_on_and_a_translator_that_goes_ends_them() {
 }
 
 #[test]
-fn one_datagram_has_64_pieces_that_wait() {
+fn one_datagram_has_128_pieces_that_wait() {
     let mut net = net();
-    let whole = udp(HOST, PEER, &[7; 8 * 80]);
-    let pieces = cut(&whole, 99, &(1..=70).collect::<Vec<_>>());
+    let whole = udp(HOST, PEER, &[7; 8 * 150]);
+    let pieces = cut(&whole, 99, &(1..=134).collect::<Vec<_>>());
     pieces[1..].iter().for_each(|piece| assert!(net.travel(OUT, piece).is_empty()));
-    assert_eq!((net.nat.waiting(), net.ended.len()), (64, 6), "the newest end");
-    assert_eq!(net.travel(OUT, &pieces[0]).len(), 65);
+    assert_eq!((net.nat.waiting(), net.ended.len()), (128, 6), "the newest end");
+    assert_eq!(net.travel(OUT, &pieces[0]).len(), 129);
 }
 
 #[test]

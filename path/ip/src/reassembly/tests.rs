@@ -57,6 +57,24 @@ fn check(it: &Reassembly) {
     assert!(it.memory <= MEMORY_MAX && it.by_key.len() <= DATAGRAMS_MAX);
 }
 
+/// A device may have put small packets into large storage.
+#[test]
+fn one_datagram_has_no_more_memory_than_all() {
+    let mut pools = Pools::new(PoolsConfig { small_slots: 1, large_slots: PIECES_MAX as u32 });
+    let mut it = Reassembly::new(Keyed::new([1; 16], 0));
+    let mut limited = 0;
+    for nth in 0..100 {
+        let mut frame = pools.take(60_000).expect("the pool is large enough");
+        frame.append(8);
+        let ecn = Ecn::NotCapable;
+        let piece = Piece { offset: nth * 16, start: 0, more: true, ecn, header_len: 20, frame };
+        let added = it.add(Instant::ZERO, key(2, 1), piece);
+        limited += usize::from(matches!(added, Added::Refused(_, DropReason::ReassemblyLimit)));
+        check(&it);
+    }
+    assert_eq!((limited, it.held, it.memory), (1, 0, 0), "it is condemned");
+}
+
 proptest! {
     #[test]
     fn the_books_add_up(
