@@ -148,6 +148,10 @@ impl Session {
     }
 
     fn follow(&mut self, way: usize, flags: TcpFlags) {
+        // What begins behind a reset with the same names has finished nothing yet. If nobody follows the SYN it changes no more than that.
+        if self.phase == Phase::Reset && flags.syn() && !flags.rst() && self.has_finished != [true; 2] {
+            self.has_finished = [false; 2];
+        }
         self.has_finished[way] |= flags.fin();
         self.phase = match self.phase {
             _ if flags.rst() => Phase::Reset,
@@ -211,6 +215,11 @@ mod tests {
         assert_eq!(with(&[(1, RST)]), Phase::Reset);
         assert_eq!(with(&[(1, RST), (0, ACK)]), Phase::Established, "it was not the end");
         assert_eq!(with(&[(0, RST), (0, SYN)]), Phase::Reset, "nobody has answered");
+        let again = [&[(1, FIN.with(ACK)), (0, RST)], &open[..]].concat();
+        assert_eq!(with(&again), Phase::Established, "another connection with the same names");
+        let half = [&again[..], &[(0, FIN.with(ACK)), (1, ACK)]].concat();
+        assert_eq!(with(&half), Phase::Established, "which has not sent all because the one before had");
+        assert_eq!(with(&[&half[..], &[(1, FIN.with(ACK))]].concat()), Phase::Closed);
         assert_eq!(after(&[(0, SYN), (1, RST.with(ACK))]), Phase::Reset);
         assert_eq!(after(&[(0, SYN), (0, RST), (0, ACK)]), Phase::Reset, "one end alone shows nothing");
         assert_eq!(after(&[(0, ACK), (1, ACK)]), Phase::Established, "one that was there before us");
