@@ -110,11 +110,9 @@ macro_rules! hooks {
             pub(super) static ALL: &[&Next] = &[$(&$name),*];
         }
 
-        /// Looks the functions of this file up.
-        pub(crate) fn resolve() {
-            for next in at::ALL {
-                next.address();
-            }
+        /// The functions behind those of this file.
+        pub(super) fn behind() -> &'static [&'static $crate::real::Next] {
+            at::ALL
         }
     };
 }

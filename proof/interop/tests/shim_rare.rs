@@ -276,3 +276,25 @@ fn a_set_takes_sockets_where_descriptors_have_run_out() {
 fn what_stands_beside_a_datagram_has_the_kernels_order() {
     as_the_kernels("beside_short.py", 190);
 }
+
+#[test]
+fn what_is_looked_up_by_a_handle_of_libc_is_on_the_netstack() {
+    let sandbox = Sandbox::new();
+    let text = include_str!("shim/by_handle.c");
+    let program = sandbox.compiled("by_handle", text, &["-w"]);
+    let other = sandbox.compiled("libc.so.6", text, &["-w", "-shared", "-fPIC", "-DOTHER"]);
+    let between = sandbox.compiled("between.so", text, &["-w", "-shared", "-fPIC", "-DBETWEEN"]);
+    let [program, other, between] = [&program, &other, &between].map(|it| it.to_string_lossy());
+    for lanes in [1, 2] {
+        let stage = Stage::new(&sandbox, lanes);
+        let ask = |on, host| stage.ask(on, &[&program, host, &other]);
+        let kernels = ask(On::Kernel, Stage::KERNEL);
+        assert!(kernels.lines().count() > 50 && kernels.contains("GLIBC_9.9 -1"), "{kernels}");
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{lanes} lanes");
+        // Whoever stands between the library and libc is given libc's own: else each would call the other.
+        let chain = format!("LD_PRELOAD=${{LD_PRELOAD:+$LD_PRELOAD:}}{between} exec {program} \"$@\"");
+        let ask = |on, host| stage.ask(on, &["/bin/sh", "-c", &chain, "sh", host, &other]);
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{lanes} lanes, with one between");
+        stage.wait_until_nothing_is_left();
+    }
+}
