@@ -237,7 +237,7 @@ fn names_of_one_link_tell_its_interface() {
     let ask = |on, interface| stage.ask(on, &["/usr/bin/python3", &script("scopes.py"), interface]);
     let told = ask(On::Kernel, "kernel0");
     assert!(
-        told.starts_with("named [0, True, True]\ngetifaddrs [0]\n") && told.lines().count() == 12,
+        told.starts_with("named [0, True, True]\ngetifaddrs [0]\n") && told.lines().count() == 27,
         "{told}"
     );
     assert!(!told.contains(|it: char| it.is_ascii_digit() && it != '0'), "{told}");

@@ -1,9 +1,14 @@
-//! Who is at each end of a socket, which addresses this host has, and of which families names are asked for.
+//! Who is at each end of a socket, which addresses this host has, of which families names are asked for, and which interface stands behind
+//! an address of one link that is a text (RFC 4007 §11).
 
-use core::ffi::{CStr, c_char, c_int, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::net::Ipv6Addr;
 use core::ptr::null_mut;
+use std::ffi::CString;
 
-use libc::{IF_NAMESIZE, addrinfo, if_nameindex as if_nameindex_entry, ifaddrs, sockaddr, socklen_t};
+use libc::{
+    IF_NAMESIZE, addrinfo, if_nameindex as if_nameindex_entry, ifaddrs, sockaddr, sockaddr_in6, socklen_t,
+};
 use rustix::io::Errno;
 
 use crate::interfaces::{ADDRESS_BYTES, Entry, NAME_BYTES};
@@ -49,13 +54,119 @@ hooks! {
     fn if_nameindex() -> *mut if_nameindex_entry =
         session::is_wanted().then(|| named(&interfaces::names()?));
 
-    /// Libc resolves names, and AI_ADDRCONFIG is about the families that the program's netstack has addresses of.
-    fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const addrinfo, list: *mut *mut addrinfo) -> c_int =
-        with_families(hints).map(|asked| match asked {
-            // SAFETY: the caller's promise about the names and the list, and the hints live through the call.
-            Some(hints) => Ok(unsafe { next::getaddrinfo(node, service, &raw const hints, list) }),
-            None => Ok(libc::EAI_NONAME),
-        });
+    /// Libc resolves names, and AI_ADDRCONFIG is about the families that the program's netstack has addresses of, as the name behind an
+    /// address of one link is its interface's.
+    fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const addrinfo, list: *mut *mut addrinfo) -> c_int = {
+        let numbered = with_number(node);
+        match (with_families(hints, numbered.is_some()), &numbered) {
+            (None, None) => None,
+            (Some(None), _) => Some(Ok(libc::EAI_NONAME)),
+            (asked, _) => {
+                let asked = asked.flatten();
+                let hints = asked.as_ref().map_or(hints, |asked| &raw const *asked);
+                let given = numbered.as_ref().map_or(node, |it| it.as_ptr());
+                // SAFETY: the caller's promise about the names and the list, and what is ours lives through the call.
+                let told = unsafe { next::getaddrinfo(given, service, hints, list) };
+                if told == 0 && numbered.is_some() {
+                    // SAFETY: libc has made a list, and the node is a string.
+                    unsafe { name_as_asked(*list, node) };
+                }
+                Some(Ok(told))
+            }
+        }
+    };
+
+    /// Libc's; an address of one link has the name of the netstack's interface behind it.
+    fn getnameinfo(
+        name: *const sockaddr, len: socklen_t, host: *mut c_char, host_len: socklen_t, service: *mut c_char,
+        service_len: socklen_t, flags: c_int,
+    ) -> c_int = link_of(name, len).filter(|_| !host.is_null() && host_len > 0).map(|link| {
+        let mut room = [0_u8; HOST_BYTES];
+        // SAFETY: the caller's promise about the address and the service, and there is as much room as is told.
+        let told = unsafe {
+            next::getnameinfo(name, len, room.as_mut_ptr().cast(), HOST_BYTES as socklen_t, service, service_len, flags)
+        };
+        if told != 0 {
+            return Ok(told);
+        }
+        // SAFETY: the caller's promise about the room.
+        let host = unsafe { buffers::bytes_mut(host.cast(), host_len as usize) }?;
+        Ok(if show_link(&room, &link, host) { 0 } else { libc::EAI_OVERFLOW })
+    });
+}
+
+/// As long as a name of a host may be with its zero (NI_MAXHOST).
+const HOST_BYTES: usize = 1025;
+
+/// How far an address leads that has an interface beside it. Libc takes the name of an interface behind
+/// either, and tells it behind one of a link.
+fn reach(ip: Ipv6Addr) -> Option<Reach> {
+    let [first, second, ..] = ip.octets();
+    match (first, second & 0xf) {
+        (0xff, 1) => Some(Reach::Interface),
+        (0xff, 2) => Some(Reach::Link),
+        _ => ip.is_unicast_link_local().then_some(Reach::Link),
+    }
+}
+
+/// How far an address leads (RFC 4007 §4).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Interface,
+    Link,
+}
+
+/// An address of one link with the netstack's number of its interface in place of the name, by which libc would look among the kernel's.
+fn with_number(node: *const c_char) -> Option<CString> {
+    if node.is_null() || !session::is_wanted() {
+        return None;
+    }
+    // SAFETY: the caller's promise: it is a string.
+    let (address, name) = unsafe { CStr::from_ptr(node) }.to_str().ok()?.split_once('%')?;
+    reach(address.parse().ok()?)?;
+    let index = interfaces::index_of(name.as_bytes())?;
+    CString::new(format!("{address}%{index}")).ok()
+}
+
+/// The canonical name (AI_CANONNAME) of an address is what was asked for.
+///
+/// # Safety
+/// The list is libc's, and the node a string.
+unsafe fn name_as_asked(list: *mut addrinfo, node: *const c_char) {
+    // SAFETY: the caller's promise; libc frees the name with the list.
+    unsafe {
+        let canonical = &mut (*list).ai_canonname;
+        if !canonical.is_null() {
+            libc::free(canonical.cast::<c_void>());
+            *canonical = libc::strdup(node);
+        }
+    }
+}
+
+/// The name of the netstack's interface behind an address of one link.
+fn link_of(name: *const sockaddr, len: socklen_t) -> Option<[u8; NAME_BYTES]> {
+    if !session::is_wanted() || (len as usize) < size_of::<sockaddr_in6>() {
+        return None;
+    }
+    buffers::check(name.cast_mut().cast(), size_of::<sockaddr_in6>()).ok()?;
+    // SAFETY: it was just looked at; and the caller's promise.
+    let name = unsafe { name.cast::<sockaddr_in6>().read_unaligned() };
+    let is_of_link = || name.sin6_scope_id != 0 && reach(name.sin6_addr.s6_addr.into()) == Some(Reach::Link);
+    (c_int::from(name.sin6_family) == libc::AF_INET6 && is_of_link())
+        .then(|| interfaces::name_of(name.sin6_scope_id))
+        .flatten()
+}
+
+/// Writes the host that libc has told, with the name of its interface if it is an address. Whether there was room.
+fn show_link(told: &[u8; HOST_BYTES], link: &[u8; NAME_BYTES], host: &mut [u8]) -> bool {
+    let text = told.split(|&it| it == 0).next().unwrap_or_default();
+    let link = link.split(|&it| it == 0).next().unwrap_or_default();
+    let shown = match text.iter().position(|&it| it == b'%') {
+        Some(at) => [&text[..=at], link, &[0]].concat(),
+        None => [text, &[0]].concat(),
+    };
+    let place = host.get_mut(..shown.len());
+    place.map(|place| place.copy_from_slice(&shown)).is_some()
 }
 
 /// Numbers and names as a list of the program's own memory, which ends with zeros.
@@ -77,12 +188,12 @@ fn named(known: &[(u32, [u8; NAME_BYTES])]) -> Result<*mut if_nameindex_entry, E
 }
 
 /// What getaddrinfo(3) is asked, without AI_ADDRCONFIG: of the families that the netstack has instead, as libc does it by the kernel's
-/// addresses. The inner `None` if there is no such address; `None` if the flag is not set, or there is no netstack.
+/// addresses; an address that `is_given` is of its own. The inner `None` if there is no such address; `None` if the flag is not set, or there is no netstack.
 #[expect(
     clippy::option_option,
     reason = "whether it is answered here, and with which question it goes on, are two things"
 )]
-fn with_families(hints: *const addrinfo) -> Option<Option<addrinfo>> {
+fn with_families(hints: *const addrinfo, is_given: bool) -> Option<Option<addrinfo>> {
     let mut asked = if hints.is_null() {
         // SAFETY: zeros are hints: any kind of socket, of any family.
         let any: addrinfo = unsafe { core::mem::zeroed() };
@@ -95,7 +206,7 @@ fn with_families(hints: *const addrinfo) -> Option<Option<addrinfo>> {
     if asked.ai_flags & libc::AI_ADDRCONFIG == 0 || !session::is_wanted() {
         return None;
     }
-    let (has_v4, has_v6) = interfaces::families().ok()?;
+    let (has_v4, has_v6) = if is_given { (true, true) } else { interfaces::families().ok()? };
     asked.ai_flags &= !libc::AI_ADDRCONFIG;
     match (asked.ai_family, has_v4, has_v6) {
         (libc::AF_INET, false, _) | (libc::AF_INET6, _, false) => return Some(None),

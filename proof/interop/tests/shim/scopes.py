@@ -80,3 +80,36 @@ told("datagrams", hears.getsockname())
 back.connect(hears.getsockname())
 back.send(b"x")
 told("from", hears.recvfrom(9)[1])
+
+
+def resolved(*asked, flags=0, family=0):
+    """The scopes of an address that is named with its interface, and whether the name is told as it was asked for."""
+    try:
+        found = socket.getaddrinfo("%".join(asked), "9", family, socket.SOCK_STREAM, flags=flags)
+    except socket.gaierror as error:
+        return error.args[1]
+    return [(name[3] - INDEX, canon in ("", "%".join(asked)), canon != "") for *_, canon, name in found]
+
+
+for asked in ((ADDRESS, NAME), (ADDRESS, str(INDEX)), (ADDRESS, "none"), ("ff02::1", NAME), ("ff01::1", NAME), ("2001:db8::1", NAME), ("name", NAME)):
+    flags = (0, socket.AI_NUMERICHOST, socket.AI_NUMERICHOST | socket.AI_CANONNAME)
+    print("resolved", [resolved(*asked, flags=flag | socket.AI_NUMERICHOST) for flag in flags])
+print("resolved", resolved(ADDRESS, NAME, flags=socket.AI_ADDRCONFIG), resolved(ADDRESS, NAME, family=socket.AF_INET))
+bound = fresh()
+bound.bind(socket.getaddrinfo(f"{ADDRESS}%{NAME}", 0, type=socket.SOCK_STREAM)[0][4])
+told("bound by name", bound.getsockname())
+
+
+def shown(address, scope):
+    """What getnameinfo(3) says, with the interface's name and number put by words."""
+    text = socket.getnameinfo((address, 9, 0, scope), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
+    return text.replace(address, "ADDRESS").replace(NAME, "NAME").replace(str(INDEX), "INDEX")
+
+
+print("shown", [shown(ADDRESS, INDEX), shown(ADDRESS, 0)], [shown(it, INDEX) for it in ("ff02::a", "ff01::a", "ff05::a", "fd00::a")])
+sockaddr = struct.pack("=HHI16sI", socket.AF_INET6, 0, 0, socket.inet_pton(socket.AF_INET6, ADDRESS), INDEX)
+whole = len(f"{ADDRESS}%{NAME}")
+for more in (-whole, -1, 0, 1, 1000):
+    room = ctypes.create_string_buffer(whole + more + 1)
+    result = ctypes.CDLL(None).getnameinfo(sockaddr, len(sockaddr), room, whole + more, None, 0, socket.NI_NUMERICHOST)
+    print("room for it", result == 0, room.value.decode() == f"{ADDRESS}%{NAME}", result in (0, socket.EAI_OVERFLOW, socket.EAI_NONAME))
