@@ -182,10 +182,7 @@ pub(crate) fn hide_left(fd: OwnedFd) -> Result<c_int, Errno> {
 
 fn hide_above(fd: OwnedFd, begin: c_int, word: Word) -> Result<c_int, Errno> {
     // A program that uses all of its range leaves us where we are.
-    let high = fcntl_dupfd_cloexec(&fd, begin).map_or_else(|_| fd.as_raw_fd(), IntoRawFd::into_raw_fd);
-    if high == fd.as_raw_fd() {
-        let _ = fd.into_raw_fd();
-    }
+    let high = fcntl_dupfd_cloexec(&fd, begin).unwrap_or(fd).into_raw_fd();
     table::put(high, word);
     Ok(high)
 }
@@ -422,8 +419,16 @@ impl Session {
         AHEAD.store(false, Ordering::Relaxed);
         let Answer::Sockets { sockets } = answer else { return pool::refused(is_v6) };
         let begin = own_begin();
+        if fds.len() < sockets.len() {
+            pool::refused(is_v6);
+        }
         for (fd, &name) in fds.into_iter().zip(sockets) {
-            let Ok(hidden) = hide_above(fd, begin, socket::spare()) else { continue };
+            // A program that has used up its range keeps a number back, which it has given free for this call alone.
+            let Ok(hidden) = fcntl_dupfd_cloexec(&fd, begin).map(IntoRawFd::into_raw_fd) else {
+                pool::refused(is_v6);
+                continue;
+            };
+            table::put(hidden, socket::spare());
             if !pool::put(is_v6, Spare { hidden, name, is_used: false, mode: Mode::Blocks, is_told: false }) {
                 close_hidden(hidden);
             }

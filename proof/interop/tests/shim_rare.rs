@@ -298,3 +298,8 @@ fn what_is_looked_up_by_a_handle_of_libc_is_on_the_netstack() {
         stage.wait_until_nothing_is_left();
     }
 }
+
+#[test]
+fn who_keeps_a_descriptor_back_has_it_when_all_others_are_used_up() {
+    as_the_kernels("reserve.py", 26);
+}
