@@ -232,6 +232,13 @@ pub(crate) fn unasked(fd: c_int) -> Option<SocketId> {
     if word != 0 && word & USED == 0 && is_alone(gate, word) { name(fd) } else { None }
 }
 
+/// The same of one that is the program's alone, whether the daemon was asked of it or not.
+pub(crate) fn own_name(fd: c_int) -> Option<SocketId> {
+    let gate = GATE.load(Ordering::SeqCst);
+    let word = HIDDEN.get(fd as u32 as usize)?.load(Ordering::Relaxed);
+    if is_alone(gate, word) { name(fd) } else { None }
+}
+
 /// What lies behind `fd` now, for [`leave_closed`].
 pub(crate) struct Glance(u64);
 
@@ -405,7 +412,14 @@ mod tests {
         assert!(keep(900_106, &spare(9), gate));
         drop(Passing::begin());
         assert_eq!(unasked(900_106), None, "others may have it");
-        assert!([900_104, 900_105, 900_106].into_iter().all(|fd| take(fd).is_some()));
+        assert_eq!([900_104, 900_105, 900_106].map(own_name), [None; 3]);
+        assert!(keep(900_110, &spare(10), GATE.load(Ordering::SeqCst)));
+        assert_eq!(
+            (own_name(900_110), unasked(900_110)),
+            (Some(SocketId(77)), None),
+            "it is asked from then on"
+        );
+        assert!([900_104, 900_105, 900_106, 900_110].into_iter().all(|fd| take(fd).is_some()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use libc::{IPPROTO_TCP, IPPROTO_UDP, SOL_SOCKET, timeval};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 
-use crate::socket::Held;
+use crate::socket::{Held, Kind};
 use crate::stream::Stream;
 use crate::{corking, echoes, epoll, session, sys, table, waiter};
 
@@ -112,6 +112,12 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
         (IPPROTO_TCP, _) if let Some((stream, bit)) = lane_bit(socket, name) => {
             stream.set_option(bit, number(value).is_some_and(|on| on != 0));
             Ok(())
+        }
+        (SOL_SOCKET, libc::SO_KEEPALIVE) | (IPPROTO_TCP, libc::TCP_NODELAY)
+            if socket.kind() == Kind::Fresh =>
+        {
+            // Programs set them before they connect, and nothing refuses either.
+            session::post_option(socket, level, name, value)
         }
         (IPPROTO_UDP, UDP_CORK) => {
             if number(value) == Some(0) {

@@ -41,6 +41,9 @@ const OWN_RANGE: u64 = LANES_MAX as u64 + pool::RANGE + 72;
 /// A program with a smaller range has no sockets made ahead: it may need every number.
 const ROOMY_RANGE: u64 = 1024;
 
+/// So many answers may lie unread: they have room in what lies between the two.
+const POSTED_MAX: u32 = 16;
+
 /// How often to look for an answer before sleeping: each look is a system call.
 const LOOKS: u32 = 256;
 
@@ -52,6 +55,8 @@ struct Session {
     spin: Spin,
     /// Sockets were asked for ahead: by which request, and whether of IPv6.
     ahead: Option<(u32, bool)>,
+    /// How many requests were sent, at most, whose answers nobody waits for and nobody has read.
+    posted: u32,
 }
 
 /// Whether sockets made ahead are on their way.
@@ -298,6 +303,7 @@ fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
         requests: 0,
         spin: Spin::in_bursts(LOOKS, thread::online_cpus()),
         ahead: None,
+        posted: 0,
     };
     let (netstack, filter) = (wanted.name().to_owned(), filter.to_owned());
     let hello = Request::Hello { netstack, filter, room: room::for_own() };
@@ -358,6 +364,8 @@ impl Session {
         loop {
             let (number, answer, fds) = self.next_answer()?;
             if number == asked {
+                // They come in the order of the questions.
+                self.posted = 0;
                 return Ok((answer, fds));
             }
             self.take_ahead(number, &answer, fds);
@@ -681,6 +689,24 @@ pub(crate) fn set_option(socket: &Held, level: c_int, name: c_int, value: &[u8])
     done(&ask_about(socket, |socket| Request::SetOption { socket, level, name, value: value.to_vec() })?)
 }
 
+/// Sets such an option, and does not wait for the answer, of a socket that has nobody to refuse it: it is this process' alone, so the daemon
+/// knows it, and what is asked of it next is asked behind this.
+pub(crate) fn post_option(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    if is_dead() {
+        return Err(Errno::NETDOWN);
+    }
+    let Some(socket_name) = kept::own_name(socket.fd) else { return set_option(socket, level, name, value) };
+    let mut session = begun()?;
+    let begun = session.as_mut().ok_or(Errno::NETDOWN)?;
+    if begun.posted >= POSTED_MAX {
+        drop(session);
+        return set_option(socket, level, name, value);
+    }
+    begun.posted += 1;
+    let request = Request::SetOption { socket: socket_name, level, name, value: value.to_vec() };
+    begun.send(&request, None).map(drop)
+}
+
 /// Reads such an option.
 pub(crate) fn get_option(socket: &Held, level: c_int, name: c_int, len: usize) -> Result<Vec<u8>, Errno> {
     let len = len.min(OPTION_MAX) as u32;
@@ -880,6 +906,7 @@ mod tests {
             requests: 0,
             spin: Spin::in_bursts(LOOKS, 1),
             ahead: None,
+            posted: 0,
         };
         // No descriptor has this number.
         assert_eq!(session.send(&Request::Attach, Some(c_int::MAX)), Err(Errno::BADF));

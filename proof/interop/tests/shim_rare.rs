@@ -303,3 +303,23 @@ fn what_is_looked_up_by_a_handle_of_libc_is_on_the_netstack() {
 fn who_keeps_a_descriptor_back_has_it_when_all_others_are_used_up() {
     as_the_kernels("reserve.py", 26);
 }
+
+/// As curl, Node and the JDK do. The daemon may have no processor for a while.
+#[test]
+fn what_is_set_before_a_connection_waits_for_nobody_and_holds() {
+    let sandbox = Sandbox::new();
+    for lanes in [1, 2] {
+        let stage = Stage::new(&sandbox, lanes);
+        let pid = stage.daemon().pid().to_string();
+        let told =
+            stage.ask(On::Firelane, &["/usr/bin/python3", &script("posted.py"), Stage::FIRELANE, &pid]);
+        let connected = "[1, 1] [0, 0] b'text'\n".repeat(4);
+        let wanted = format!(
+            "did not wait True\n{:?}\n{connected}{}child [1, 0]\nparent [0, 1]\n[[0, 0], [0, 0]]\n",
+            [[1, 1]; 4],
+            "[0, 1]\n".repeat(8)
+        );
+        assert_eq!(told, wanted, "{lanes} lanes");
+        stage.wait_until_nothing_is_left();
+    }
+}
