@@ -33,6 +33,8 @@ const SHIFT_MAX: u32 = 30;
 const CLASSES: usize = (SHIFT_MAX - SHIFT_MIN + 1) as usize;
 /// What free storage of an arena may keep of the memory that it has touched.
 const KEPT_BYTES: usize = 16 << 20;
+/// What a ring gets where there is no room for what it would like to have: the stream goes on.
+const LEAST_BYTES: usize = 1 << 14;
 /// How much is given back at a time: who touches memory that the kernel is taking waits until it has all of the piece, about a millisecond.
 const PIECE_BYTES: usize = 4 << 20;
 
@@ -186,8 +188,49 @@ impl RingArena {
 
     /// The same, if at most half of what may be in use is, with it: for what is good to have and not needed.
     pub(crate) fn take_spare(&self, len: usize) -> Option<NonNull<u8>> {
+        if self.has_spare(len) { self.take(len) } else { None }
+    }
+
+    fn has_spare(&self, len: usize) -> bool {
+        self.storage_used.load(Ordering::Relaxed).saturating_add(len) <= self.parts.quota / 2
+    }
+
+    /// Whether at most a quarter of what may be in use is, with so much more: then it may be promised to whoever may come for it, and
+    /// who comes after others finds some.
+    #[inline]
+    pub(crate) fn is_plenty(&self, len: usize) -> bool {
+        self.storage_used.load(Ordering::Relaxed).saturating_add(len) <= self.parts.quota / 4
+    }
+
+    /// Storage for a ring that would like to have `len` bytes, and how much it is: as much of that as there is to spare, and else
+    /// [`LEAST_BYTES`], of which there are many where few would have all. Both are powers of two.
+    pub(crate) fn take_for_ring(&self, len: usize) -> Option<(NonNull<u8>, usize)> {
+        let least = len.min(LEAST_BYTES);
+        if let Some(larger) = self.take_more_than(len, least) {
+            return Some(larger);
+        }
+        if least < len {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        Some((self.take(least)?, least))
+    }
+
+    /// The same, if it is more than `than`.
+    pub(crate) fn take_more_than(&self, len: usize, than: usize) -> Option<(NonNull<u8>, usize)> {
+        let halves = core::iter::successors(Some(len), |len| Some(len / 2));
+        halves.take_while(|&len| len > than).find_map(|len| Some((self.take_spare(len)?, len)))
+    }
+
+    /// How much a ring of this capacity may promise before it has storage: what it would get, as things are.
+    pub fn foreseen(&self, capacity: usize) -> usize {
+        let len = storage_for(u32::try_from(capacity).unwrap_or(u32::MAX >> 1));
+        let least = len.min(LEAST_BYTES);
         let used = self.storage_used.load(Ordering::Relaxed);
-        if used + len <= self.parts.quota / 2 { self.take(len) } else { None }
+        match used.saturating_add(least) <= self.parts.quota {
+            _ if self.is_plenty(len) => capacity,
+            true => capacity.min(least),
+            false => 0,
+        }
     }
 
     fn take_pages(&self, class: usize) -> Option<u32> {

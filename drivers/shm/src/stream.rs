@@ -422,7 +422,8 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         }
         let cursor = head.wrapping_add(len as u64);
         ours.head.store(cursor, Ordering::Release);
-        let step = (self.capacity(1) / 4).max(1) as u64;
+        // The window is what there is storage for.
+        let step = (self.capacity(1).min(ring.1) / 4).max(1) as u64;
         let is_far = cursor.wrapping_sub(self.block.told_at.load(Ordering::Relaxed)) >= step;
         if is_far {
             self.block.told_at.store(cursor, Ordering::Relaxed);

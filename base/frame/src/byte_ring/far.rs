@@ -59,10 +59,34 @@ impl Far {
         self.has_lied.store(true, Ordering::Relaxed);
     }
 
-    /// Takes storage for a ring of `own`, and shows it. Whether there was any.
+    /// Takes storage for a ring of `own` that has none, of this capacity if possible, and shows it. Whether there was any.
     fn attach(&self, own: &RingWords, ring: usize, capacity: u32) -> bool {
-        let len = storage_for(capacity);
-        let Some(storage) = self.arena.take(len) else { return false };
+        let taken = self.arena.take_for_ring(storage_for(capacity));
+        if let Some(taken) = taken {
+            self.show(own, ring, taken);
+        }
+        taken.is_some()
+    }
+
+    /// Replaces the storage of our ring, which is empty, if there is larger storage for this capacity. What it has it
+    /// keeps until then: somebody was promised that.
+    fn enlarge(&self, own: &RingWords, capacity: u32) {
+        let size = size_in(own.two.state.load(Ordering::Relaxed));
+        if let Some(taken) = self.arena.take_more_than(storage_for(capacity), size) {
+            self.withdraw(own);
+            self.show(own, OURS, taken);
+        }
+    }
+
+    /// Gives the storage of our ring back, with nothing in it.
+    fn withdraw(&self, own: &RingWords) {
+        // With nothing to read the reader touches no storage (R5).
+        self.words().two.state.fetch_and(!ATTACHED, Ordering::Release);
+        self.give(own, OURS);
+    }
+
+    /// Shows storage that was taken for a ring of `own`.
+    fn show(&self, own: &RingWords, ring: usize, (storage, len): (NonNull<u8>, usize)) {
         self.begun[ring].store(self.tail(own, ring), Ordering::Relaxed);
         if ring == OURS {
             self.is_scattered.store(false, Ordering::Relaxed);
@@ -76,7 +100,6 @@ impl Far {
         };
         show(own, storage.as_ptr());
         show(shown, core::ptr::without_provenance_mut(self.arena.distance(storage)));
-        true
     }
 
     /// Shows other storage by `shown`, whose word showed none; `size` is its size and that it has grown.
@@ -206,6 +229,45 @@ impl RingWriter {
         self.block.other().words().two.tail.store(tail, Ordering::Release);
     }
 
+    /// Whether the ring has no storage and may get none, or less than it would like to: [`RingWriter::free`] promises too
+    /// much then, and [`RingWriter::back`] says how much is there.
+    #[inline]
+    pub fn is_unbacked(&self) -> bool {
+        self.is_far() && !is_attached(&self.block.two)
+    }
+
+    /// Whether the storage is smaller than the ring would like it to be.
+    pub fn is_short(&self) -> bool {
+        self.is_far() && is_attached(&self.block.two) && self.attached_bytes() < storage_for(self.capacity)
+    }
+
+    /// How many bytes may be promised after the cursor: while memory is plenty all that the ring would like to have, without
+    /// storage as yet; else what it has, or gets by this.
+    #[cold]
+    pub fn back(&self) -> usize {
+        let is_plenty = |far: &Far| far.arena.is_plenty(storage_for(self.capacity));
+        if self.is_unbacked() && !self.block.far().is_some_and(is_plenty) && !self.claim_far() {
+            return 0;
+        }
+        self.free()
+    }
+
+    /// Takes larger storage, if the ring would like to have it, is empty, and there is some.
+    #[cold]
+    pub fn enlarge(&self) {
+        if self.is_short() {
+            self.claim_far();
+        }
+    }
+
+    /// How many bytes a connection may promise that begins: what it would get, as things are.
+    pub fn foreseen(&self) -> usize {
+        match self.block.far() {
+            Some(far) if self.is_unbacked() => far.arena.foreseen(self.capacity()),
+            _ => self.free(),
+        }
+    }
+
     /// How many bytes can surely be written after the cursor: as [`RingWriter::free`], which in an arena promises
     /// storage that may not be there.
     #[inline]
@@ -215,19 +277,17 @@ impl RingWriter {
 
     /// Makes sure of storage, if possible of the size that is wanted. Whether there is any.
     #[cold]
-    fn claim_far(&mut self) -> bool {
-        let state = self.block.two.state.load(Ordering::Relaxed);
-        let is_outgrown = size_in(state) < storage_for(self.capacity);
-        if state & ATTACHED != 0 {
-            if state & HELD != 0 || !is_outgrown || self.unread() > 0 {
-                return true;
-            }
-            self.detach_far();
+    fn claim_far(&self) -> bool {
+        let (own, far) = (&self.block.words, self.block.other());
+        let state = own.two.state.load(Ordering::Relaxed);
+        if state & ATTACHED == 0 {
+            return far.attach(own, OURS, self.capacity);
         }
-        let far = self.block.other();
-        // Without room for the whole, something smaller lets the stream go on.
-        let least = self.capacity.min(1 << 14);
-        [self.capacity, least].into_iter().any(|capacity| far.attach(&self.block, OURS, capacity))
+        let is_outgrown = size_in(state) < storage_for(self.capacity);
+        if is_outgrown && state & HELD == 0 && self.unread() == 0 {
+            far.enlarge(own, self.capacity);
+        }
+        true
     }
 
     /// Holds the storage, if there is any (R3).
@@ -257,10 +317,7 @@ impl RingWriter {
         if state & (ATTACHED | HELD) != ATTACHED || self.unread() > 0 {
             return false;
         }
-        let far = self.block.other();
-        // With nothing to read the reader touches no storage (R5).
-        far.words().two.state.fetch_and(!ATTACHED, Ordering::Release);
-        far.give(&self.block, OURS);
+        self.block.other().withdraw(&self.block);
         true
     }
 }
@@ -298,6 +355,11 @@ impl RingReader {
     #[cold]
     pub(super) fn publish_far(&self, head: u64) {
         self.block.other().words().two.head.store(head, Ordering::Release);
+    }
+
+    /// Whether the other process has no storage to write to.
+    pub fn is_bare(&self) -> bool {
+        self.is_far() && !is_attached(&self.block.one)
     }
 
     /// Gives the other process storage to write to, if it has none. Whether this call did.

@@ -113,6 +113,16 @@ fn bytes_pass_both_ways_round_the_end_of_the_storage() {
     }
 }
 
+/// The window is what there is storage for, whatever the ring would like to have.
+#[test]
+fn of_small_storage_quarters_are_told() {
+    let world = World::new();
+    world.block().capacity[1].store(64 * PAGE as u32, Ordering::Relaxed);
+    world.deliver(&[1; PAGE as usize]);
+    let read = |bytes: usize| world.end().read(&mut [IoSliceMut::new(&mut vec![0; bytes])], false).unwrap().1;
+    assert_eq!([read(1000), read(24), read(1024)], [false, true, true]);
+}
+
 #[test]
 fn a_full_ring_takes_no_more_and_the_window_is_told_by_quarters() {
     let world = World::new();
