@@ -5,11 +5,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use firelane_frame::ArenaPair;
 use firelane_lane::{LaneMessage, SocketCommand};
 use firelane_shm::layout::{PAGE, request, status};
 use firelane_shm::{Arena, Block, Holder, Layout, Mapping, ReadError, StreamEnd, WriteError};
 use firelane_socket::{AnyEnd, ArenaEnd, ListenerEnd, listener_in, stream_in};
-use firelane_units::{LaneId, Mtu, NetstackId};
+use firelane_units::{DropReason, LaneId, Mtu, NetstackId};
 use firelane_world::*;
 
 const LAYOUT: Layout = Layout { lanes: 4, blocks: 64, storage_bytes: 4096 * PAGE };
@@ -204,35 +205,115 @@ fn names_are_shown_and_a_silent_connection_has_no_storage() {
     program.transfer(&mut world, server, client, b"and back");
 }
 
-#[test]
-fn without_storage_within_the_quota_the_peer_waits() {
-    let (mut world, mut program, listener, [client, server]) = connected(1);
-    let small = Arena::create_within(LAYOUT, 2, 256 * 1024).unwrap();
-    program.transfer(&mut world, client, server, &pattern(10_000));
+/// A program that may have two megabytes, of which `sizes` are in use, with a connection to a generous one: its block and the other's.
+fn poor(sizes: [usize; 2]) -> (World, [Program; 2], ArenaPair, [u32; 2]) {
+    let (mut world, mut rich, listener, _) = connected(1);
+    let small = Arena::create_within(LAYOUT, 2, 2 << 20).unwrap();
+    let others = small.rings().take_pair(sizes).unwrap();
     let mut poor = Program { memory: Mapping::attach(&small).unwrap().0, arena: small, ends: HashMap::new() };
     let block = poor.connect(&mut world, 1, 0, "10.0.0.2:80");
     poor.turn(&mut world);
-    let peer = program.accept(&listener).unwrap();
-    poor.turn(&mut world);
-    assert!(poor.write(block, b"question") > 0, "its send ring has all the storage there is");
-    poor.turn(&mut world);
-    program.turn(&mut world);
-    assert!(program.write(peer, b"answer") > 0);
-    for _ in 0..50 {
-        program.turn(&mut world);
+    let peer = rich.accept(&listener).unwrap();
+    for _ in 0..3 {
         poor.turn(&mut world);
+        rich.turn(&mut world);
     }
-    assert!(poor.arena.rings().in_use().refused > 0);
-    assert_eq!(poor.read(block, &mut [0; 9]), None, "dropped, and sent again");
-    // The send ring is empty and silent, so its storage goes to who needs it.
-    let mut got = None;
-    for _ in 0..100 {
-        world.run_for(Duration::from_millis(200));
-        program.turn(&mut world);
-        poor.turn(&mut world);
-        got = got.or(poor.read(block, &mut [0; 9]));
+    (world, [poor, rich], others, [block, peer])
+}
+
+/// Sends `bytes` to the poor one. In how many milliseconds all of it was there.
+fn send_to_poor(
+    world: &mut World,
+    [poor, rich]: &[Program; 2],
+    [block, peer]: [u32; 2],
+    bytes: &[u8],
+) -> u64 {
+    let (begin, mut sent, mut got, mut buffer) = (world.now, 0, Vec::new(), vec![0; 100_000]);
+    while got.len() < bytes.len() {
+        sent += rich.write(peer, &bytes[sent..]);
+        rich.turn(world);
+        poor.turn(world);
+        while let Some(count) = poor.read(block, &mut buffer) {
+            got.extend_from_slice(&buffer[..count]);
+        }
+        assert!(world.now < begin + Duration::from_secs(100), "{} bytes arrived", got.len());
     }
-    assert_eq!(got, Some(6));
+    assert!(got == bytes, "the bytes are the same");
+    world.now.saturating_since(begin).as_millis() as u64
+}
+
+#[test]
+fn without_storage_the_window_is_closed_and_opens_when_there_is_some() {
+    let (mut world, programs, others, [block, peer]) = poor([1 << 20; 2]);
+    let bytes = pattern(100_000);
+    assert!(programs[1].write(peer, &bytes) == bytes.len());
+    programs[1].turn(&mut world);
+    world.run_for(Duration::from_secs(40));
+    programs[0].turn(&mut world);
+    assert_eq!(programs[0].read(block, &mut [0; 9]), None);
+    let drops = world.counters().drops.of(DropReason::OutOfWindow);
+    assert!(drops < 10, "{drops}: its questions, and no text that has no room");
+    assert!(programs[0].arena.rings().in_use().refused > 0);
+    drop(others);
+    // The peer asks every half minute by now.
+    let begin = world.now;
+    let (mut got, mut buffer) = (Vec::new(), vec![0; 100_000]);
+    while got.len() < bytes.len() {
+        programs[0].turn(&mut world);
+        let count = programs[0].read(block, &mut buffer).unwrap_or(0);
+        got.extend_from_slice(&buffer[..count]);
+        assert!(world.now < begin + Duration::from_millis(400), "{} bytes arrived", got.len());
+    }
+    assert!(got == bytes);
+    world.check_conservation();
+}
+
+/// Rings of 16 KiB are short, and not slow.
+#[test]
+fn with_little_storage_little_is_promised_and_it_flows() {
+    let (mut world, programs, others, blocks) = poor([1 << 20, 1 << 19]);
+    let bytes = pattern(1_000_000);
+    let took = send_to_poor(&mut world, &programs, blocks, &bytes);
+    assert!(took < 1000, "{took} ms");
+    assert_eq!(world.counters().drops.of(DropReason::OutOfWindow), 0);
+    // Its storage went back, and is there again at once.
+    world.run_for(Duration::from_secs(5));
+    let took = send_to_poor(&mut world, &programs, blocks, &bytes[..10_000]);
+    assert!(took < 20, "{took} ms");
+    drop(others);
+    // In use all the time, it looks now and then whether there is more.
+    world.run_for(Duration::from_millis(300));
+    let took = send_to_poor(&mut world, &programs, blocks, &bytes);
+    assert!(took < 1000, "{took} ms");
+    let storage = programs[0].arena.rings().in_use().storage;
+    assert!(storage >= RINGS.recv_capacity, "it has grown: {storage}");
+    world.check_conservation();
+}
+
+#[test]
+fn who_would_like_to_write_and_finds_no_storage_hears_of_it_later() {
+    let (mut world, programs, others, [block, _]) = poor([1 << 20; 2]);
+    for _ in 0..3 {
+        assert_eq!(programs[0].write(block, b"nothing to write to"), 0);
+        programs[0].turn(&mut world);
+    }
+    // It asks once and waits to be told.
+    world.run_for(Duration::from_secs(5));
+    drop(others);
+    world.run_for(Duration::from_millis(250));
+    assert_eq!(programs[0].write(block, b"something"), 9);
+}
+
+/// The first burst after a silence finds all of the window.
+#[test]
+fn while_memory_is_plenty_storage_that_went_back_is_promised() {
+    let (mut world, programs, _others, blocks) = poor([1 << 17; 2]);
+    let bytes = pattern(200_000);
+    send_to_poor(&mut world, &programs, blocks, &bytes);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(programs[0].arena.rings().in_use().storage, 1 << 18, "the others'");
+    let took = send_to_poor(&mut world, &programs, blocks, &bytes);
+    assert!(took < 20, "{took} ms");
 }
 
 #[test]

@@ -225,6 +225,12 @@ impl ListenerSlot {
         }
     }
 
+    /// How much of a receive ring of this capacity a connection may promise before it is made: all, unless little memory is left
+    /// where this listener's are.
+    pub fn foreseen(&self, capacity: usize) -> usize {
+        self.queue.arena.as_ref().map_or(capacity, |arena| arena.foreseen(capacity))
+    }
+
     /// How many connections wait.
     pub fn waiting(&self) -> usize {
         self.queue.waiting.load(Ordering::Acquire)

@@ -627,6 +627,12 @@ impl StreamSlot {
         self.send.is_far() && self.send.attach_far()
     }
 
+    /// Whether an application in another process has no storage to write to.
+    #[inline]
+    pub fn is_bare(&self) -> bool {
+        self.send.is_bare()
+    }
+
     /// Whether an application in another process has said what cannot be true. Looks at its words anew.
     #[inline]
     pub fn has_lied(&self) -> bool {

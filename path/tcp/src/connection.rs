@@ -87,6 +87,8 @@ pub struct Connection {
     pub(crate) active: bool,
     /// An ICMP error about what is in flight said that the peer cannot be reached, and nothing came since.
     pub(crate) is_unreachable: bool,
+    /// The program waits for storage to write to.
+    pub(crate) awaits_storage: bool,
 }
 
 /// Which buffers follow what the path carries, up to the netstack's limit: those whose sizes the program left to us
@@ -314,6 +316,7 @@ impl Connection {
             keepalive_probes: 0,
             active: state == State::SynSent,
             is_unreachable: false,
+            awaits_storage: false,
         }
     }
 
@@ -411,8 +414,8 @@ impl Connection {
         {
             return ending;
         }
-        if self.timers.take_idle(now, self.heard_at) {
-            self.shrink(now, rings);
+        if self.timers.is_look_due(now) {
+            self.look_at_memory(now, rings);
         }
         if self.timers.quiet.at() <= now { self.on_quiet_timer(now) } else { Disposition::default() }
     }

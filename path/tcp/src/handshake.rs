@@ -18,6 +18,7 @@ use crate::receive::RoomLimits;
 use crate::segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut, Verdict};
 use crate::space::SeqSpace;
 use crate::state::{Event, State};
+use crate::syn::NewRing;
 use crate::syn::RETRIES_MAX;
 use crate::timers::SendTimer;
 
@@ -54,7 +55,7 @@ impl Connection {
         config: &Arc<TcpConfig>,
         birth: &Birth,
         syn: &SegmentIn<'_>,
-        room: usize,
+        room: NewRing,
         sent: SynAckSent,
     ) -> Self {
         let (sent_at, retries) = match sent {
@@ -65,9 +66,9 @@ impl Connection {
         connection.take_syn(sent_at, syn.seq, syn.window, &syn.options);
         connection.take_ecn_of_syn(syn);
         if connection.send.scaled {
-            connection.receive.scale = config.window_scale_for(room);
+            connection.receive.scale = config.window_scale_for(room.capacity as usize);
         }
-        let announced = connection.syn_window(room);
+        let announced = connection.syn_window(room.foreseen as usize);
         connection.receive.announce_unscaled(announced);
         connection.syn_retries = retries;
         connection.pending.syn_unmeasured = matches!(sent, SynAckSent::Unknown { .. });
@@ -109,7 +110,7 @@ impl Connection {
             return Ok(());
         };
         self.ecn.take_syn_ack(seg.flags);
-        let announced = self.syn_window(rings.recv.free());
+        let announced = self.syn_window(rings.recv.foreseen());
         self.receive.announce_unscaled(announced);
         self.enter(now, Event::PeerSynAck, out);
         self.take_syn_text(covered, seg, rings, out);
@@ -255,7 +256,7 @@ impl Connection {
         let ack = answers.then(|| self.receive.space.seq(self.receive.nxt));
         let ecn = if answers { self.ecn.answer() } else { self.ask_for_ecn() };
         let mut out = SegmentOut::control(self.send.space.initial(), ack, TcpFlags::SYN | ecn);
-        let announced = self.syn_window(rings.recv.free());
+        let announced = self.syn_window(rings.recv.foreseen());
         out.window = self.receive.announce_unscaled(announced);
         // A SYN-ACK repeats what the SYN offered and both agree on; a SYN offers what we can.
         let scaling = if answers { self.send.scaled } else { self.config.window_scaling };

@@ -56,6 +56,7 @@ pub mod sent;
 mod small;
 mod space;
 mod state;
+mod storage;
 mod syn;
 mod tcp_info;
 mod time_wait;
@@ -87,7 +88,9 @@ pub use rest::AtRest;
 pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 pub use send::TransmitLimits;
 pub use state::{Event, State};
-pub use syn::{HALF_OPEN_TOTAL, HalfOpen, Opening, SynAnswer, SynCounters, SynTable, deferred_repeats};
+pub use syn::{
+    HALF_OPEN_TOTAL, HalfOpen, NewRing, Opening, SynAnswer, SynCounters, SynTable, deferred_repeats,
+};
 pub use tcp_info::{Surroundings, TCP_INFO_LEN, Unconnected};
 pub use time_wait::{Reopening, TimeWaitAnswer, TimeWaitRecord, TimeWaitTable};
 pub use tuple::Tuple;

@@ -7,6 +7,7 @@
 //! promise never exceeds the ring, so a peer costs no memory that it was not offered.
 
 use core::ops::Range;
+use core::time::Duration;
 
 use firelane_frame::{RingWriter, read_all_ahead};
 use firelane_units::{Bytes, DropReason, Instant, Mss, SeqNum};
@@ -20,9 +21,10 @@ use crate::receive_tuning::{ReceiveTuning, TextIn};
 use crate::segment::{Disposition, Events, SegmentIn, Verdict};
 use crate::space::SeqSpace;
 use crate::state::Event;
+use crate::storage::Storage;
 
 /// No FIN: a cursor that no stream reaches.
-const NOWHERE: u64 = u64::MAX;
+pub(crate) const NOWHERE: u64 = u64::MAX;
 
 /// What a timestamp takes of each segment, padding included (RFC 7323 appendix A).
 const TIMESTAMP_BYTES: u16 = 12;
@@ -52,7 +54,7 @@ pub(crate) struct ReceiveSide {
     /// The last acknowledgment number sent (RFC 7323's Last.ACK.sent).
     pub(crate) acknowledged: u64,
     /// Where the peer's FIN lies; [`NOWHERE`] until one came.
-    fin: u64,
+    pub(crate) fin: u64,
     /// The shift of the windows that we announce.
     pub(crate) scale: u8,
     /// The MSS that we announced.
@@ -67,6 +69,7 @@ pub(crate) struct ReceiveSide {
     reassembly: Option<Box<Reassembly>>,
     /// How large the ring should be; `None` while idle, or if the program has said it.
     tuning: Option<Box<ReceiveTuning>>,
+    pub(crate) storage: Storage,
 }
 
 /// A receiver that has acknowledged everything and holds nothing ahead.
@@ -123,6 +126,7 @@ impl ReceiveSide {
             repeats: 0,
             reassembly: None,
             tuning: None,
+            storage: Storage::Enough,
         }
     }
 
@@ -141,6 +145,7 @@ impl ReceiveSide {
             repeats: 0,
             reassembly: None,
             tuning: None,
+            storage: Storage::Enough,
         }
     }
 
@@ -193,6 +198,9 @@ impl ReceiveSide {
         let most = limits.clamp.map_or(u64::MAX, |clamp| u64::from(clamp).max(1 << self.scale));
         let at_most = |size: usize| Bytes(Bytes::from(size).0.min(most));
         let (mut free, mut capacity) = (ring.free(), ring.capacity());
+        if self.storage == Storage::Absent && ring.is_unbacked() {
+            free = 0;
+        }
         if let Some(buffer) = limits.buffer {
             free = free.min((buffer as usize).saturating_sub(ring.unread()));
             capacity = capacity.min(buffer as usize);
@@ -202,8 +210,16 @@ impl ReceiveSide {
 
     /// The window field of the next segment, and with it the promise.
     pub(crate) fn announce(&mut self, ring: &RingWriter, limits: RoomLimits) -> u16 {
-        let (free, capacity) = self.room(ring, limits);
-        let edge = right_edge(self.promised, self.nxt, free, capacity, self.mss);
+        let (mut free, capacity) = self.room(ring, limits);
+        let mut edge = right_edge(self.promised, self.nxt, free, capacity, self.mss);
+        // What is promised before there is storage for it must be there when it is needed. What is not new is not asked about: who
+        // only sends has no storage to receive, and announces with each segment.
+        let is_new = edge > self.promised || (edge - self.nxt) & ((1 << self.scale) - 1) > 0;
+        if is_new && ring.is_unbacked() && self.storage != Storage::Absent && self.fin == NOWHERE {
+            self.back(ring);
+            free = self.room(ring, limits).0;
+            edge = right_edge(self.promised, self.nxt, free, capacity, self.mss);
+        }
         let span = edge - self.nxt;
         let mut field = span >> self.scale;
         // An edge that stays must not slip left because the field is coarse: round up where the ring allows.
@@ -285,7 +301,7 @@ impl ReceiveSide {
     }
 
     /// The round trip that the receiver sees, once it measured one.
-    pub(crate) fn round_trip(&self) -> Option<core::time::Duration> {
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.tuning.as_ref()?.round_trip()
     }
 
@@ -358,14 +374,19 @@ impl ReceiveSide {
         start: i64,
         payload: &[u8],
         ring: &mut RingWriter,
-        delay: core::time::Duration,
+        delay: Duration,
         counts_duplicates: bool,
     ) -> Result<bool, DropReason> {
-        // The promise never exceeds the ring unless somebody made the ring smaller.
+        // The promise never exceeds the ring unless somebody made the ring smaller, or others have the memory.
         let room = ring.cursor() + ring.claim() as u64;
         let right = self.promised.min(self.fin).min(room) as i64;
-        let (from, to) = (start.max(0), (start + payload.len() as i64).min(right));
+        let end = start + payload.len() as i64;
+        let (from, to) = (start.max(0), end.min(right));
+        if to < end && room < self.promised {
+            self.note_lost_room(ring);
+        }
         if from >= to {
+            self.doubt_absence();
             self.ack.demand();
             return Err(DropReason::OutOfWindow);
         }
@@ -398,16 +419,21 @@ impl ReceiveSide {
 
     /// Takes text that continues the stream while nothing waits ahead: what [`Self::take_text`] makes of it.
     #[inline]
-    fn take_next(
+    pub(crate) fn take_next(
         &mut self,
         now: Instant,
         text: &[u8],
         ring: &mut RingWriter,
-        delay: core::time::Duration,
+        delay: Duration,
     ) -> Result<bool, DropReason> {
         let room = usize::try_from(self.promised - self.nxt).unwrap_or(usize::MAX);
-        let taken = ring.write(&text[..text.len().min(room)]);
+        let due = text.len().min(room);
+        let taken = ring.write(&text[..due]);
+        if taken < due {
+            self.note_lost_room(ring);
+        }
         if taken == 0 {
+            self.doubt_absence();
             self.ack.demand();
             return Err(DropReason::OutOfWindow);
         }
@@ -499,6 +525,7 @@ impl Connection {
             self.receive.accept(start as u64..end as u64, |_| {});
         }
         if !seg.payload.is_empty() || seg.has(TcpFlags::FIN) || self.may_challenge(now) {
+            self.receive.doubt_absence();
             self.receive.ack.demand();
         }
         Disposition::drop(reason)
@@ -621,6 +648,7 @@ impl Connection {
     /// The program has read: the peer may have to hear that there is room.
     pub fn window_opened(&mut self, now: Instant, rings: &Rings<'_>) {
         self.timers.note_traffic(now);
+        self.receive.look_for_more(rings.recv);
         if self.state.may_receive_text() && self.receive.owes_update(rings.recv, self.options.room()) {
             self.receive.ack.demand();
         }

@@ -59,6 +59,7 @@ impl Connection {
 
     fn may_rest(&self, now: Instant) -> bool {
         self.timers.send == SendTimer::Off
+            && !self.awaits_storage
             && !matches!(self.timers.quiet, QuietTimer::FinWait2(_))
             && self.state == State::Established
             && self.flight.is_empty()
@@ -161,6 +162,7 @@ impl AtRest {
             keepalive_probes: 0,
             active,
             is_unreachable: false,
+            awaits_storage: false,
         }
     }
 

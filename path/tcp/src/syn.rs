@@ -53,7 +53,7 @@ pub struct Opening<'a> {
     /// What it would be born with.
     pub birth: Birth,
     /// The receive ring that it would have.
-    pub room: u32,
+    pub room: NewRing,
     /// It follows a connection in TIME-WAIT (RFC 6191): its peer is real, and its first number is chosen, so it gets
     /// an entry where others get a cookie.
     pub reopens: bool,
@@ -61,6 +61,22 @@ pub struct Opening<'a> {
     pub stateless: bool,
     /// For how many repeats of the SYN-ACK an ACK without text is no connection yet ([`deferred_repeats`]).
     pub defer: u8,
+}
+
+/// The receive ring of a connection that begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewRing {
+    /// The most that may be unread.
+    pub capacity: u32,
+    /// How much of that a SYN-ACK may promise, before there is storage.
+    pub foreseen: u32,
+}
+
+impl NewRing {
+    /// One that may be promised whole.
+    pub const fn of(capacity: u32) -> Self {
+        Self { capacity, foreseen: capacity }
+    }
 }
 
 /// For how many repeats of a SYN-ACK, which come after 1, 2, 4, 8 and 16 s, connections wait for text whose listener wants
@@ -328,7 +344,8 @@ impl SynTable {
                 offer,
                 stamp: stamps.map(|(value, _)| value),
             },
-            room: opening.room,
+            // What its SYN-ACK has announced nobody remembers.
+            room: NewRing::of(opening.room.capacity),
             sent: SynAckSent::Unknown { now },
             defer: 0,
             acked: false,

@@ -88,6 +88,12 @@ impl Timers {
         }
     }
 
+    /// Whether it is time to look at the memory, be the connection idle or not.
+    #[inline]
+    pub(crate) fn is_look_due(&self, now: Instant) -> bool {
+        self.idle <= now
+    }
+
     /// Whether the look at the memory is due; `heard_at` is when traffic was last seen.
     pub(crate) fn take_idle(&mut self, now: Instant, heard_at: Instant) -> bool {
         if self.idle > now {
@@ -98,7 +104,7 @@ impl Timers {
         quiet_until <= now
     }
 
-    /// The look at the memory has left some that is of no use from then on.
+    /// The look at the memory has left some that is of no use from then on, or has not found what somebody waits for.
     pub(crate) fn look_again(&mut self, at: Instant) {
         self.idle = self.idle.min(at);
     }

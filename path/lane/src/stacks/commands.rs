@@ -144,16 +144,27 @@ impl<D> Inside<'_, D> {
             return self.kick_fused(id);
         }
         conn.stream.shared().words().unkick();
-        if conn.stream.attach() {
-            let token = conn.stream.tell(Ready::WRITABLE);
-            self.common.outbox.tell(token, Ready::WRITABLE);
-        }
+        self.provide(id);
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
         let (tcp, rings) = conn.parts();
         tcp.window_opened(now, &rings);
         if tcp.unsent_limit().is_some() {
             self.relieve(id);
         }
         self.conclude_expected(id, Events::NONE);
+    }
+
+    /// Gives a program in another process storage to write to, if it has none; it may wait for that. If there is none, its
+    /// connection's clock brings it here again.
+    pub(super) fn provide(&mut self, id: ConnId) {
+        let now = self.common.now;
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        if conn.stream.attach() {
+            let token = conn.stream.tell(Ready::WRITABLE);
+            self.common.outbox.tell(token, Ready::WRITABLE);
+        } else if conn.stream.is_bare() {
+            conn.tcp().await_storage(now);
+        }
     }
 
     /// The program has closed its socket: nobody asks any more what became of the connection.

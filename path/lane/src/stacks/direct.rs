@@ -11,7 +11,7 @@ use core::net::SocketAddr;
 
 use firelane_ip::{Egress, LOOPBACK};
 use firelane_socket::Names;
-use firelane_tcp::{AtListener, Birth, HalfOpen, Opening, SegmentIn, SegmentOut};
+use firelane_tcp::{AtListener, Birth, HalfOpen, NewRing, Opening, SegmentIn, SegmentOut};
 use firelane_units::{ConnId, Family, SocketId};
 
 use super::Stacks;
@@ -149,7 +149,7 @@ impl<D> Inside<'_, D> {
         client: ConnId,
         syn: &SegmentIn<'_>,
         ends: Names,
-    ) -> Option<(SocketId, Egress, Birth, u32)> {
+    ) -> Option<(SocketId, Egress, Birth, NewRing)> {
         let Names { local, remote } = ends;
         let socket = self.listener_of_direct(syn, local, remote)?;
         let listening = self.shard.listening.get(socket.index())?;

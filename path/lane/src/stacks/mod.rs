@@ -290,6 +290,7 @@ impl Stacks {
         let way = tcp.other_ways();
         let told = tcp.on_timer(common.now, &mut rings);
         let (doubts, wants_other) = (tcp.doubts_way(), tcp.other_ways() != way);
+        let awaits_storage = tcp.take_awaited_storage();
         if wants_other {
             conn.change_label();
         }
@@ -299,6 +300,9 @@ impl Stacks {
         }
         let doubted = conn.stream.shared().names().filter(|_| doubts);
         if let Some(mut inside) = self.inside(common, netstack) {
+            if awaits_storage {
+                inside.provide(id);
+            }
             if let Some(Names { local, remote }) = doubted {
                 inside.doubt_fast_open(id);
                 inside.shard.ip.core.doubt(inside.common.now, local.ip(), remote.ip());

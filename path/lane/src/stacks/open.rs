@@ -11,7 +11,7 @@ use firelane_ip::{Egress, LOOPBACK};
 use firelane_socket::{Flags, Names, Ready, SocketError, StreamConfig, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{
-    Birth, Connection, FastOpenAnswer, HalfOpen, Opening, SegmentIn, TcpConfig, deferred_repeats,
+    Birth, Connection, FastOpenAnswer, HalfOpen, NewRing, Opening, SegmentIn, TcpConfig, deferred_repeats,
 };
 use firelane_units::{ConnId, DropReason, Instant, LaneId, LinkId, Mss, NetstackId, Port, SeqNum, SocketId};
 
@@ -300,8 +300,11 @@ pub(super) fn set_options(tcp: &mut Connection, options: &StreamOptions, config:
 }
 
 /// What its connections announce at first.
-pub(super) fn room_of(listening: &Listening) -> u32 {
-    (listening.rings.recv_capacity as u32).min(listening.options.window_clamp.unwrap_or(u32::MAX))
+pub(super) fn room_of(listening: &Listening) -> NewRing {
+    let capacity = listening.rings.recv_capacity;
+    let [capacity, foreseen] = [capacity, listening.slot.foreseen(capacity)]
+        .map(|room| (room as u32).min(listening.options.window_clamp.unwrap_or(u32::MAX)));
+    NewRing { capacity, foreseen }
 }
 
 /// What a socket asks for counts, then what its route says, then the netstack's own.

@@ -105,7 +105,7 @@ impl Connection {
     ) -> (Self, Disposition) {
         let mut connection = Self::from_syn(config, birth, seg, now);
         let mut out = Disposition { events: Events::CONNECTED | Events::WRITABLE, ..Disposition::default() };
-        let announced = connection.syn_window(rings.recv.free());
+        let announced = connection.syn_window(rings.recv.foreseen());
         connection.receive.announce_unscaled(announced);
         connection.counts.on_received(now, seg.payload.len(), connection.receive.segment().into());
         connection.timers.note_traffic(now);

@@ -14,7 +14,7 @@ use crate::cookie::Offer;
 use crate::ecn;
 use crate::handshake::SynAckSent;
 use crate::segment::{SegmentIn, SegmentOut};
-use crate::syn::Opening;
+use crate::syn::{NewRing, Opening};
 
 /// What the peer's SYN said, without text.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub struct HalfOpen {
     pub(super) birth: Birth,
     pub(super) peer: PeerSyn,
     /// The ring that the connection will have.
-    pub(super) room: u32,
+    pub(super) room: NewRing,
     pub(super) sent: SynAckSent,
     /// For how many repeats of the SYN-ACK it waits for text (`TCP_DEFER_ACCEPT`).
     pub(super) defer: u8,
@@ -96,7 +96,7 @@ impl HalfOpen {
 
     /// The ring of which its SYN-ACK has promised room.
     pub fn room(&self) -> usize {
-        self.room as usize
+        self.room.capacity as usize
     }
 
     /// The connection that it becomes, in SYN-RECEIVED: give it its rings, and then the segment that completed
@@ -113,7 +113,7 @@ impl HalfOpen {
             payload: &[],
             ecn: Ecn::NotCapable,
         };
-        Connection::from_half_open(&self.config, &self.birth, &syn, self.room as usize, self.sent)
+        Connection::from_half_open(&self.config, &self.birth, &syn, self.room, self.sent)
     }
 
     /// Whether this ACK, after so many repeats of the SYN-ACK, completes nothing, because its listener wants text first.
@@ -137,7 +137,7 @@ impl HalfOpen {
         let scale = peer.offer.scale.filter(|_| config.window_scaling);
         out.options = TcpOptions {
             mss: Some(self.birth.mss.bytes()),
-            window_scale: scale.map(|_| config.window_scale_for(self.room as usize)),
+            window_scale: scale.map(|_| config.window_scale_for(self.room.capacity as usize)),
             sack_permitted: config.sack.accepts() && peer.offer.sack,
             timestamps: self.stamps(now),
             layout: config.profile.layout(),
@@ -162,7 +162,7 @@ impl HalfOpen {
 
     pub(super) fn window_field(&self) -> u16 {
         let stamped = self.peer.stamp.is_some() && self.config.timestamps;
-        let window = self.config.profile.syn_window(self.room as usize, self.birth.mss, stamped);
+        let window = self.config.profile.syn_window(self.room.foreseen as usize, self.birth.mss, stamped);
         window.min(usize::from(u16::MAX)) as u16
     }
 }

@@ -54,7 +54,7 @@ fn limited(syn_cookies: SynCookies, half_open_max: u32) -> Arc<TcpConfig> {
 }
 
 fn opening(config: &Arc<TcpConfig>, port: u16) -> Opening<'_> {
-    let room = 65_536;
+    let room = NewRing::of(65_536);
     Opening {
         tuple: tuple(port),
         listener: LISTENER,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use firelane_frame::byte_ring;
 use firelane_tcp::{
-    Birth, HalfOpen, Opening, Rings, SegmentIn, SegmentOut, SynAnswer, SynCookies, SynTable, TcpConfig,
-    TimeWaitTable, TimestampClock, TransmitLimits, Tuple,
+    Birth, HalfOpen, NewRing, Opening, Rings, SegmentIn, SegmentOut, SynAnswer, SynCookies, SynTable,
+    TcpConfig, TimeWaitTable, TimestampClock, TransmitLimits, Tuple,
 };
 use firelane_units::{Bytes, Instant, Mss, SeqNum, SocketId};
 use firelane_wire::{Ecn, TcpFlags, TcpOptions};
@@ -78,7 +78,7 @@ fn opening(config: &Arc<TcpConfig>, peer: u8) -> Opening<'_> {
         listener: SocketId(u32::from(peer & 1)),
         config,
         birth: birth(peer),
-        room: 65_536,
+        room: NewRing::of(65_536),
         reopens: peer & 0x1f == 0x1f,
         stateless: false,
         defer: if peer & 0x0f == 3 { 2 } else { 0 },
