@@ -304,6 +304,28 @@ fn who_would_like_to_write_and_finds_no_storage_hears_of_it_later() {
     assert_eq!(programs[0].write(block, b"something"), 9);
 }
 
+/// Storage that came late, and that nobody uses then: a window update that the peer had no text for, a program that writes no more.
+#[test]
+fn storage_that_came_late_goes_back_if_nobody_uses_it() {
+    for writes in [false, true] {
+        let (mut world, programs, others, [block, peer]) = poor([1 << 20; 2]);
+        if writes {
+            assert_eq!(programs[0].write(block, b"nothing to write to"), 0);
+            programs[0].turn(&mut world);
+        }
+        world.run_for(Duration::from_secs(5));
+        drop(others);
+        world.run_for(Duration::from_millis(250));
+        let used = || programs[0].arena.rings().in_use().storage;
+        assert!(used() >= 1 << 14, "{writes}: who waited has some");
+        world.run_for(Duration::from_secs(3));
+        assert_eq!(used(), 0, "{writes}");
+        let bytes = pattern(100_000);
+        let took = send_to_poor(&mut world, &programs, [block, peer], &bytes);
+        assert!(took < 400, "{took} ms");
+    }
+}
+
 /// The first burst after a silence finds all of the window.
 #[test]
 fn while_memory_is_plenty_storage_that_went_back_is_promised() {

@@ -64,7 +64,7 @@ impl QueueIn {
     /// Puts a record in; `false` if it has no room as a whole.
     pub fn push(&mut self, envelope: &Envelope, payload: &[u8]) -> bool {
         self.close();
-        self.ring.claim() >= RECORD_BYTES + payload.len() && {
+        self.ring.claim_whole() >= RECORD_BYTES + payload.len() && {
             self.write(0, payload);
             self.show(envelope, payload.len());
             true
@@ -91,7 +91,7 @@ impl QueueIn {
         }
         self.close();
         let Ok(segment) = u16::try_from(payload.len()) else { return self.push(envelope, payload) };
-        if self.ring.claim() < RECORD_BYTES + payload.len() {
+        if self.ring.claim_whole() < RECORD_BYTES + payload.len() {
             return false;
         }
         self.write(0, payload);
@@ -248,7 +248,7 @@ impl QueueOut {
 
     /// Gives another process storage to write to, if it has none. Whether this call did.
     pub fn attach(&mut self) -> bool {
-        self.ring.attach_far()
+        self.ring.attach_whole()
     }
 
     /// Whether another process fills it, and has said of its cursors what cannot be true.

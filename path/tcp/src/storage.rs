@@ -90,9 +90,17 @@ impl Connection {
         self.receive.back(rings.recv);
         if self.receive.awaits_storage() {
             self.timers.look_again(now + LOOK_AGAIN);
-        } else if self.receive.owes_update(rings.recv, self.options.room()) {
+            return;
+        }
+        self.note_storage(now);
+        if self.receive.owes_update(rings.recv, self.options.room()) {
             self.receive.ack.demand();
         }
+    }
+
+    /// A ring has got storage without traffic: it goes back if none comes.
+    pub fn note_storage(&mut self, now: Instant) {
+        self.timers.note_traffic(now);
     }
 
     /// The program would like to write, and there is no storage: the lane looks again when a clock has come.

@@ -68,6 +68,16 @@ impl Far {
         taken.is_some()
     }
 
+    /// The same, all of it or nothing: for records, of which none is written in parts.
+    fn attach_whole(&self, own: &RingWords, ring: usize, capacity: u32) -> bool {
+        let len = storage_for(capacity);
+        let taken = self.arena.take(len);
+        if let Some(storage) = taken {
+            self.show(own, ring, (storage, len));
+        }
+        taken.is_some()
+    }
+
     /// Replaces the storage of our ring, which is empty, if there is larger storage for this capacity. What it has it
     /// keeps until then: somebody was promised that.
     fn enlarge(&self, own: &RingWords, capacity: u32) {
@@ -275,6 +285,17 @@ impl RingWriter {
         if self.is_far() && !self.claim_far() { 0 } else { self.free() }
     }
 
+    /// The same for a record, which is written whole or not at all: more than half of the memory may go for it.
+    pub fn claim_whole(&mut self) -> usize {
+        if self.is_short() {
+            self.detach_far();
+        }
+        if self.is_unbacked() {
+            self.block.other().attach_whole(&self.block, OURS, self.capacity);
+        }
+        self.claim()
+    }
+
     /// Makes sure of storage, if possible of the size that is wanted. Whether there is any.
     #[cold]
     fn claim_far(&self) -> bool {
@@ -370,6 +391,16 @@ impl RingReader {
         }
         let far = self.block.other();
         far.attach(&self.block, THEIRS, far.capacity.load(Ordering::Relaxed))
+    }
+
+    /// The same, all that it would like to have: what writes records has no use for less.
+    #[cold]
+    pub fn attach_whole(&mut self) -> bool {
+        if !self.is_bare() {
+            return false;
+        }
+        let far = self.block.other();
+        far.attach_whole(&self.block, THEIRS, far.capacity.load(Ordering::Relaxed))
     }
 
     #[cold]

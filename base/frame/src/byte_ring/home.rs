@@ -204,6 +204,28 @@ mod tests {
         assert!(reader.detach_if_empty() && !reader.is_far());
     }
 
+    /// Text goes on in little storage; a record that is larger than that would never go.
+    #[test]
+    fn of_what_little_is_left_records_get_all_that_they_need() {
+        let arena = arena(256, 64 * PAGE);
+        let _others = arena.take_pair([32 * PAGE, PAGE]).unwrap();
+        let rings = || byte_rings_in(&arena, 8 * PAGE, 8 * PAGE).unwrap();
+        let sizes = |whole: bool| {
+            let (_held, (mut writer, mut reader)) = rings();
+            let room = if whole { writer.claim_whole() } else { writer.claim() };
+            assert!(if whole { reader.attach_whole() } else { reader.attach_far() });
+            [room, writer.attached_bytes(), reader.attached_bytes()]
+        };
+        assert_eq!(sizes(false), [4 * PAGE; 3]);
+        assert_eq!(sizes(true), [8 * PAGE; 3]);
+        // One that got little takes all when there is more.
+        let more = arena.take_pair([16 * PAGE, 8 * PAGE]).unwrap();
+        let (_held, (mut writer, _)) = rings();
+        assert_eq!(writer.claim_whole(), 4 * PAGE);
+        drop(more);
+        assert_eq!(writer.claim_whole(), 8 * PAGE);
+    }
+
     #[test]
     fn a_copy_of_what_has_changed_is_no_use() {
         let arena = arena(8, 8 * PAGE);

@@ -160,6 +160,7 @@ impl<D> Inside<'_, D> {
         let now = self.common.now;
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         if conn.stream.attach() {
+            conn.tcp().note_storage(now);
             let token = conn.stream.tell(Ready::WRITABLE);
             self.common.outbox.tell(token, Ready::WRITABLE);
         } else if conn.stream.is_bare() {
