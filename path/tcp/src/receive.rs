@@ -201,6 +201,10 @@ impl ReceiveSide {
         if self.storage == Storage::Absent && ring.is_unbacked() {
             free = 0;
         }
+        // Steps of what it would like to have are not to be had, and the window would stay closed.
+        if ring.is_short() {
+            capacity = capacity.min(ring.attached_bytes());
+        }
         if let Some(buffer) = limits.buffer {
             free = free.min((buffer as usize).saturating_sub(ring.unread()));
             capacity = capacity.min(buffer as usize);
@@ -210,14 +214,14 @@ impl ReceiveSide {
 
     /// The window field of the next segment, and with it the promise.
     pub(crate) fn announce(&mut self, ring: &RingWriter, limits: RoomLimits) -> u16 {
-        let (mut free, capacity) = self.room(ring, limits);
+        let (mut free, mut capacity) = self.room(ring, limits);
         let mut edge = right_edge(self.promised, self.nxt, free, capacity, self.mss);
         // What is promised before there is storage for it must be there when it is needed. What is not new is not asked about: who
         // only sends has no storage to receive, and announces with each segment.
         let is_new = edge > self.promised || (edge - self.nxt) & ((1 << self.scale) - 1) > 0;
         if is_new && ring.is_unbacked() && self.storage != Storage::Absent && self.fin == NOWHERE {
             self.back(ring);
-            free = self.room(ring, limits).0;
+            (free, capacity) = self.room(ring, limits);
             edge = right_edge(self.promised, self.nxt, free, capacity, self.mss);
         }
         let span = edge - self.nxt;

@@ -277,6 +277,26 @@ mod tests {
         assert_eq!((bench.announce(), bench.ring.attached_bytes()), (CAPACITY as u64, CAPACITY));
     }
 
+    /// Segments of the loopback are larger than the storage.
+    #[test]
+    fn a_ring_of_less_than_a_segment_opens_its_window_again() {
+        for is_promised_before in [false, true] {
+            let mut bench = Bench::new();
+            bench.side.mss = Mss::clamped(60_000);
+            if is_promised_before {
+                bench.announce();
+            }
+            bench.others_have(PAGES * 3 / 4);
+            bench.announce();
+            for _ in 0..6 {
+                assert_eq!(bench.come(LEAST), LEAST);
+                bench.announce();
+                bench.read(LEAST);
+                assert!(bench.announce() >= LEAST as u64);
+            }
+        }
+    }
+
     #[test]
     fn without_storage_the_window_is_closed_until_there_is_some() {
         let mut bench = Bench::new();
