@@ -64,6 +64,9 @@ pub struct Address {
     pub(crate) nth: u64,
     /// The operator wants nothing new to begin with it.
     is_retired: bool,
+    /// Somebody else had it before its last test. That it went well says little: a cable that was out, or a switch that does not forward
+    /// yet, lets nobody answer. So it is not defended, but left to the other as soon as he is heard (RFC 5227 §2.4 (a)).
+    is_contested: bool,
     dad: Dad,
 }
 
@@ -200,7 +203,19 @@ impl Addresses {
             nonces: [[0; 6]; NONCES],
         };
         let state = if dad.probes_left == 0 { AddressState::Preferred } else { AddressState::Tentative };
-        self.insert(at, Address { link, prefix, state, origin, nth: self.count, is_retired: false, dad });
+        self.insert(
+            at,
+            Address {
+                link,
+                prefix,
+                state,
+                origin,
+                nth: self.count,
+                is_retired: false,
+                is_contested: false,
+                dad,
+            },
+        );
         self.wake_by(first);
         Ok(())
     }
@@ -238,7 +253,16 @@ impl Addresses {
                 };
                 self.insert(
                     at,
-                    Address { link, prefix, state, origin, nth: self.count, is_retired: false, dad },
+                    Address {
+                        link,
+                        prefix,
+                        state,
+                        origin,
+                        nth: self.count,
+                        is_retired: false,
+                        is_contested: false,
+                        dad,
+                    },
                 );
             }
         }
@@ -397,6 +421,11 @@ impl Addresses {
         }
     }
 
+    /// Whether `addr` is left to who claims it.
+    pub(crate) fn is_contested(&self, addr: IpAddr) -> bool {
+        self.get(addr).is_some_and(|address| address.is_contested)
+    }
+
     /// Whether to answer somebody who claims `addr`, which we use (RFC 5227 §2.4 (b)).
     pub(crate) fn may_defend(&mut self, now: Instant, addr: IpAddr) -> bool {
         let Ok(at) = self.position(addr) else { return false };
@@ -502,7 +531,7 @@ impl Address {
         let addr = self.prefix.addr();
         let dad = &mut self.dad;
         if self.state == AddressState::Duplicate {
-            self.state = AddressState::Tentative;
+            (self.state, self.is_contested) = (AddressState::Tentative, true);
             (dad.probes_left, dad.announcements_left, dad.is_told) = (config.probes, ANNOUNCEMENTS, false);
             return DadStep::Again(self.link, addr);
         }

@@ -56,9 +56,12 @@ impl Ip {
             // A probe for an address that is used is answered like any question.
             AddressState::Preferred | AddressState::Deprecated if is_probe => return false,
             // RFC 5227 §2.4 (c): the address is kept, and defended at most once in ten seconds. One that nobody gave,
-            // but that was chosen by chance, is defended once and then left to the other (RFC 3927 §2.5 (b)).
+            // but that was chosen by chance, is defended once and then left to the other (RFC 3927 §2.5 (b)); one that another station had
+            // before is left to him at once.
             AddressState::Preferred | AddressState::Deprecated if self.interfaces.is_home(link) => {
-                if self.addresses.may_defend(now, claimed.into()) {
+                if self.addresses.is_contested(claimed.into()) {
+                    self.on_conflict(now, link, claimed.into(), packet.sender_mac);
+                } else if self.addresses.may_defend(now, claimed.into()) {
                     self.send_arp_announcement(link, claimed, pools);
                 } else if claimed.is_link_local() {
                     self.on_conflict(now, link, claimed.into(), packet.sender_mac);

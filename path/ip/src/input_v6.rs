@@ -7,7 +7,9 @@ use core::net::Ipv6Addr;
 
 use firelane_frame::{Frame, Pools};
 use firelane_units::{DropReason, Instant, LinkId};
-use firelane_wire::{ExtChain, ExtError, HeaderProblem, IpProtocol, Ipv6Repr, Ipv6View, ext, ndp};
+use firelane_wire::{
+    EthernetView, ExtChain, ExtError, HeaderProblem, IpProtocol, Ipv6Repr, Ipv6View, ext, ndp,
+};
 
 use crate::config::LOOPBACK;
 use crate::counts::packets;
@@ -31,6 +33,7 @@ impl Ip {
             Err(error) => return Input::Drop(frame, error.into()),
         };
         if self.is_martian_v6(link, header.src) || (header.dst.is_loopback() && link != LOOPBACK) {
+            self.note_owner(now, link, &header, &frame);
             return Input::Drop(frame, DropReason::Martian);
         }
         if !self.is_on_reverse_path(link, header.src.into(), header.dst.into()) {
@@ -42,6 +45,22 @@ impl Ip {
             Cast::Other => self.forward_v6(now, link, frame, l3_offset, pools),
             Cast::Nobody => Input::Drop(frame, DropReason::NotForUs),
             Cast::Ours | Cast::Group => self.open_v6(now, link, frame, l3_offset, Origin::Wire, pools),
+        }
+    }
+
+    /// A station of this link speaks from an address of ours that it had before us: what it tells its neighbours is never routed.
+    #[cold]
+    fn note_owner(&mut self, now: Instant, link: LinkId, header: &Ipv6Repr, frame: &Frame) {
+        let is_neighbours = header.hop_limit == u8::MAX && header.next_header == IpProtocol::ICMPV6;
+        let addr = header.src.into();
+        if !is_neighbours || !self.interfaces.is_home(link) || !self.addresses.is_contested(addr) {
+            return;
+        }
+        let from = EthernetView::parse(frame.as_slice()).map(|view| view.src());
+        if let Ok(from) = from
+            && self.interfaces.mac(link) != Some(from)
+        {
+            self.on_conflict(now, link, addr, from);
         }
     }
 

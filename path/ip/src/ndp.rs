@@ -112,7 +112,15 @@ impl Ip {
                     self.on_conflict(now, link, target.into(), mac.unwrap_or(from));
                 }
             }
-            Some(AddressState::Preferred | AddressState::Deprecated) => {}
+            Some(AddressState::Preferred | AddressState::Deprecated) => {
+                let is_home = self.interfaces.is_home(link);
+                if is_home
+                    && self.addresses.is_contested(target.into())
+                    && self.interfaces.mac(link) != Some(from)
+                {
+                    self.on_conflict(now, link, target.into(), mac.unwrap_or(from));
+                }
+            }
             // What is a duplicate here is the other's, and he is a neighbour like any.
             Some(AddressState::Duplicate) | None => {
                 let evidence = match (solicited, replace) {

@@ -95,6 +95,41 @@ fn an_address_that_somebody_else_had_is_tested_again_and_used() {
     assert!(at > NOW);
 }
 
+/// A test whose questions nobody can hear ends well, and both have the address.
+#[test]
+fn an_address_that_was_tested_again_in_vain_is_left_to_its_owner_when_he_is_heard() {
+    for (own, nobody) in [("10.0.0.1/24", "10.0.0.9"), ("fd00::1/64", "fd00::9")] {
+        let mut a = Station::bare(1, DadConfig::FAST, true, 1500);
+        let mut b = Station::new(2, &[own]);
+        a.ip.add_address(NOW, LINK, own.parse().unwrap()).unwrap();
+        let addr = ip(own.split('/').next().unwrap());
+        let mut at = NOW;
+        let mut pass = |a: &mut Station, b: Option<&mut Station>| {
+            let mut b = b;
+            for _ in 0..60 {
+                at += Duration::from_millis(50);
+                a.ip.on_timer(at, &mut a.pools);
+                match &mut b {
+                    Some(b) => drop(exchange(at, &mut [&mut *a, &mut **b])),
+                    None => drop(a.outputs(at)),
+                }
+            }
+            at
+        };
+        let now = pass(&mut a, Some(&mut b));
+        assert!(!a.ip.is_local(addr));
+        // The cable is out, or the switch does not forward yet.
+        a.ip.rejoin(now, LINK, &mut a.pools);
+        let now = pass(&mut a, None);
+        assert!(a.ip.is_local(addr));
+        // He asks for somebody, or tells where he is.
+        let _ = b.send(now, nobody, b"asks", Upper::udp());
+        b.ip.rejoin(now, LINK, &mut b.pools);
+        let _ = exchange(now, &mut [&mut a, &mut b]);
+        assert!(!a.ip.is_local(addr) && b.ip.is_local(addr), "{own}");
+    }
+}
+
 #[test]
 fn routers_are_asked_and_groups_told_again() {
     let mut a = reporting(DadConfig::OFF, IidKind::Eui64);
