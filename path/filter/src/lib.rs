@@ -157,6 +157,12 @@ impl Filter {
         !self.rules.is_empty() || self.has_states()
     }
 
+    /// Whether anything may be kept out.
+    #[inline]
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
     /// Follows other rules from now on. States stay, as in the original: what was let through may go on. A rule that was there
     /// before goes on counting, and what it let through counts for it.
     pub fn set(&mut self, config: FilterConfig, now: Instant) {

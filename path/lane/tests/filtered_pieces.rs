@@ -162,24 +162,42 @@ fn an_answer_for_a_socket_passes_in_pieces_by_its_state() {
 /// Pieces that come before the first one go by rules alone, and still meet it.
 #[test]
 fn pieces_for_a_socket_meet_in_any_order() {
-    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for lanes in [1, 2, 4] {
         let mut net = ready(lanes);
         let router = Ipv4Addr::new(10, 1, 0, 1);
         let mut kept = FilterRule::new(Direction::In, FilterAction::Pass);
         kept.keep_state = Some(KeepState::default());
         set(&mut net.world, ROUTER, &[kept]);
-        for port in 1001..=1012 {
-            let mut socket = net.world.bind(ROUTER.0, port.into(), 0, &format!("{router}:{port}"));
-            for (nth, order) in orders.into_iter().enumerate() {
-                let pieces = cut_at(&datagram(0, router, (53, port)), port * 8 + nth as u16, CUTS);
-                assert_eq!(passed(&mut net, 0, &pieces, order), 0);
-                let mut buffer = [0; 100];
-                let datagram = socket.recv.recv(&mut buffer).unwrap();
-                assert_eq!(datagram.map(|it| it.copied), Some(80), "{lanes} lanes, port {port}, {order:?}");
-            }
-        }
+        (1001..=1012).for_each(|port| meet_at(&mut net, router, port));
         assert_eq!(net.drops(DropReason::ReassemblyLimit), 0);
         net.world.check_conservation();
+    }
+}
+
+/// Pieces of datagrams for a socket, in any order.
+fn meet_at(net: &mut Net, router: Ipv4Addr, port: u16) {
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    let mut socket = net.world.bind(ROUTER.0, port.into(), 0, &format!("{router}:{port}"));
+    for (nth, order) in orders.into_iter().enumerate() {
+        let pieces = cut_at(&datagram(0, router, (53, port)), port * 8 + nth as u16, CUTS);
+        assert_eq!(passed(net, 0, &pieces, order), 0);
+        let mut buffer = [0; 100];
+        let datagram = socket.recv.recv(&mut buffer).unwrap();
+        assert_eq!(datagram.map(|it| it.copied), Some(80), "port {port}, {order:?}");
+    }
+}
+
+/// States stay where rules go, and not every lane has some.
+#[test]
+fn pieces_meet_where_rules_have_gone_and_a_state_stands() {
+    for first in 1001..=1006 {
+        let mut net = ready(2);
+        let router = Ipv4Addr::new(10, 1, 0, 1);
+        let mut kept = FilterRule::new(Direction::In, FilterAction::Pass);
+        kept.keep_state = Some(KeepState::default());
+        set(&mut net.world, ROUTER, &[kept]);
+        meet_at(&mut net, router, first);
+        set(&mut net.world, ROUTER, &[]);
+        (1011..=1016).for_each(|port| meet_at(&mut net, router, port));
     }
 }

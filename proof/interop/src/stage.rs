@@ -159,6 +159,15 @@ impl<'a> Stage<'a> {
         Self::start(sandbox, lanes, &format!("{HOST}[netstack.web]\ncpus = \"{cpus}\"\n"), &["web0/v4"])
     }
 
+    /// The same with so many bytes of memory for each program.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn with_memory(sandbox: &'a Sandbox, lanes: usize, bytes: usize) -> Self {
+        let programs = format!("[netstack.web.programs]\nmemory = {bytes}\n");
+        Self::start(sandbox, lanes, &format!("{HOST}{programs}"), &["web0/v4"])
+    }
+
     /// The same with a wire between the two, of what it is made as in the file.
     ///
     /// # Panics

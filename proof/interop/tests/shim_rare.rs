@@ -323,3 +323,17 @@ fn what_is_set_before_a_connection_waits_for_nobody_and_holds() {
         stage.wait_until_nothing_is_left();
     }
 }
+
+#[test]
+fn who_comes_when_the_memory_is_used_up_is_served() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::with_memory(&sandbox, 1, 4 << 20);
+    let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("used_up.py"), host]);
+    let wanted = ["first", "second", "third", "all closed"].map(|turn| format!("{turn} thanks for 600000\n"));
+    assert_eq!(ask(On::Kernel, Stage::KERNEL), wanted.concat());
+    for fusion in ["on", "off"] {
+        stage.set_fusion(fusion);
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), wanted.concat(), "fusion {fusion}");
+    }
+    stage.wait_until_nothing_is_left();
+}

@@ -137,6 +137,12 @@ impl Gate {
         self.is_on
     }
 
+    /// Whether the filter has rules, which are the same in all lanes.
+    #[inline]
+    pub(crate) fn has_filter_rules(&self) -> bool {
+        self.filter.has_rules()
+    }
+
     /// Whether the filter has rules, or states that go on without.
     #[inline]
     pub(crate) fn has_filter(&self) -> bool {

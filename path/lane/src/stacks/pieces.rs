@@ -43,9 +43,10 @@ impl<D> Inside<'_, D> {
     /// The other lane that is asked about a piece that has come to the home lane.
     #[inline]
     pub(super) fn lane_of_piece(&mut self, link: LinkId, frame: &[u8], headers: &Headers) -> Option<LaneId> {
-        // Nothing for many has a state.
+        // Nothing for many has a state. Without rules everything passes, and lanes without states do not ask.
         let stays = headers.fragment == Fragment::Whole
             || headers.dst.is_multicast()
+            || !self.shard.gate.has_filter_rules()
             || self.shard.others.is_empty()
             || self.shard.config.steering.home() != self.common.id;
         if stays { None } else { self.lane_asked(link, frame, headers) }
