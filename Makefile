@@ -21,11 +21,15 @@ demo:
 	@target/release/firelane demo $(ARGS)
 
 # Tests wait for programs, clocks and peers more than they compute.
-test: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+test: export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 # Tests that cannot run on this machine pass, and cargo hides what they print: each adds a line to this file.
 test: export FIRELANE_SKIPPED := $(CURDIR)/target/skipped
+# The programs that tests start are built with all else: built by themselves, cargo would choose other features of what they are made of, and
+# build most of it twice.
+test: export FIRELANE_PROGRAMS := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug
 test:
 	@$(CARGO) xtask setup test
+	@$(CARGO) build --workspace --all-targets
 	@mkdir -p "$(dir $(FIRELANE_SKIPPED))" && rm -f "$(FIRELANE_SKIPPED)"
 	@$(CARGO) test --workspace; code=$$?; \
 		if [ -s "$(FIRELANE_SKIPPED)" ]; then echo "skipped:"; sort -u "$(FIRELANE_SKIPPED)"; \

@@ -152,8 +152,14 @@ pub fn binary(name: &str) -> PathBuf {
 /// From when on it is said that a build has taken part of a test's time.
 const LONG_BUILD: Duration = Duration::from_secs(2);
 
+/// Where the programs lie that whoever runs the tests has built already (`make test` does).
+const PROGRAMS: &str = "FIRELANE_PROGRAMS";
+
 /// Builds the programs once per test run, in the profile of the tests, and returns their folder.
 fn build() -> PathBuf {
+    if let Some(folder) = std::env::var_os(PROGRAMS) {
+        return folder.into();
+    }
     let tests = std::env::current_exe().expect("a test is a file");
     let profile = tests.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps").to_owned();
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
