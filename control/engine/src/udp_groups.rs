@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
 
-use firelane_ip::SourceFilter;
+use firelane_ip::{LOOPBACK, SourceFilter};
 use firelane_lane::{DatagramOption, Join, PacketOption, SocketCommand};
 use firelane_units::{Family, LinkId, NetstackId};
 use rustix::io::Errno;
@@ -15,6 +15,37 @@ use rustix::io::Errno;
 use crate::calls::{self, Held};
 use crate::registry::Registry;
 use crate::udp_socket::UdpSocket;
+
+/// The groups of a socket.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    list: Vec<Joined>,
+    /// It has joined one at some time: who closes it does not rely on the list alone.
+    had_some: bool,
+}
+
+/// Where a socket has joined a group.
+#[derive(Clone, Copy, Debug)]
+struct Joined {
+    group: IpAddr,
+    /// The link that its program has named.
+    named: Option<LinkId>,
+    /// The one by which it hears the group: where none was named, the one that led there at the time. None is unknown.
+    link: Option<LinkId>,
+}
+
+impl Groups {
+    /// The membership that a program means by these. Who has joined under the same name means that; who names no link then any, and
+    /// who names one the one that was found for him.
+    fn find(&self, group: IpAddr, link: Option<LinkId>) -> Option<Joined> {
+        let is_named = |it: &&Joined| it.named == link;
+        let is_there = |it: &&Joined| link.is_none() || it.link == link;
+        let is_unknown = |it: &&Joined| it.link.is_none();
+        let its = || self.list.iter().filter(|it| it.group == group);
+        let found = its().find(is_named).or_else(|| its().find(is_there)).or_else(|| its().find(is_unknown));
+        found.copied()
+    }
+}
 
 impl UdpSocket {
     /// Hears what is sent to `group` on `link`; without a link on the one that leads there.
@@ -30,19 +61,13 @@ impl UdpSocket {
     /// # Errors
     /// As [`UdpSocket::join_multicast`]; `AddrNotAvailable` if it has not joined the group there.
     pub fn leave_multicast(&self, group: IpAddr, link: Option<LinkId>) -> io::Result<()> {
-        let joined = self.joined();
-        // Who leaves the choice of a link means the one where it has joined, and a link that was left to be chosen is any.
-        let is_it = |it: &&(IpAddr, Option<LinkId>)| {
-            it.0 == group && (it.1 == link || link.is_none() || it.1.is_none())
-        };
-        let (_, link) = *joined.iter().find(is_it).ok_or(Errno::ADDRNOTAVAIL)?;
-        drop(joined);
-        self.set_multicast_filter(group, link, SourceFilter::none())
+        let mut groups = self.groups();
+        let left = groups.find(group, link).ok_or(Errno::ADDRNOTAVAIL)?;
+        self.hear(&mut groups, left, SourceFilter::none())
     }
 
-    /// The groups that it has joined, each with the link that was named.
-    fn joined(&self) -> Held<'_, Vec<(IpAddr, Option<LinkId>)>> {
-        calls::hold(&self.joined)
+    fn groups(&self) -> Held<'_, Groups> {
+        calls::hold(&self.groups)
     }
 
     /// Hears what is sent to `group` by those that `filter` names (RFC 3678: the full-state interface).
@@ -63,15 +88,36 @@ impl UdpSocket {
             return Err(Errno::NOBUFS.into());
         }
         self.check_link(link)?;
+        // Held until all lanes know, so that they hear of what two threads do at once in the order in which it stands here.
+        let mut groups = self.groups();
+        let lives =
+            |it: &Joined| it.link.is_none_or(|it| it == LOOPBACK || self.check_link(Some(it)).is_ok());
+        let known = groups.list.iter().find(|it| (it.group, it.named) == (group, link));
+        let at = match known.copied().filter(lives) {
+            Some(at) => at,
+            None => Joined { group, named: link, link: link.or_else(|| self.link_towards(group)) },
+        };
+        self.hear(&mut groups, at, filter)
+    }
+
+    /// Tells all lanes what it wants to hear in one place, and notes whether it is a member there.
+    fn hear(&self, groups: &mut Groups, at: Joined, filter: SourceFilter) -> io::Result<()> {
         let stays = filter != SourceFilter::none();
-        let join = Join { socket: self.socket, group, link, filter };
+        // A lane that was told is left with the others, even if this call fails.
+        groups.had_some |= stays;
+        let join = Join { socket: self.socket, group: at.group, link: at.link, filter };
         self.command_all(|| SocketCommand::Join(Box::new(join.clone())))?;
-        let mut joined = self.joined();
-        joined.retain(|it| *it != (group, link));
+        groups.list.retain(|it| it.group != at.group || (it.link != at.link && it.named != at.named));
         if stays {
-            joined.push((group, link));
+            groups.list.push(at);
         }
         Ok(())
+    }
+
+    /// The link that leads to a group; none if the lanes are to find it.
+    fn link_towards(&self, group: IpAddr) -> Option<LinkId> {
+        let id = self.shared.netstack();
+        self.engine.fabric.visit(self.shared.lane(), |_, lane| lane.group_link(id, group)).flatten()
     }
 
     /// As in std: the link is the one that has the address `interface`; an unspecified one leaves the choice.
@@ -207,7 +253,7 @@ impl UdpSocket {
 
     /// The memberships of a socket that closes.
     pub(crate) fn leave_all(&self) {
-        if !self.joined().is_empty() {
+        if self.groups().had_some {
             // A lane that has failed has no members.
             let _ = self.command_all(|| SocketCommand::LeaveGroups(self.socket));
         }

@@ -4,7 +4,7 @@
 //! beside their payload, and many at once, is `udp_messages.rs`'s; what does not block `udp_tasks.rs`'s; options are `udp_options.rs`'s.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -30,7 +30,7 @@ use crate::sleepers::{Seat, Seated, Vain, block_on};
 use crate::stack::{Stack, each_address};
 use crate::tcp_listener::random_port;
 use crate::tcp_stream::Limit;
-use crate::udp_groups::check_link;
+use crate::udp_groups::{Groups, check_link};
 use crate::udp_options::Kept;
 
 /// How many random ports are tried before a socket on port zero is refused.
@@ -57,7 +57,7 @@ pub struct UdpSocket {
     pub(crate) engine: Arc<Inner>,
     pub(crate) socket: SocketId,
     pub(crate) shared: Arc<DatagramShared>,
-    pub(crate) joined: Mutex<Vec<(IpAddr, Option<LinkId>)>>,
+    pub(crate) groups: Mutex<Groups>,
     send: Mutex<SendDatagramEnd>,
     recv: Mutex<RecvDatagramEnd>,
     names: Mutex<Ends>,
@@ -149,7 +149,7 @@ impl UdpSocket {
             engine,
             socket,
             shared,
-            joined: Mutex::default(),
+            groups: Mutex::default(),
             send: Mutex::new(send),
             recv: Mutex::new(recv),
             names: Mutex::new(Ends { local: None, remote }),

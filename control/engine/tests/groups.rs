@@ -4,7 +4,11 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use firelane::{FilterMode, SourceFilter, Stack, UdpSocket, WireConfig, wire};
+use firelane::{
+    Engine, EngineConfig, FilterMode, RouteConfig, SourceFilter, Stack, UdpSocket, VnicConfig, VnicUser,
+    WireConfig, wire,
+};
+use firelane_units::{LinkId, Mtu};
 
 /// Two netstacks at 10.0.0.1 and fd00::1, 10.0.0.2 and fd00::2.
 fn pair(lanes: usize) -> (Stack, Stack) {
@@ -101,7 +105,7 @@ fn a_filter_names_who_is_heard() {
     assert_hears(&member, b"heard");
     let wrong = member.set_multicast_filter([10, 0, 0, 1].into(), None, SourceFilter::any());
     assert_eq!(wrong.unwrap_err().kind(), ErrorKind::InvalidInput);
-    let elsewhere = member.join_multicast(group, Some(firelane_units::LinkId(77)));
+    let elsewhere = member.join_multicast(group, Some(LinkId(77)));
     assert_eq!(elsewhere.unwrap_err().raw_os_error(), Some(rustix::io::Errno::NODEV.raw_os_error()));
 }
 
@@ -117,5 +121,90 @@ fn everybody_is_sent_to_by_who_may() {
         sender.set_broadcast(true).unwrap();
         sender.send_to(b"to all", to).unwrap();
         assert_hears(&hearer, b"to all");
+    }
+}
+
+/// A netstack at 10.0.1.1 and 10.0.2.1, with the links by which it has these. What leads to a group is the first one.
+fn with_two_links() -> (Stack, [LinkId; 2]) {
+    let engine = Engine::start(&EngineConfig { lanes: 2, ..EngineConfig::default() }).unwrap();
+    let id = engine.add_netstack(Default::default()).unwrap();
+    let links = [1, 2].map(|n| {
+        let over = engine.add_link(Mtu::ETHERNET).unwrap();
+        let config = VnicConfig::new(format!("02:08:20:00:00:0{n}").parse().unwrap());
+        let vnic = engine.add_vnic(over, &config, VnicUser::Netstack(id)).unwrap();
+        engine.add_address(vnic, format!("10.0.{n}.1/24").parse().unwrap()).unwrap();
+        vnic
+    });
+    (engine.stack(id).unwrap(), links)
+}
+
+/// Where somebody of the netstack listens to `group`.
+fn links_of(stack: &Stack, group: IpAddr) -> Vec<LinkId> {
+    let all = stack.engine().memberships(stack.id()).unwrap();
+    all.iter().filter(|it| it.group == group).map(|it| it.link).collect()
+}
+
+#[test]
+fn a_group_is_left_on_the_link_that_is_meant() {
+    let (stack, [first, second]) = with_two_links();
+    let group: IpAddr = [239, 1, 2, 3].into();
+    let socket = open(&stack, "0.0.0.0:7000");
+    socket.join_multicast(group, Some(second)).unwrap();
+    socket.join_multicast(group, None).unwrap();
+    assert_eq!(links_of(&stack, group), [first, second]);
+    socket.leave_multicast(group, None).unwrap();
+    assert_eq!(links_of(&stack, group), [second], "it was joined under this name");
+    socket.leave_multicast(group, None).unwrap();
+    assert_eq!(links_of(&stack, group), [], "no name is any");
+    socket.join_multicast(group, None).unwrap();
+    let elsewhere = socket.leave_multicast(group, Some(second)).unwrap_err();
+    assert_eq!(elsewhere.kind(), ErrorKind::AddrNotAvailable);
+    assert_eq!(links_of(&stack, group), [first]);
+    socket.leave_multicast(group, Some(first)).unwrap();
+    assert_eq!(links_of(&stack, group), []);
+}
+
+#[test]
+fn a_group_is_left_where_it_was_joined_whatever_leads_there_now() {
+    let (stack, [first, second]) = with_two_links();
+    let group: IpAddr = [239, 1, 2, 3].into();
+    let socket = open(&stack, "0.0.0.0:7000");
+    socket.join_multicast(group, None).unwrap();
+    assert_eq!(links_of(&stack, group), [first]);
+    let way = RouteConfig::on_link("239.0.0.0/8".parse().unwrap(), second);
+    stack.engine().add_route(stack.id(), way).unwrap();
+    // Who says the same again has one membership.
+    socket.join_multicast(group, None).unwrap();
+    assert_eq!(links_of(&stack, group), [first]);
+    socket.leave_multicast(group, None).unwrap();
+    assert_eq!(links_of(&stack, group), []);
+    socket.join_multicast(group, None).unwrap();
+    assert_eq!(links_of(&stack, group), [second]);
+    drop(socket);
+    assert_eq!(links_of(&stack, group), [], "its groups end with it");
+}
+
+#[test]
+fn what_two_threads_join_and_leave_ends_with_the_socket() {
+    let (stack, _) = with_two_links();
+    let group: IpAddr = [239, 1, 2, 3].into();
+    for _ in 0..20 {
+        let socket = open(&stack, "0.0.0.0:7000");
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        socket.join_multicast(group, None).unwrap();
+                        // The other one may have been first.
+                        let _ = socket.leave_multicast(group, None);
+                    }
+                });
+            }
+        });
+        let is_member = socket.leave_multicast(group, None).is_ok();
+        assert_eq!((is_member, links_of(&stack, group).len()), (false, 0), "who joins leaves");
+        socket.join_multicast(group, None).unwrap();
+        drop(socket);
+        assert_eq!(links_of(&stack, group), []);
     }
 }
