@@ -10,12 +10,17 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
+use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::thread;
 
 use crate::poller::List;
+
+/// How many calls a thread makes beyond those that it owed when it began: tasks that ask each other something have done by then.
+const CHAIN_MAX: usize = 64;
 
 /// Somebody who is to be called.
 pub(crate) enum Call {
@@ -35,9 +40,10 @@ impl Call {
     }
 }
 
-/// What this thread owes.
+/// What this thread owes. It has no destructor, so that a thread that ends calls nobody inside a lane, either: what it drops last may
+/// still be a socket. The queue is empty whenever the outermost stay has ended.
 struct Owed {
-    calls: RefCell<VecDeque<Call>>,
+    calls: RefCell<ManuallyDrop<VecDeque<Call>>>,
     /// How many stays there are, one in another.
     stays: Cell<usize>,
     /// It makes the calls now.
@@ -46,29 +52,77 @@ struct Owed {
     has_turned: Cell<bool>,
 }
 
+/// Gives the storage of the empty queue back when the thread ends.
+struct Storage;
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        OWED.with(Owed::shrink);
+    }
+}
+
 thread_local! {
     static OWED: Owed = const {
         Owed {
-            calls: RefCell::new(VecDeque::new()),
+            calls: RefCell::new(ManuallyDrop::new(VecDeque::new())),
             stays: Cell::new(0),
             is_calling: Cell::new(false),
             has_turned: Cell::new(false),
         }
     };
+
+    static STORAGE: Storage = const { Storage };
+}
+
+/// What threads had to leave, and whether a thread makes it.
+struct Left {
+    calls: VecDeque<Call>,
+    is_made: bool,
+}
+
+static LEFT: Mutex<Left> = Mutex::new(Left { calls: VecDeque::new(), is_made: false });
+
+fn left() -> MutexGuard<'static, Left> {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Leaves calls to a thread that has nothing else to do. Gives them back if there can be none.
+fn hand_on(calls: VecDeque<Call>) -> VecDeque<Call> {
+    if calls.is_empty() {
+        return calls;
+    }
+    let mut left = left();
+    left.calls.extend(calls);
+    if !left.is_made {
+        left.is_made = thread::Builder::new().name("calls".to_owned()).spawn(make_left).is_ok();
+    }
+    if left.is_made { VecDeque::new() } else { mem::take(&mut left.calls) }
+}
+
+/// Makes what was left, one after the other, until nothing is.
+fn make_left() {
+    loop {
+        let mut left = left();
+        let next = left.calls.pop_front();
+        left.is_made = next.is_some();
+        drop(left);
+        match next {
+            // What it brings about without end comes back behind what others have left.
+            Some(call) => owe(call),
+            None => return,
+        }
+    }
 }
 
 /// Somebody is to be called: at once if this thread is in no stay.
 pub(crate) fn owe(call: Call) {
-    let mut call = Some(call);
-    // A thread that ends may still wake others by what it drops.
-    let _ = OWED.try_with(|owed| owed.calls.borrow_mut().extend(call.take()));
-    call.into_iter().for_each(Call::make);
+    OWED.with(|owed| owed.calls.borrow_mut().push_back(call));
     drop(Stay::begin());
 }
 
 /// Whether this thread makes calls, and so stands in a waker. It sleeps for nobody then: those whom it would wait for may need it.
 pub(crate) fn is_calling() -> bool {
-    OWED.try_with(|owed| owed.is_calling.get()).unwrap_or(false)
+    OWED.with(|owed| owed.is_calling.get())
 }
 
 /// What a call answers that would sleep in a waker.
@@ -81,12 +135,12 @@ pub(crate) fn would_sleep() -> io::Error {
 
 /// Notes a turn of a lane's in its own thread, if that is in a waker.
 pub(crate) fn note_turn() {
-    let _ = OWED.try_with(|owed| owed.has_turned.set(owed.has_turned.get() || owed.is_calling.get()));
+    OWED.with(|owed| owed.has_turned.set(owed.has_turned.get() || owed.is_calling.get()));
 }
 
 /// Whether there was one since this was asked last: what the worker had found before may be otherwise by now.
 pub(crate) fn take_turn() -> bool {
-    OWED.try_with(|owed| owed.has_turned.replace(false)).unwrap_or(false)
+    OWED.with(|owed| owed.has_turned.replace(false))
 }
 
 /// While it lasts nobody is called by this thread. It belongs to the thread that began it.
@@ -96,18 +150,26 @@ pub(crate) struct Stay(std::marker::PhantomData<*const ()>);
 impl Stay {
     #[inline]
     pub(crate) fn begin() -> Self {
-        let _ = OWED.try_with(|owed| owed.stays.set(owed.stays.get() + 1));
+        OWED.with(|owed| owed.stays.set(owed.stays.get() + 1));
         Self(std::marker::PhantomData)
+    }
+
+    /// Ends that of a worker's turn. What the calls bring about without end is given back, for the turn that comes at once.
+    pub(crate) fn end_turn(self) -> VecDeque<Call> {
+        OWED.with(|owed| {
+            let is_outermost = owed.stays.get() == 1 && !owed.is_calling.get();
+            if is_outermost && owed.owes() { owed.make_some() } else { VecDeque::new() }
+        })
     }
 }
 
 impl Drop for Stay {
     #[inline]
     fn drop(&mut self) {
-        let _ = OWED.try_with(|owed| {
+        OWED.with(|owed| {
             let left = owed.stays.get() - 1;
             owed.stays.set(left);
-            if left == 0 && !owed.is_calling.get() && !owed.calls.borrow().is_empty() {
+            if left == 0 && !owed.is_calling.get() && owed.owes() {
                 owed.make_all();
             }
         });
@@ -143,22 +205,48 @@ impl<T> DerefMut for Held<'_, T> {
 }
 
 impl Owed {
+    #[inline]
+    fn owes(&self) -> bool {
+        !self.calls.borrow().is_empty()
+    }
+
     fn make_all(&self) {
-        self.is_calling.set(true);
-        while let Some(call) = self.next() {
-            call.make();
+        loop {
+            let back = hand_on(self.make_some());
+            if back.is_empty() {
+                return;
+            }
+            self.calls.borrow_mut().extend(back);
         }
+    }
+
+    /// Makes what is owed and a part of what that brings about; answers the rest.
+    fn make_some(&self) -> VecDeque<Call> {
+        let most = self.calls.borrow().len() + CHAIN_MAX;
+        self.is_calling.set(true);
+        (0..most).map_while(|_| self.next()).for_each(Call::make);
         self.is_calling.set(false);
+        let rest = if self.owes() { mem::take(&mut **self.calls.borrow_mut()) } else { VecDeque::new() };
+        if STORAGE.try_with(|_| ()).is_err() {
+            self.shrink();
+        }
+        rest
     }
 
     fn next(&self) -> Option<Call> {
         self.calls.borrow_mut().pop_front()
     }
+
+    fn shrink(&self) {
+        self.calls.borrow_mut().shrink_to_fit();
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -219,5 +307,92 @@ mod tests {
         owes(move || note(1));
         drop(stay);
         assert_eq!(*notes.lock().unwrap(), [1]);
+    }
+
+    /// What is called brings about another one, until `left` is none. Notes in which thread.
+    fn goes_on(left: usize, note: impl Fn() + Clone + Send + 'static) {
+        owes(move || {
+            note();
+            if left > 1 {
+                goes_on(left - 1, note);
+            }
+        });
+    }
+
+    /// How many calls of a chain that goes on for long were made in this thread, and in others.
+    fn places() -> (Arc<[AtomicUsize; 2]>, impl Fn() + Clone + Send + 'static) {
+        let (counts, own) = (Arc::new([const { AtomicUsize::new(0) }; 2]), thread::current().id());
+        let kept = Arc::clone(&counts);
+        (counts, move || {
+            kept[usize::from(thread::current().id() != own)].fetch_add(1, Ordering::SeqCst);
+        })
+    }
+
+    const LONG: usize = 10_000;
+
+    #[test]
+    fn who_calls_those_that_answer_each_other_for_long_goes_on_and_another_calls_them() {
+        let (counts, note) = places();
+        goes_on(LONG, note);
+        let made = || counts.each_ref().map(|it| it.load(Ordering::SeqCst));
+        let until = Instant::now() + Duration::from_secs(20);
+        while made().iter().sum::<usize>() < LONG && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(made(), [CHAIN_MAX + 1, LONG - CHAIN_MAX - 1], "none is lost");
+    }
+
+    #[test]
+    fn a_worker_keeps_for_its_next_turn_what_has_no_end() {
+        let (counts, note) = places();
+        let stay = Stay::begin();
+        goes_on(LONG, note);
+        let mut left = stay.end_turn();
+        let mut turns = 1;
+        while !left.is_empty() {
+            assert_eq!(counts[0].load(Ordering::SeqCst), turns * (CHAIN_MAX + 1));
+            let stay = Stay::begin();
+            left.into_iter().for_each(owe);
+            left = stay.end_turn();
+            turns += 1;
+        }
+        assert_eq!(counts.each_ref().map(|it| it.load(Ordering::SeqCst)), [LONG, 0]);
+    }
+
+    /// Owes something in a stay when its thread ends.
+    struct Last(Option<Box<dyn FnOnce() + Send>>);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0.take().into_iter().for_each(|act| act());
+        }
+    }
+
+    thread_local! {
+        static BEFORE: RefCell<Last> = const { RefCell::new(Last(None)) };
+        static BEHIND: RefCell<Last> = const { RefCell::new(Last(None)) };
+    }
+
+    #[test]
+    fn a_thread_that_ends_calls_nobody_in_a_stay_either() {
+        let (notes, note) = noted();
+        let act = move || {
+            let note = note.clone();
+            Last(Some(Box::new(move || {
+                let stay = Stay::begin();
+                let called = note.clone();
+                owes(move || called(2));
+                note(1);
+                drop(stay);
+            })))
+        };
+        // Destructors have an order, so one of the two comes when those of this file are over.
+        let ending = thread::spawn(move || {
+            BEFORE.set(act());
+            owes(|| ());
+            BEHIND.set(act());
+        });
+        ending.join().unwrap();
+        assert_eq!(*notes.lock().unwrap(), [1, 2, 1, 2]);
     }
 }

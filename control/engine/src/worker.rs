@@ -3,6 +3,7 @@
 //! The engine starts one thread per lane with it; a program that wants its own thread to be the lane's drives
 //! it by hand ([`Worker::run_once`]), and its socket calls on that thread cost no hand-off.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use firelane_lane::{Host, Idle};
+use firelane_lane::{Host, Idle, Poisoned, Sleep};
 use firelane_shm::Spin;
 use firelane_units::LaneId;
 
-use crate::calls::{self, Stay};
+use crate::calls::{self, Call, Stay};
 use crate::engine::Inner;
 use crate::fabric::Fabric;
 use crate::programs::Known;
@@ -31,6 +32,8 @@ pub struct Worker {
     known: Known,
     /// Storage of the numbers of devices that have called.
     called: Vec<u32>,
+    /// Wakers that it has yet to call: those before them go on without end.
+    left: VecDeque<Call>,
     /// Whom it tells that the lane has failed; nobody any more when it has.
     engine: Weak<Inner>,
     /// The engine has ended, and what programs have left unsaid goes.
@@ -66,6 +69,7 @@ impl Worker {
             spin,
             known: Known::default(),
             called: Vec::new(),
+            left: VecDeque::new(),
             engine,
             says_last: false,
         }
@@ -91,39 +95,26 @@ impl Worker {
 
     /// Takes one turn and then sleeps for at most `limit` if there is nothing to do (`None`: until there is).
     pub fn run_once(&mut self, limit: Option<Duration>) -> Ran {
-        let fabric = &*self.fabric;
-        fabric.become_worker(self.lane);
-        let (bell, squeue) = (fabric.bell(self.lane), fabric.squeue(self.lane));
-        bell.clear();
+        self.fabric.become_worker(self.lane);
+        self.fabric.bell(self.lane).clear();
         let idle = if limit == Some(Duration::ZERO) { Idle::StaysAwake } else { Idle::Sleeps };
-        let (numbers, known) = (&mut self.called, &mut self.known);
-        let kicks = |host: &mut Host<_, _>, now| {
-            if let Some(calls) = bell.take_heard(numbers) {
-                host.lane.listened(calls);
-            }
-            let mut behind = Vec::new();
-            fabric.programs.take_kicks(fabric, self.lane, known, now, |message| {
-                // Who has heard that somebody listens goes on at once, but that listener may still wait in the squeue.
-                if behind.is_empty() && squeue.waiting() == 0 {
-                    host.lane.on_message(now, message);
-                } else {
-                    behind.push(message);
-                }
-            });
-            behind
-        };
-        let (stay, clears) = (Stay::begin(), Clears { fabric, lane: self.lane });
-        let worked = squeue.work_after(idle, &|| fabric.now(), kicks);
-        drop((clears, stay));
+        let worked = self.turn(idle);
+        let fabric = &*self.fabric;
+        let bell = fabric.bell(self.lane);
+        let is_calling = !self.left.is_empty();
         let (until, is_deaf) = match worked {
             Err(_) => {
+                self.call_left();
                 self.tell_engine();
                 return Ran::Failed;
             }
+            Ok(None) if is_calling => return Ran::Busy,
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => (None, false),
             // A waker that has given the lane a turn may have left it less time than the one before had found.
-            Ok(Some(sleep)) if calls::take_turn() || sleep.work_left || self.known.has_to_close() => {
+            Ok(Some(sleep))
+                if calls::take_turn() || is_calling || sleep.work_left || self.known.has_to_close() =>
+            {
                 if sleep.yields {
                     std::thread::yield_now();
                 }
@@ -149,6 +140,34 @@ impl Worker {
             self.rest(limit, is_deaf);
         }
         Ran::Idle
+    }
+
+    /// The turn, with what devices and programs have said, and behind it the calls that it owes.
+    fn turn(&mut self, idle: Idle) -> Result<Option<Sleep>, Poisoned> {
+        let fabric = &*self.fabric;
+        let (bell, squeue) = (fabric.bell(self.lane), fabric.squeue(self.lane));
+        let (numbers, known) = (&mut self.called, &mut self.known);
+        let kicks = |host: &mut Host<_, _>, now| {
+            if let Some(calls) = bell.take_heard(numbers) {
+                host.lane.listened(calls);
+            }
+            let mut behind = Vec::new();
+            fabric.programs.take_kicks(fabric, self.lane, known, now, |message| {
+                // Who has heard that somebody listens goes on at once, but that listener may still wait in the squeue.
+                if behind.is_empty() && squeue.waiting() == 0 {
+                    host.lane.on_message(now, message);
+                } else {
+                    behind.push(message);
+                }
+            });
+            behind
+        };
+        let (stay, clears) = (Stay::begin(), Clears { fabric, lane: self.lane });
+        self.left.drain(..).for_each(calls::owe);
+        let worked = squeue.work_after(idle, &|| fabric.now(), kicks);
+        drop(clears);
+        self.left = stay.end_turn();
+        worked
     }
 
     /// Looks for a program's next word, and sleeps if none comes, for at most `limit`.
@@ -219,6 +238,11 @@ impl Worker {
         }
     }
 
+    /// No turn of this lane's comes that would call them.
+    fn call_left(&mut self) {
+        self.left.drain(..).for_each(calls::owe);
+    }
+
     /// Lets the engine have done elsewhere what this lane did for others, once.
     #[cold]
     fn tell_engine(&mut self) {
@@ -230,6 +254,12 @@ impl Worker {
     /// Whether the engine ends. In one order with the bell's state, by which who has cleared the bell behind the ring sees it.
     fn is_to_stop(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.call_left();
     }
 }
 

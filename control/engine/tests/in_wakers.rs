@@ -3,14 +3,17 @@
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
 use std::mem;
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use firelane::{
-    Poller, Queue, Ready, SocketCursor, Stack, TcpListener, TcpStream, UdpSocket, WireConfig, wire,
+    Engine, EngineConfig, Poller, Queue, Ran, Ready, SocketCursor, Stack, StreamConfig, TcpListener,
+    TcpStream, UdpSocket, WireConfig, wire,
 };
 
 /// A waker that does something once.
@@ -183,4 +186,97 @@ fn a_waker_with_a_fault_costs_no_lane() {
     peer.write_all(b"x").unwrap();
     stream.read_exact(&mut [0]).unwrap();
     assert_eq!(stack.engine().snapshot().lanes.len(), 1);
+}
+
+/// How often two answer each other: in one call of a waker it would be for ever.
+const LONG: usize = 20_000;
+
+/// A task that answers each byte with one and runs in its waker.
+struct Player {
+    stream: TcpStream,
+    /// Bytes that were answered in one thread, and in all.
+    answered: Arc<[AtomicUsize; 2]>,
+    watched: thread::ThreadId,
+}
+
+impl Wake for Player {
+    fn wake(self: Arc<Self>) {
+        let waker = Waker::from(Arc::clone(&self));
+        let mut context = Context::from_waker(&waker);
+        while let Poll::Ready(Ok(1..)) = self.stream.poll_peek(&mut context, &mut [0]) {
+            self.stream.try_read(&mut [0]).unwrap();
+            let own = usize::from(thread::current().id() == self.watched);
+            self.answered[0].fetch_add(own, Ordering::SeqCst);
+            if self.answered[1].fetch_add(1, Ordering::SeqCst) == LONG {
+                return;
+            }
+            self.stream.try_write(b"x").unwrap();
+        }
+    }
+}
+
+/// Begins a task at each end.
+fn play(ends: [&TcpStream; 2]) -> Arc<[AtomicUsize; 2]> {
+    let answered = Arc::new([const { AtomicUsize::new(0) }; 2]);
+    for stream in ends {
+        let (stream, answered) = (stream.clone(), Arc::clone(&answered));
+        Arc::new(Player { stream, answered, watched: thread::current().id() }).wake();
+    }
+    answered
+}
+
+#[test]
+fn who_writes_to_those_that_answer_each_other_without_end_goes_on() {
+    let stack = Stack::builder().lanes(1).build().unwrap();
+    let listener = TcpListener::bind(&stack, "127.0.0.1:7").unwrap();
+    let mut client = TcpStream::connect(&stack, "127.0.0.1:7").unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    // What follows is fused.
+    server.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    let answered = play([&client, &server]);
+    client.try_write(b"x").unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while answered[1].load(Ordering::SeqCst) <= LONG && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(answered[1].load(Ordering::SeqCst), LONG + 1, "no waker is lost");
+    assert!(answered[0].load(Ordering::SeqCst) < LONG / 10, "{answered:?}");
+    // Tasks that wait have their streams, which have them.
+    [client, server].iter().for_each(|it| it.shutdown(Shutdown::Both).unwrap());
+}
+
+#[test]
+fn a_lane_has_its_turns_while_two_answer_each_other_without_end() {
+    let engine = Engine::start(&EngineConfig { threads: false, ..EngineConfig::default() }).unwrap();
+    let stack = engine.stack(engine.add_netstack(Default::default()).unwrap()).unwrap();
+    let mut worker = engine.workers().pop().unwrap();
+    let mut turn = || worker.run_once(Some(Duration::ZERO));
+    let listener = TcpListener::bind(&stack, "127.0.0.1:7").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let begin = || TcpStream::begin(&stack, "127.0.0.1:7".parse().unwrap(), StreamConfig::default()).unwrap();
+    let client = begin();
+    let accepted = (0..1000).find_map(|_| {
+        turn();
+        listener.accept().ok()
+    });
+    let server = accepted.unwrap().0;
+    let answered = play([&client, &server]);
+    // Somebody else connects, for whom the first byte is sent by the lane's own thread.
+    let first = client.clone();
+    let waker = waker(move || _ = first.try_write(b"x").unwrap());
+    assert!(listener.poll_accept(&mut Context::from_waker(&waker)).is_pending());
+    let _other = begin();
+    let (mut before, mut turns) = (0, 0);
+    while before <= LONG {
+        let ran = turn();
+        let now = answered[1].load(Ordering::SeqCst);
+        assert!(now - before < LONG / 10, "a turn that does not end");
+        assert!(now > LONG || now == before || ran == Ran::Busy, "it has more to do");
+        (before, turns) = (now, turns + 1);
+        assert!(turns < 2 * LONG, "a waker is lost");
+    }
+    assert_eq!(answered[0].load(Ordering::SeqCst), LONG + 1, "all in its own thread");
+    [client, server].iter().for_each(|it| it.shutdown(Shutdown::Both).unwrap());
+    (0..10).for_each(|_| _ = turn());
 }
