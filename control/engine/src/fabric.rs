@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +23,7 @@ use firelane_units::{Bytes, Instant, LaneId, NetstackId, SocketId};
 use rustix::io::Errno;
 
 use crate::bell::{Bell, Ringer};
-use crate::calls::{self, Stay};
+use crate::calls::{self, Held, Stay};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::desk::Desk;
@@ -189,9 +189,10 @@ impl Fabric {
         self.has_failed(lane).then(|| Err(lane_failed()))
     }
 
-    /// What a lane had counted when it was read last: all that is known of one that is out of service.
-    pub(crate) fn last_read(&self, lane: LaneId) -> MutexGuard<'_, Option<Snapshot>> {
-        self.lanes[lane.index()].last.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What a lane had counted when it was read last: all that is known of one that is out of service. Who holds it goes into lanes, and
+    /// whom he calls behind that may read it, too.
+    pub(crate) fn last_read(&self, lane: LaneId) -> Held<'_, Option<Snapshot>> {
+        calls::hold(&self.lanes[lane.index()].last)
     }
 
     pub(crate) fn bell(&self, lane: LaneId) -> &Arc<Bell> {
@@ -320,7 +321,10 @@ impl Fabric {
         if self.is_worker_of(lane) {
             calls::note_turn();
             // A lane that has failed says so when it is entered.
-            let _ = self.squeue(lane).work(Idle::StaysAwake, &|| self.clock.now());
+            if let Ok(None) = self.squeue(lane).work(Idle::StaysAwake, &|| self.clock.now()) {
+                // Another thread is inside.
+                std::thread::yield_now();
+            }
         } else if !self.squeue(lane).help(&|| self.clock.now()) {
             std::thread::yield_now();
         }

@@ -49,7 +49,7 @@ impl EngineSnapshot {
         fabric.count_fused();
         let mut lost = Vec::new();
         for lane in fabric.lane_ids() {
-            // Two that read at once leave what the later one has read.
+            // Two that read at once leave what the later one has read. Who is called because of the visit may be one of them.
             let mut last = fabric.last_read(lane);
             if let Some(mut snapshot) = fabric.visit(lane, |_, lane| lane.snapshot()) {
                 snapshot.squeue = fabric.squeue(lane).stats();
@@ -107,8 +107,14 @@ impl EngineSnapshot {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::{Sender, channel};
+    use std::task::{Wake, Waker};
+    use std::time::Duration;
+
     use firelane_units::{LaneId, Mtu};
 
+    use crate::calls::{self, Call};
     use crate::{Engine, EngineConfig, NetstackConfig, UdpSocket, VnicConfig, VnicUser};
 
     #[test]
@@ -149,5 +155,28 @@ mod tests {
         // What the other one knows no more has gone, although this one never heard of that.
         engine.remove_vnic(gone).unwrap();
         assert_eq!(engine.snapshot().flows.len() + 1, before.flows.len());
+    }
+
+    /// Counts an engine's lanes when it is woken.
+    struct Reader(Engine, Sender<usize>);
+
+    impl Wake for Reader {
+        fn wake(self: Arc<Self>) {
+            let _ = self.1.send(self.0.snapshot().lanes.len());
+        }
+    }
+
+    #[test]
+    fn whom_a_reader_calls_may_read_too() {
+        let engine = Engine::start(&EngineConfig { threads: false, ..EngineConfig::default() }).unwrap();
+        let (sender, counted) = channel();
+        std::thread::spawn(move || {
+            let waker = Waker::from(Arc::new(Reader(engine.clone(), sender)));
+            // As by the lane's items, which who visits it may have to run first.
+            let last = engine.0.fabric.last_read(LaneId(0));
+            calls::owe(Call::Task(waker));
+            drop(last);
+        });
+        assert_eq!(counted.recv_timeout(Duration::from_secs(5)), Ok(1), "it waits for itself");
     }
 }
