@@ -302,7 +302,7 @@ impl Poller {
         };
         let is_first = source.seat().set_watch(begin).ok_or(io::ErrorKind::AlreadyExists)?;
         if is_first {
-            self.list.call();
+            Arc::clone(&self.list).tell();
         }
         Ok(())
     }
@@ -312,16 +312,15 @@ impl Poller {
     /// # Errors
     /// `NotFound` if this poller does not watch it.
     pub fn forget(&self, source: &impl Source) -> io::Result<()> {
-        let is_own = |watch: &Watch| watch.is_of(&self.list);
-        if !source.seat().is_watched(is_own) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        source.stand(Ready::NONE);
-        source
-            .seat()
-            .take_watch(|watch| is_own(watch))
-            .map(drop)
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        // Whoever watches from then on says anew of what he is to be told.
+        let end_own = |watch: &mut Watch| {
+            let is_own = watch.is_of(&self.list);
+            if is_own {
+                source.stand(Ready::NONE);
+            }
+            is_own
+        };
+        source.seat().take_watch(end_own).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// How many sockets it watches.
@@ -375,8 +374,9 @@ impl Poller {
 mod tests {
     use super::*;
 
+    /// A socket of which it is known what it was asked for, and whether nobody else could come in between.
     #[derive(Default)]
-    struct Double(Seat);
+    struct Double(Seat, Mutex<Vec<(Ready, bool)>>);
 
     #[allow(private_interfaces)]
     impl sealed::Watched for Double {
@@ -384,7 +384,9 @@ mod tests {
             &self.0
         }
 
-        fn stand(&self, _: Ready) {}
+        fn stand(&self, ready: Ready) {
+            self.1.lock().unwrap().push((ready, self.0.is_held()));
+        }
     }
 
     fn wait(poller: &Poller) -> Vec<(u64, Ready)> {
@@ -429,6 +431,33 @@ mod tests {
         assert_eq!(wait(&one), [], "nobody watches");
         two.watch(&source, 2, Ready::READABLE).unwrap();
         assert_eq!(wait(&two).len(), 1);
+    }
+
+    #[test]
+    fn who_ends_a_watch_changes_nothing_of_anothers() {
+        let (one, two, source) = (Poller::new(), Poller::new(), Double::default());
+        one.watch(&source, 1, Ready::READABLE).unwrap();
+        assert!(two.forget(&source).is_err());
+        one.forget(&source).unwrap();
+        let asked = [(Ready::READABLE | Ready::HANGUP, true), (Ready::NONE, true)];
+        assert_eq!(*source.1.lock().unwrap(), asked);
+    }
+
+    #[test]
+    fn who_watches_in_a_stay_calls_behind_it() {
+        struct Heard(AtomicU64);
+        impl std::task::Wake for Heard {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let heard = Arc::new(Heard(AtomicU64::new(0)));
+        let (poller, source) = (Poller::waking(Arc::clone(&heard).into()), Double::default());
+        let stay = calls::Stay::begin();
+        poller.watch(&source, 1, Ready::READABLE).unwrap();
+        assert_eq!(heard.0.load(Ordering::Relaxed), 0);
+        drop(stay);
+        assert_eq!(heard.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl Seat {
         let was_there = wakers.forget(side_of(ready), &waker);
         drop(wakers);
         if was_there {
-            waker.wake();
+            calls::owe(Call::Task(waker));
         }
     }
 
@@ -152,14 +152,17 @@ impl Seat {
         Some(result)
     }
 
-    /// Whether such a watch is there.
-    pub(crate) fn is_watched(&self, is_such: impl FnOnce(&Watch) -> bool) -> bool {
-        self.wakers().watch.as_ref().is_some_and(is_such)
-    }
-
-    /// Takes out such a watch, if it is there: nobody watches any more.
+    /// Takes out such a watch, if it is there: nobody watches any more. Nobody else begins one or rings while `is_such` looks at it.
     pub(crate) fn take_watch(&self, is_such: impl FnOnce(&mut Watch) -> bool) -> Option<Watch> {
         self.wakers().watch.take_if(is_such)
+    }
+}
+
+#[cfg(test)]
+impl Seat {
+    /// Whether somebody looks at it just now.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.try_lock().is_err()
     }
 }
 
@@ -447,6 +450,24 @@ mod tests {
             }
             assert_eq!(waiting.join().unwrap(), Ok(()));
         });
+    }
+
+    #[test]
+    fn who_gives_up_a_wait_in_a_stay_calls_behind_it() {
+        struct Heard(AtomicUsize);
+        impl Wake for Heard {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let (seat, heard) = (Seat::default(), Arc::new(Heard(AtomicUsize::new(0))));
+        let waker = Waker::from(Arc::clone(&heard));
+        seat.leave(Ready::READABLE, &waker);
+        let stay = Stay::begin();
+        seat.end_wait(Ready::READABLE, waker);
+        assert_eq!(heard.0.load(Ordering::Relaxed), 0);
+        drop(stay);
+        assert_eq!(heard.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]
