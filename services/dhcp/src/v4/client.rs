@@ -29,6 +29,14 @@ const RETRY_SPREAD: Duration = Duration::from_secs(1);
 const REQUESTS: u32 = 4;
 /// How often a server is asked about the address of before; then an address that is still ours is used (§3.2 step 4).
 const REBOOT_REQUESTS: u32 = 2;
+/// Whether a lease holds where the link leads now is asked for so long: a switch's port may forward only after half a minute,
+/// and a lease of another network may last for days.
+const VERIFY_TIME: Duration = Duration::from_secs(600);
+/// So often at the pace of every other question, and then so rarely.
+const VERIFY_REQUESTS: u32 = 5;
+const VERIFY_RARE: Duration = Duration::from_secs(180);
+/// So long if T2 is over: all servers are asked for more time then.
+const VERIFY_LATE: Duration = Duration::from_secs(12);
 /// §4.4.5: the least time between two requests of a client that has its address.
 const EXTEND_LEAST: Duration = Duration::from_secs(60);
 /// §3.1 step 5: the least wait after an address was declined; and how long one waits that could not be used.
@@ -76,6 +84,13 @@ impl Held {
     /// When its server is asked for more time.
     pub const fn renew_at(&self) -> Instant {
         self.renew_at
+    }
+
+    /// How long one asks who began to at `began` whether the lease holds, if nobody answers. T1, T2 and the end come in time.
+    fn verified_until(&self, began: Instant) -> Instant {
+        let longest = if self.rebind_at <= began { VERIFY_LATE } else { VERIFY_TIME };
+        let turns = [self.renew_at, self.rebind_at, self.until];
+        turns.into_iter().filter(|at| *at > began).fold(began + longest, Instant::min)
     }
 }
 
@@ -302,14 +317,16 @@ impl Client {
                 let it = Exchange { is_urgent: true, ..self.exchange(now) };
                 self.rebind(now, it, held);
             }
+            // It asks already, but perhaps not for minutes.
+            State::Verifying(..) => self.verify(now),
             State::Released => self.begin(now),
             // It asks already, or waits because it must.
             _ => {}
         }
     }
 
-    /// The link was away, and may lead to another network: whether the lease holds there is asked at once, and it is used until somebody says
-    /// that it does not (§3.7). Who has none asks anew.
+    /// The link was away, and may lead to another network: whether the lease holds there is asked at once, then ever more rarely, and it is
+    /// used until somebody says that it does not (§3.7). Who has none asks anew.
     pub fn verify(&mut self, now: Instant) {
         match self.state.clone() {
             State::Bound(held)
@@ -371,7 +388,7 @@ impl Client {
             }
             State::Verifying(_, held) if held.until <= now => self.lose(now, Loss::Expired),
             // Nobody answers, and nobody has said that it does not hold.
-            State::Verifying(it, held) if it.sent >= REBOOT_REQUESTS => self.state = State::Bound(held),
+            State::Verifying(_, held) if held.verified_until(self.began) <= now => self.use_on(now, held),
             State::Verifying(it, held) => self.ask_whether_it_holds(now, it, held),
             State::Released => {}
         }
@@ -419,8 +436,24 @@ impl Client {
     }
 
     fn ask_whether_it_holds(&mut self, now: Instant, it: Exchange, held: Held) {
-        let it = self.ask_for(now, it, held.lease.addr);
+        // They are so far apart then that an answer is to the last one: what it gives counts from there.
+        let it =
+            if it.sent < REBOOT_REQUESTS { it } else { Exchange { sent: it.sent, ..self.exchange(now) } };
+        let mut it = self.ask_for(now, it, held.lease.addr);
+        if it.sent > VERIFY_REQUESTS {
+            it.next = now + self.random.around(VERIFY_RARE, RETRY_SPREAD);
+        }
+        it.next = it.next.min(held.verified_until(self.began));
         self.state = State::Verifying(it, held);
+    }
+
+    /// The lease is used, and asked for more time if it is time.
+    fn use_on(&mut self, now: Instant, held: Held) {
+        let is_time = held.renew_at <= now;
+        self.state = State::Bound(held);
+        if is_time {
+            self.on_timer(now);
+        }
     }
 
     /// Asks all servers whether the address of before is right here.

@@ -75,6 +75,14 @@ impl Held {
     pub const fn renew_at(&self) -> Instant {
         self.renew_at
     }
+
+    /// How long one asks who began to at `began` whether the lease is right, if nobody answers. T1, T2 and the end come in time.
+    fn verified_until(&self, began: Instant) -> Instant {
+        // All servers are asked for more time from T2 on.
+        let pace = if self.rebind_at <= began { Pace::CONFIRM } else { Pace::VERIFY };
+        let turns = [self.renew_at, self.rebind_at, self.until];
+        turns.into_iter().filter(|at| *at > began).fold(pace.end(began), Instant::min)
+    }
 }
 
 /// Where the client stands.
@@ -317,13 +325,15 @@ impl Client {
             State::Rebinding(_, held) => self.rebind(now, held),
             State::Released | State::Waiting { wanted: Wanted::Addresses, .. } => self.solicit_anew(now),
             State::Informed { .. } => self.inform_anew(now),
+            // It asks already, but perhaps not for minutes.
+            State::Verifying(..) => self.verify(now),
             // It asks already, or there is nobody to ask.
             _ => {}
         }
     }
 
-    /// The link was away, and may be another: whether the lease is right there is asked at once, and it is used until somebody says that it is
-    /// not (§18.2.12). Who has none asks anew.
+    /// The link was away, and may be another: whether the lease is right there is asked at once, then ever more rarely, and it is used until
+    /// somebody says that it is not (§18.2.12). Who has none asks anew.
     pub fn verify(&mut self, now: Instant) {
         match self.state.clone() {
             State::Bound(held)
@@ -384,7 +394,8 @@ impl Client {
             State::Bound(held) => self.renew(now, held),
             State::Renewing(it, held) => self.ask_renewal(now, it, held),
             State::Rebinding(it, held) => self.ask_rebinding(now, it, held),
-            State::Verifying(it, held) if Pace::CONFIRM.is_over(now, &it) => self.state = State::Bound(held),
+            // Nobody answers, and nobody has said that it is not right.
+            State::Verifying(it, held) if held.verified_until(it.begun) <= now => self.use_on(now, held),
             State::Verifying(it, held) => self.ask_whether_it_holds(now, it, held),
             State::Declining(it, _) if Pace::DECLINE.is_over(now, &it) => self.solicit_anew(now),
             State::Declining(it, lease) => self.decline(now, it, lease),
@@ -435,17 +446,27 @@ impl Client {
     }
 
     fn confirm(&mut self, now: Instant, it: Exchange, held: Held) {
-        let it = self.ask_confirmation(now, it, held.lease.addr);
+        let it = self.ask_confirmation(now, it, Pace::CONFIRM, held.lease.addr);
         self.state = State::Confirming(it, held);
     }
 
     fn ask_whether_it_holds(&mut self, now: Instant, it: Exchange, held: Held) {
-        let it = self.ask_confirmation(now, it, held.lease.addr);
+        let mut it = self.ask_confirmation(now, it, Pace::VERIFY, held.lease.addr);
+        it.next = it.next.min(held.verified_until(it.begun));
         self.state = State::Verifying(it, held);
     }
 
-    fn ask_confirmation(&mut self, now: Instant, it: Exchange, addr: Ipv6Addr) -> Exchange {
-        self.send(now, it, Pace::CONFIRM, MessageType::Confirm, None, Some(Some(addr)))
+    fn ask_confirmation(&mut self, now: Instant, it: Exchange, pace: Pace, addr: Ipv6Addr) -> Exchange {
+        self.send(now, it, pace, MessageType::Confirm, None, Some(Some(addr)))
+    }
+
+    /// The lease is used, and asked for more time if it is time.
+    fn use_on(&mut self, now: Instant, held: Held) {
+        let is_time = held.renew_at <= now;
+        self.state = State::Bound(held);
+        if is_time {
+            self.on_timer(now);
+        }
     }
 
     fn renew(&mut self, now: Instant, held: Held) {
@@ -628,7 +649,7 @@ impl Client {
                 code => self.refuse(Unusable::Status(code)),
             },
             State::Verifying(_, held) => match options.status() {
-                status::SUCCESS => self.state = State::Bound(held),
+                status::SUCCESS => self.use_on(now, held),
                 status::NOT_ON_LINK => {
                     self.end(Loss::Refused);
                     self.begin_again(now);

@@ -14,7 +14,7 @@ pub(crate) struct Exchange {
     pub(crate) xid: u32,
     pub(crate) sent: u32,
     pub(crate) next: Instant,
-    begun: Instant,
+    pub(crate) begun: Instant,
     wait: Duration,
 }
 
@@ -60,6 +60,9 @@ impl Pace {
     pub(crate) const SOLICIT: Self = Self { is_never_early: true, ..pace(1, 3600, 0, 0) };
     pub(crate) const REQUEST: Self = pace(1, 30, 10, 0);
     pub(crate) const CONFIRM: Self = pace(1, 4, 0, 10);
+    /// CONFIRM of an address that is in use. We differ: a switch's port may forward only after half a minute, and a lease of
+    /// another link may last for days.
+    pub(crate) const VERIFY: Self = pace(1, 180, 0, 600);
     /// They end with T2 and with the lease, which is the client's to see.
     pub(crate) const RENEW: Self = pace(10, 600, 0, 0);
     pub(crate) const REBIND: Self = pace(10, 600, 0, 0);
@@ -70,6 +73,11 @@ impl Pace {
     /// The same with another longest wait.
     pub(crate) const fn up_to(self, longest: Duration) -> Self {
         Self { longest, ..self }
+    }
+
+    /// When an exchange that began at `begun` is over, if nobody answers.
+    pub(crate) fn end(&self, begun: Instant) -> Instant {
+        if self.total.is_zero() { Instant::FAR_FUTURE } else { begun + self.total }
     }
 
     /// Whether it has been asked often or long enough.
@@ -91,8 +99,7 @@ impl Pace {
         if !self.longest.is_zero() && wait > self.longest {
             wait = random.around(self.longest, self.longest / 10);
         }
-        let end = if self.total.is_zero() { Instant::FAR_FUTURE } else { it.begun + self.total };
-        Exchange { sent: it.sent + 1, next: (now + wait).min(end), wait, ..it }
+        Exchange { sent: it.sent + 1, next: (now + wait).min(self.end(it.begun)), wait, ..it }
     }
 }
 

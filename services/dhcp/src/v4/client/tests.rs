@@ -543,17 +543,124 @@ fn a_lease_is_used_while_a_link_that_was_away_is_asked_whether_it_holds() {
     assert_eq!(lab.next(), None);
 }
 
+/// What a client that asks whether its lease holds does while nobody answers: when it began, and the waits until it asks no more.
+fn unanswered(lab: &mut Lab) -> (Instant, Vec<Duration>) {
+    let (began, mut waits) = (lab.now, Vec::new());
+    while matches!(lab.client.state, State::Verifying(..)) && lab.now <= began + VERIFY_TIME {
+        let Some(action) = lab.next() else {
+            // What is over waits for something else.
+            if matches!(lab.client.state, State::Verifying(..)) {
+                waits.push(lab.wait());
+            }
+            continue;
+        };
+        if !matches!(lab.client.state, State::Verifying(..)) {
+            lab.client.actions.push_front(action);
+            break;
+        }
+        assert!(matches!(action, Action::Broadcast(_)), "{action:?}");
+        assert_eq!(lab.phase(), Phase::Bound, "it is used meanwhile");
+    }
+    (began, waits)
+}
+
+/// A switch's port that has its carrier again may learn for half a minute before it forwards (IEEE 802.1D).
+#[test]
+fn a_lease_of_another_network_goes_also_where_the_first_questions_are_swallowed() {
+    for swallowed in [14, 30, 100, 400] {
+        let mut lab = Lab::new(None);
+        let held = lab.bind();
+        lab.client.verify(lab.now);
+        let forwards = lab.now + Duration::from_secs(swallowed);
+        while lab.now < forwards {
+            lab.sent();
+            lab.wait();
+        }
+        assert_eq!(lab.client.held(), Some(&held));
+        let (asked, _) = lab.sent();
+        lab.answer(MessageType::Nak, &asked, OTHER_SERVER);
+        assert_eq!(lab.next(), Some(Action::Lost(held.lease, Loss::Refused)), "{swallowed}");
+    }
+}
+
+#[test]
+fn what_a_late_answer_gives_counts_from_its_question() {
+    let mut lab = Lab::new(None);
+    lab.bind();
+    lab.client.verify(lab.now);
+    let (first, _) = lab.sent();
+    let mut asked = first.clone();
+    for _ in 0..7 {
+        lab.wait();
+        asked = lab.sent().0;
+    }
+    let seen = lab.client.counters();
+    lab.answer(MessageType::Ack, &first, SERVER);
+    assert_eq!(lab.client.counters().unasked, seen.unasked + 1, "it is of minutes ago");
+    let mut short = answer(MessageType::Ack, &asked, SERVER);
+    short.options.insert(option::LEASE_TIME, 60_u32.to_be_bytes().to_vec());
+    lab.hear(&short);
+    let Some(Action::Bound(held)) = lab.next() else { panic!("in {:?}", lab.phase()) };
+    assert_eq!(held.until, lab.now + Duration::from_secs(60));
+}
+
+#[test]
+fn a_lease_is_renewed_in_time_while_nobody_says_whether_it_holds() {
+    let before = |at: Instant, seconds| at - Duration::from_secs(seconds);
+    // T1 comes while it is asked.
+    let mut lab = Lab::new(None);
+    let held = lab.bind();
+    lab.now = before(held.renew_at, 40);
+    lab.client.verify(lab.now);
+    unanswered(&mut lab);
+    assert_eq!((lab.now, lab.sent().1, lab.phase()), (held.renew_at, false, Phase::Renewing));
+    // T1 is over.
+    lab.client.verify(lab.now);
+    let (began, _) = unanswered(&mut lab);
+    assert_eq!((lab.now, lab.sent().1, lab.phase()), (began + VERIFY_TIME, false, Phase::Renewing));
+    // T2 comes while it is asked.
+    lab.now = before(held.rebind_at, 200);
+    lab.client.verify(lab.now);
+    unanswered(&mut lab);
+    assert_eq!((lab.now, lab.sent().1, lab.phase()), (held.rebind_at, true, Phase::Rebinding));
+    // T2 is over.
+    lab.client.verify(lab.now);
+    let (began, _) = unanswered(&mut lab);
+    assert_eq!((lab.now, lab.sent().1, lab.phase()), (began + VERIFY_LATE, true, Phase::Rebinding));
+    // It ends while it is asked.
+    lab.now = before(held.until, 5);
+    lab.client.verify(lab.now);
+    unanswered(&mut lab);
+    assert_eq!((lab.now, lab.next()), (held.until, Some(Action::Lost(held.lease, Loss::Expired))));
+}
+
+#[test]
+fn who_wants_to_know_at_once_does_not_wait_for_a_rare_question() {
+    let mut lab = Lab::new(None);
+    lab.bind();
+    lab.client.verify(lab.now);
+    for _ in 0..6 {
+        lab.sent();
+        lab.wait();
+    }
+    lab.sent();
+    assert!(lab.client.poll_at() > Some(lab.now + Duration::from_secs(100)));
+    lab.client.refresh(lab.now);
+    assert_eq!(lab.sent().0.kind, MessageType::Request);
+    assert!(within(lab.wait(), 3, 5));
+}
+
 #[test]
 fn a_lease_of_another_network_goes_at_once_and_one_that_nobody_speaks_of_stays() {
     let mut lab = Lab::new(None);
     let held = lab.bind();
     lab.client.verify(lab.now);
-    for nth in 0..REBOOT_REQUESTS {
-        assert_eq!(lab.sent().0.kind, MessageType::Request, "{nth}");
-        lab.wait();
-    }
-    assert_eq!((lab.next(), lab.client.held()), (None, Some(&held)), "nobody has answered");
-    assert_eq!(lab.client.poll_at(), Some(held.renew_at));
+    let (asked_at, waits) = unanswered(&mut lab);
+    assert!((8..10).contains(&waits.len()), "{waits:?}");
+    let bounds = [(3, 5), (7, 9), (15, 17), (31, 33), (63, 65), (179, 181), (179, 181)];
+    assert!(waits.iter().zip(bounds).all(|(wait, (low, high))| within(*wait, low, high)), "{waits:?}");
+    assert_eq!((lab.now, lab.client.held()), (asked_at + VERIFY_TIME, Some(&held)), "nobody has answered");
+    assert_eq!((lab.next(), lab.client.poll_at()), (None, Some(held.renew_at)));
     lab.client.verify(lab.now);
     let (asked, _) = lab.sent();
     lab.answer(MessageType::Nak, &asked, OTHER_SERVER);

@@ -627,6 +627,90 @@ proptest! {
     }
 }
 
+/// What a client that asks whether its lease is right does while nobody answers: when it began, and how often it waited until it asked no more.
+fn unanswered(lab: &mut Lab) -> (Instant, usize) {
+    let (began, mut waits) = (lab.now, 0);
+    while matches!(lab.client.state, State::Verifying(..)) && lab.now <= Pace::VERIFY.end(began) {
+        let Some(action) = lab.next() else {
+            // What is over waits for something else.
+            if matches!(lab.client.state, State::Verifying(..)) {
+                lab.wait();
+                waits += 1;
+            }
+            continue;
+        };
+        if !matches!(lab.client.state, State::Verifying(..)) {
+            lab.client.actions.push_front(action);
+            break;
+        }
+        assert!(matches!(action, Action::Send(_) | Action::Retire(_)), "{action:?}");
+        assert_eq!(lab.phase(), Phase::Bound, "it is used meanwhile");
+    }
+    (began, waits)
+}
+
+/// A switch's port that has its carrier again may learn for half a minute before it forwards (IEEE 802.1D).
+#[test]
+fn a_lease_of_another_link_goes_also_where_the_first_questions_are_swallowed() {
+    for swallowed in [11, 30, 100, 400] {
+        let mut lab = Lab::new(None);
+        let held = lab.bind();
+        lab.client.verify(lab.now);
+        let forwards = lab.now + Duration::from_secs(swallowed);
+        while lab.now < forwards {
+            lab.sent(MessageType::Confirm);
+            lab.wait();
+        }
+        assert_eq!(lab.client.held(), Some(&held));
+        let asked = lab.sent(MessageType::Confirm);
+        lab.refuse(&asked, OTHER_SERVER, status::NOT_ON_LINK);
+        assert_eq!(lab.next(), Some(Action::Lost(held.lease, Loss::Refused)), "{swallowed}");
+    }
+}
+
+#[test]
+fn a_lease_is_renewed_in_time_while_nobody_says_whether_it_is_right() {
+    let before = |at: Instant, seconds| at - Duration::from_secs(seconds);
+    let mut lab = Lab::new(None);
+    let held = lab.bind();
+    // T1 comes while it is asked, then it is over, T2 comes, and it is over.
+    lab.now = before(held.renew_at, 40);
+    lab.client.verify(lab.now);
+    unanswered(&mut lab);
+    assert_eq!(lab.now, held.renew_at);
+    lab.sent(MessageType::Renew);
+    lab.now = before(held.rebind_at, 200);
+    lab.client.verify(lab.now);
+    unanswered(&mut lab);
+    assert_eq!(lab.now, held.rebind_at);
+    lab.sent(MessageType::Rebind);
+    lab.client.verify(lab.now);
+    let (began, _) = unanswered(&mut lab);
+    assert_eq!(lab.now, Pace::CONFIRM.end(began));
+    lab.sent(MessageType::Rebind);
+    // It ends while it is asked; what is deprecated by then is told of before.
+    lab.now = before(held.until, 5);
+    lab.client.verify(lab.now);
+    unanswered(&mut lab);
+    assert_eq!((lab.now, lab.next()), (held.until, Some(Action::Lost(held.lease, Loss::Expired))));
+}
+
+#[test]
+fn what_the_operator_wants_to_know_waits_for_no_rare_question() {
+    let mut lab = Lab::new(None);
+    lab.bind();
+    lab.client.verify(lab.now);
+    for _ in 0..8 {
+        lab.sent(MessageType::Confirm);
+        lab.wait();
+    }
+    lab.sent(MessageType::Confirm);
+    assert!(lab.client.poll_at() > Some(lab.now + Duration::from_secs(100)));
+    lab.client.refresh(lab.now);
+    lab.sent(MessageType::Confirm);
+    assert!(lab.wait() < Duration::from_secs(2));
+}
+
 #[test]
 fn a_lease_is_used_while_a_link_that_was_away_is_asked_whether_it_is_right_there() {
     let mut lab = Lab::new(None);
@@ -642,11 +726,10 @@ fn a_lease_is_used_while_a_link_that_was_away_is_asked_whether_it_is_right_there
     assert_eq!(lab.client.poll_at(), Some(held.renew_at), "it asks no more");
     // Nobody answers: RFC 8415 §18.2.3 has it used on.
     lab.client.verify(lab.now);
-    while lab.phase() == Phase::Bound && lab.client.poll_at() != Some(held.renew_at) {
-        lab.next();
-        lab.wait();
-    }
-    assert_eq!(lab.client.held(), Some(&held));
+    let (began, waits) = unanswered(&mut lab);
+    assert_eq!((lab.now, lab.client.held()), (Pace::VERIFY.end(began), Some(&held)));
+    assert!((9..13).contains(&waits), "{waits}");
+    assert_eq!((lab.next(), lab.client.poll_at()), (None, Some(held.renew_at)));
     let mut lab = Lab::new(None);
     let held = lab.bind();
     lab.client.verify(lab.now);
