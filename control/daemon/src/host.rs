@@ -83,7 +83,7 @@ struct Inner {
     partings: Partings,
     /// What is wrong with the history.
     history_fault: Option<String>,
-    /// Why no records are written although they should be.
+    /// Why no records are written although they should be, or which ones the last change has lost.
     accounting_fault: Option<String>,
 }
 
@@ -160,17 +160,20 @@ impl Host {
         (stats::totals(&inner.works, &inner.store.active), inner.partings.take())
     }
 
-    /// Lets `write` follow what is wanted of accounting, and notes and gives what is wrong with it.
-    pub(crate) fn account(&self, write: impl FnOnce(&Accounting) -> Result<(), Fault>) -> Option<Fault> {
+    /// Lets `write` follow what is wanted of accounting, and notes what is wrong with it.
+    pub(crate) fn account(&self, write: impl FnOnce(&Accounting) -> Result<(), Fault>) {
         let wanted = self.lock().store.active.daemon.accounting.clone();
-        let fault = write(&wanted).err();
-        let told = fault.as_ref().map(ToString::to_string);
+        let told = write(&wanted).err().map(|fault| fault.to_string());
         let mut inner = self.lock();
         if let Some(told) = told.as_ref().filter(|told| inner.accounting_fault.as_ref() != Some(*told)) {
             tracing::error!("{told}");
         }
         inner.accounting_fault = told;
-        fault
+    }
+
+    /// What is wanted of accounting is another now: returns when its last records are in the file, and gives what was lost.
+    fn follow_accounting(&self) -> Result<(), ApiError> {
+        self.history().as_ref().map_or(Ok(()), History::follow)
     }
 
     fn history(&self) -> MutexGuard<'_, Option<History>> {

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use firelane_api::{ApiError, NetRecord, NetRecords, RECORD_SECONDS, Status, Traffic, UsageOf};
 use firelane_model::Accounting;
+use rustix::fs::OFlags;
 
 use super::{Parting, Subject, Totals};
 use crate::text::plain;
@@ -37,6 +39,10 @@ pub(crate) struct Writer {
     since: u64,
     /// When it was last asked.
     asked: u64,
+    /// What the last change lost. It stands until the next one, and until who made a change was told.
+    lost: Option<Fault>,
+    /// Whether that one was.
+    is_told: bool,
 }
 
 /// Why records are not in their file.
@@ -51,6 +57,12 @@ pub(crate) struct Fault {
 impl Fault {
     fn of(path: &str, error: &impl fmt::Display) -> Self {
         Self { path: path.to_owned(), why: plain(error), lost: None }
+    }
+
+    /// With what was lost before it.
+    fn with(self, before: Option<Self>) -> Self {
+        let more = before.and_then(|it| it.lost).unwrap_or_default();
+        Self { lost: self.lost.map(|seconds| seconds.saturating_add(more)), ..self }
     }
 
     /// What is told who has asked for the change by which records are lost. Of those that wait, status tells.
@@ -73,7 +85,8 @@ impl fmt::Display for Fault {
 }
 
 impl Writer {
-    /// Follows `wanted`: writes what came by the end of the second `now` if it is time. Gives what is wrong with the file.
+    /// Follows `wanted`: writes what came by the end of the second `now` if it is time. Gives what is wrong with the file, or what the last
+    /// change lost.
     pub(crate) fn follow(&mut self, wanted: &Accounting, now: u64, totals: &Totals) -> Result<(), Fault> {
         self.note_gone(totals);
         // A clock that is set back moves the beginning with it.
@@ -81,20 +94,39 @@ impl Writer {
             self.since = now.saturating_sub(self.asked.saturating_sub(self.since));
         }
         self.asked = now;
-        if *wanted != self.wanted {
-            return self.turn(wanted, now, totals);
-        }
-        if now.saturating_sub(self.since) >= RECORD_SECONDS { self.write(now, totals) } else { Ok(()) }
+        let written = if *wanted != self.wanted {
+            self.turn(wanted, now, totals)
+        } else if now.saturating_sub(self.since) >= RECORD_SECONDS {
+            self.write(now, totals)
+        } else {
+            Ok(())
+        };
+        written.and(self.lost.clone().map_or(Ok(()), Err))
+    }
+
+    /// Tells who has changed what is wanted what was lost by it, if nobody was told; `tell` says whether that one has heard.
+    pub(crate) fn tell(&mut self, tell: impl FnOnce(Option<&Fault>) -> bool) {
+        // The second's tick may have followed a change before the one who made it asks.
+        let untold = self.lost.as_ref().filter(|_| !self.is_told);
+        self.is_told |= tell(untold) && untold.is_some();
     }
 
     /// Writes what came for what was wanted, and follows `wanted` from here on. What cannot be written goes on waiting if anything is
     /// written any more.
     fn turn(&mut self, wanted: &Accounting, now: u64, totals: &Totals) -> Result<(), Fault> {
         let ended = self.end(now, totals);
+        let untold = self.lost.take().filter(|_| !self.is_told);
+        self.is_told = false;
         let before = std::mem::replace(&mut self.wanted, wanted.clone()).net;
         if ended.is_ok() || wanted.writes_to().is_none() {
             let last: BTreeMap<_, _> = totals.iter().cloned().collect();
+            // Of two changes that nobody was told of, the seconds of both are lost.
+            let lost = match ended.err() {
+                Some(fault) => Some(fault.with(untold)),
+                None => untold,
+            };
             *self = Self {
+                lost,
                 wanted: wanted.clone(),
                 latest: last.clone(),
                 last,
@@ -102,8 +134,9 @@ impl Writer {
                 asked: now,
                 ..Self::default()
             };
-            return ended;
+            return Ok(());
         }
+        self.lost = untold;
         if !before.is_of_flows() {
             let flows = totals.iter().filter(|(subject, _)| subject.of == UsageOf::Flows);
             self.last.extend(flows.cloned());
@@ -190,9 +223,31 @@ impl Writer {
     }
 }
 
+/// Why what is not an ordinary file is refused.
+const NOT_REGULAR: &str =
+    "is no regular file; one is allowed, and no symbolic link, folder, pipe, socket or device";
+
+/// The path may lie in a folder of somebody else's, who is not root: what a symbolic link there names is not written to, a pipe that nobody
+/// reads does not hang the thread, and a terminal becomes nobody's.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    options.read(true).append(true).custom_flags(flags.bits().cast_signed());
+    options
+}
+
+/// What a path that could not be opened is, where the system's error says that.
+fn said(error: &std::io::Error) -> Option<&'static str> {
+    let errors = [rustix::io::Errno::LOOP, rustix::io::Errno::ISDIR, rustix::io::Errno::NXIO];
+    errors.iter().any(|it| error.raw_os_error() == Some(it.raw_os_error())).then_some(NOT_REGULAR)
+}
+
 /// What has taken the place of the operator's file may be anything.
 fn open(path: &str) -> std::io::Result<File> {
-    let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let file = options()
+        .create(true)
+        .open(path)
+        .map_err(|error| said(&error).map_or(error, std::io::Error::other))?;
     if let Some(why) = unfit(&file)? {
         return Err(std::io::Error::other(why));
     }
@@ -234,8 +289,7 @@ pub(crate) fn check(wanted: &Accounting, absent: Absent) -> Result<(), ApiError>
         ErrorKind::PermissionDenied => refused(Status::Denied, String::new()),
         _ => refused(Status::Io, plain(&error)),
     };
-    let mut options = OpenOptions::new();
-    let file = match options.read(true).append(true).create(absent == Absent::IsMade).open(path) {
+    let file = match options().create(absent == Absent::IsMade).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && absent == Absent::IsNotMade => {
             let folder = Path::new(path).parent().map(std::fs::metadata).transpose().map_err(failed)?;
             return match folder.is_none_or(|it| it.is_dir()) {
@@ -243,7 +297,10 @@ pub(crate) fn check(wanted: &Accounting, absent: Absent) -> Result<(), ApiError>
                 false => Err(failed(ErrorKind::NotADirectory.into())),
             };
         }
-        opened => opened.map_err(failed)?,
+        opened => opened.map_err(|error| match said(&error) {
+            Some(why) => refused(Status::BadArg, why.to_owned()),
+            None => failed(error),
+        })?,
     };
     match unfit(&file).map_err(failed)? {
         None => Ok(()),
@@ -254,7 +311,7 @@ pub(crate) fn check(wanted: &Accounting, absent: Absent) -> Result<(), ApiError>
 /// Why no records may be added to this file, if so.
 fn unfit(mut file: &File) -> std::io::Result<Option<&'static str>> {
     if !file.metadata()?.is_file() {
-        return Ok(Some("no plain file"));
+        return Ok(Some(NOT_REGULAR));
     }
     file.seek(SeekFrom::Start(0))?;
     let mut first = Vec::new();
@@ -499,8 +556,95 @@ mod tests {
                 "{ends}: {fault}"
             );
             if ends == "accounting" {
-                assert_eq!(writer.follow(&Accounting::default(), 131, &totals(7)), Ok(()), "it is told once");
+                let again = writer.follow(&Accounting::default(), 131, &totals(7)).unwrap_err();
+                assert_eq!(again.to_string(), fault, "status shows it on");
             }
+        }
+    }
+
+    /// What an asker is told who hears it, or has gone.
+    fn told(writer: &mut Writer, hears: bool) -> Option<String> {
+        let mut told = None;
+        writer.tell(|fault| {
+            told = fault.and_then(Fault::of_change).map(|error| error.allowed);
+            hears
+        });
+        told
+    }
+
+    #[test]
+    fn what_the_second_s_tick_loses_is_told_who_asks_after_it_once() {
+        let (folder, off) = (Scratch::new(), Accounting::default());
+        let mut writer = waiting(&folder, Tracked::BASIC);
+        assert_eq!(told(&mut writer, true), None, "it waits");
+        // The tick is faster than who has ended it.
+        let lost = writer.follow(&off, 130, &totals(7)).unwrap_err();
+        assert_eq!(writer.follow(&off, 130, &totals(7)), Err(lost.clone()));
+        for hears in [false, true] {
+            let told = told(&mut writer, hears).expect("nobody has heard of it");
+            assert!(told.ends_with("records of 30 seconds are lost"), "{told}");
+        }
+        assert_eq!(told(&mut writer, true), None);
+        assert_eq!(writer.follow(&off, 140, &totals(7)), Err(lost), "status shows it on");
+        let active = wanted(&folder, Tracked::BASIC, true);
+        assert_eq!(writer.follow(&active, 141, &totals(7)), Ok(()), "it is of the change before");
+    }
+
+    #[test]
+    fn what_nobody_was_told_of_outlasts_the_next_change() {
+        let folder = Scratch::new();
+        let mut writer = waiting(&folder, Tracked::BASIC);
+        let nowhere = writer.wanted.clone();
+        assert!(writer.follow(&Accounting::default(), 130, &totals(7)).is_err());
+        assert!(writer.follow(&nowhere, 131, &totals(7)).is_err(), "it is still untold");
+        assert!(writer.follow(&nowhere, 151, &totals(9)).is_err());
+        assert!(writer.follow(&Accounting::default(), 161, &totals(9)).is_err());
+        let told = told(&mut writer, true).expect("nobody has heard of it");
+        assert!(told.ends_with("records of 60 seconds are lost"), "{told}");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_neither_followed_nor_waited_for() {
+        let folder = Scratch::new();
+        let active = wanted(&folder, Tracked::BASIC, true);
+        let path = folder.path().join("net.log");
+        let target = folder.path().join("target");
+        let pipe = |path: &Path| {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+        };
+        let makes: [(&str, &dyn Fn()); 5] = [
+            ("link to nothing", &|| std::os::unix::fs::symlink(&target, &path).expect("a link")),
+            ("link", &|| {
+                std::fs::write(&target, "").expect("a file");
+                std::os::unix::fs::symlink(&target, &path).expect("a link");
+            }),
+            ("pipe", &|| pipe(&path)),
+            ("socket", &|| drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"))),
+            ("folder", &|| std::fs::create_dir(&path).expect("a folder")),
+        ];
+        for (what, make) in makes {
+            let mut writer = Writer::default();
+            assert_eq!(writer.follow(&active, 100, &totals(0)), Ok(()));
+            make();
+            for absent in [Absent::IsMade, Absent::IsNotMade] {
+                let error = check(&active, absent).unwrap_err();
+                assert_eq!(error.status, Status::BadArg, "{what}");
+                assert_eq!((error.field.as_str(), error.value.as_str()), ("file", path.to_str().unwrap()));
+                assert_eq!(error.allowed, NOT_REGULAR, "{what}");
+            }
+            let fault = writer.follow(&active, 120, &totals(5)).unwrap_err().to_string();
+            assert!(fault.contains(NOT_REGULAR) && fault.ends_with("records wait"), "{what}: {fault}");
+            assert_eq!(std::fs::read(&target).unwrap_or_default(), b"", "{what}");
+            assert_eq!(target.exists(), what == "link", "{what}");
+            match what {
+                "folder" => std::fs::remove_dir(&path).expect("it is there"),
+                _ => std::fs::remove_file(&path).expect("it is there"),
+            }
+            let _ = std::fs::remove_file(&target);
+            assert_eq!(writer.follow(&active, 121, &totals(5)), Ok(()));
+            assert_eq!(carried(&folder, UsageOf::Links), [(21, 5)], "{what}");
+            std::fs::remove_file(&path).expect("it was made");
         }
     }
 

@@ -86,7 +86,7 @@ impl History {
     /// What is wanted of accounting is another now: returns when what came until then is written, or the fault is noted.
     ///
     /// # Errors
-    /// It cannot be written and never will be.
+    /// It cannot be written and never will be, also if that came by a change before of which nobody was told.
     pub(crate) fn follow(&self) -> Result<(), ApiError> {
         let (done, followed) = mpsc::channel();
         if self.ask.as_ref().is_none_or(|ask| ask.send(done).is_err()) {
@@ -135,9 +135,9 @@ fn watch(
     let rest = Duration::from_secs(1).saturating_sub(Duration::from_nanos(into.into()));
     let is_over = match asked.recv_timeout(rest) {
         Ok(done) => {
-            let fault = follow(host, recorder, writer);
-            // Who has waited too long has gone.
-            let _ = done.send(fault.and_then(|fault| fault.of_change()));
+            follow(host, recorder, writer);
+            // Who has waited too long has gone, and the next one hears it.
+            writer.tell(|lost| done.send(lost.and_then(Fault::of_change)).is_ok());
             return true;
         }
         Err(fault) => fault == RecvTimeoutError::Disconnected,
@@ -169,13 +169,13 @@ fn watch(
 }
 
 /// Lets accounting follow what is wanted of it in the middle of a second, which the history reads at its end.
-fn follow(host: &Weak<Host>, recorder: &Mutex<Recorder>, writer: &mut Writer) -> Option<Fault> {
-    let host = host.upgrade()?;
+fn follow(host: &Weak<Host>, recorder: &Mutex<Recorder>, writer: &mut Writer) {
+    let Some(host) = host.upgrade() else { return };
     let (totals, partings) = host.totals();
     let now = calendar::seconds();
     partings.iter().for_each(|parting| writer.part(parting));
     lock(recorder).part(now, &partings);
-    host.account(|wanted| writer.follow(wanted, now, &totals))
+    host.account(|wanted| writer.follow(wanted, now, &totals));
 }
 
 /// Who has ended since the last reading.

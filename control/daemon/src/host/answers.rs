@@ -91,6 +91,11 @@ impl Api for Host {
         });
         let mut reply = shown(&steps, &before);
         reply.steps.extend(kept);
+        let is_accounting = before.daemon.accounting != inner.store.active.daemon.accounting;
+        drop(inner);
+        if is_accounting {
+            self.follow_accounting()?;
+        }
         Ok(reply)
     }
 
@@ -134,7 +139,7 @@ impl Api for Host {
                 inner.move_to(next)?;
                 // Its last records are in the file when it has ended, and from its beginning on all is accounted of.
                 drop(inner);
-                self.history().as_ref().map_or(Ok(()), history::History::follow)
+                self.follow_accounting()
             }
             _ => inner.move_to(next).map(drop),
         }
@@ -442,4 +447,53 @@ fn kept_from_now_on(store: &Store, next: &Store) -> Vec<PlanStep> {
     let said =
         |it: &Step| PlanStep { effect: it.effect.word().to_owned(), step: it.to_string(), lines: it.lines() };
     made_permanent(steps.iter().map(said).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use firelane::UdpSocket;
+    use firelane_api::{Api, Which};
+    use firelane_model::{Accounting, Tracked};
+
+    use super::super::partings::tests::{TEMPORARY, host};
+    use crate::folder::tests::Scratch;
+    use crate::history::History;
+
+    #[test]
+    fn who_applies_a_configuration_that_ends_accounting_is_told_what_was_lost() {
+        let (folder, runtime) = (Scratch::new(), tokio::runtime::Runtime::new().unwrap());
+        let host = Arc::new(host(&folder, &runtime));
+        host.set_history(History::start(folder.path(), &host).unwrap());
+        let disk = folder.path().join("disk");
+        std::fs::create_dir(&disk).unwrap();
+        let without = host.model(Which::Active).unwrap();
+        let mut with = without.clone();
+        let file = disk.join("net.log").to_str().expect("a plain path").to_owned();
+        with.daemon.accounting = Accounting { active: true, file: Some(file.clone()), net: Tracked::BASIC };
+        host.apply(&with, TEMPORARY).unwrap();
+
+        let stack = |name: &str| {
+            let inner = host.lock();
+            inner.works.engine.stack(inner.works.netstacks[name]).unwrap()
+        };
+        let receiver = UdpSocket::bind(&stack("far"), ("10.0.0.2", 4000)).unwrap();
+        let sender = UdpSocket::bind(&stack("near"), ("10.0.0.1", 4000)).unwrap();
+        sender.send_to(&[0; 1000], ("10.0.0.2", 4000)).unwrap();
+        receiver.recv_from(&mut [0; 2000]).unwrap();
+
+        std::fs::remove_dir_all(&disk).unwrap();
+        let told = host.apply(&without, TEMPORARY).unwrap_err();
+        assert_eq!((told.field.as_str(), told.value.as_str()), ("file", file.as_str()));
+        assert!(
+            told.allowed.contains("changed all the same") && told.allowed.ends_with("are lost"),
+            "{told}"
+        );
+        assert_eq!(host.accounting().unwrap().accounting, without.daemon.accounting);
+        let problems = host.status().unwrap().problems;
+        assert!(problems.iter().any(|it| it.ends_with("seconds are lost")), "{problems:?}");
+        host.apply(&without, TEMPORARY).expect("it is told once");
+        host.shut_down();
+    }
 }

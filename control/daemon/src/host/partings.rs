@@ -164,10 +164,10 @@ fn who_ends(action: &Action, present: &Model) -> Option<(Subject, Ended)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    const TEMPORARY: firelane_api::Replacing =
+    pub(in crate::host) const TEMPORARY: firelane_api::Replacing =
         firelane_api::Replacing { temporary: true, empty: true, of: None };
 
     use firelane::{Engine, EngineConfig, UdpSocket};
@@ -192,7 +192,7 @@ mod tests {
         Model::from_toml("test", text).unwrap()
     }
 
-    fn host(folder: &Scratch, runtime: &tokio::runtime::Runtime) -> Host {
+    pub(in crate::host) fn host(folder: &Scratch, runtime: &tokio::runtime::Runtime) -> Host {
         let engine = Engine::start(&EngineConfig { lanes: 2, ..EngineConfig::default() }).unwrap();
         let instance: Instance = "test".parse().unwrap();
         let clients = Clients::new(runtime.handle().clone(), folder.path(), None);
