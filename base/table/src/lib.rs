@@ -8,6 +8,7 @@ mod index;
 mod order;
 mod places;
 mod recent;
+mod rooms;
 
 pub use index::Index;
 pub use places::{Kept, Places};

@@ -1,12 +1,9 @@
 //! Some of the places in the order in which they were entered: links from each to the next.
 //!
 //! One goes in at the end and out from anywhere in the same few steps, however many stand in it: what is over leaves no name behind that
-//! somebody would have to clear away. Links are in rooms as the places are, so that more of them move none. Used by
-//! [`Places`](crate::Places).
+//! somebody would have to clear away. Used by [`Places`](crate::Places).
 
-use firelane_frame::prefer_large_pages;
-
-use crate::places::{FIRST_ROOM, home};
+use crate::rooms::Rooms;
 
 /// In the place of a neighbour: there is none.
 const NONE: u32 = u32::MAX;
@@ -22,25 +19,19 @@ struct Link {
 /// The order.
 #[derive(Debug)]
 pub(crate) struct Order {
-    rooms: Vec<Vec<Link>>,
+    links: Rooms<Link>,
     first: u32,
     last: u32,
 }
 
 impl Order {
     pub(crate) const fn new() -> Self {
-        Self { rooms: Vec::new(), first: NONE, last: NONE }
+        Self { links: Rooms::new(), first: NONE, last: NONE }
     }
 
     /// There is one more place, which is not in the order: the one behind all that there are.
     pub(crate) fn append(&mut self, at: u32) {
-        let (room, _) = home(at);
-        if room == self.rooms.len() {
-            let mut next = Vec::with_capacity(FIRST_ROOM << room);
-            prefer_large_pages(&mut next);
-            self.rooms.push(next);
-        }
-        self.rooms[room].push(Link { before: OUT, behind: OUT });
+        self.links.push(at, Link { before: OUT, behind: OUT });
     }
 
     /// The one that has stood in it longest.
@@ -73,13 +64,12 @@ impl Order {
     }
 
     fn link(&mut self, at: u32) -> &mut Link {
-        let (room, nth) = home(at);
-        &mut self.rooms[room][nth]
+        self.links.get_mut(at).expect("a place has a link")
     }
 
     /// The bytes that it takes.
     pub(crate) fn allocated_bytes(&self) -> usize {
-        self.rooms.iter().map(|room| room.capacity() * size_of::<Link>()).sum()
+        self.links.allocated_bytes()
     }
 }
 

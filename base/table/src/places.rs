@@ -1,22 +1,20 @@
 //! Places for what packets make, which ends when nothing comes, and gives way when there are too many.
 //!
-//! Entries in rooms, and a hand that goes round them and takes out what has ended: a packet costs its entry one write. Each room is as large as all before it together, so that more entries move none of those that are there, and the large ones
-//! are in large pages. When all places are taken one that is over goes first, if one is soon found, and then the half-open entry that waits
-//! longest; what both ends have shown to be theirs stays. Used by `path/filter` and `path/nat`.
+//! A hand goes round the entries and takes out what has ended: a packet costs its entry one write. When all places are taken one that is
+//! over goes first, if one is soon found, and then the half-open entry that waits longest; what both ends have shown to be theirs
+//! stays. Used by `path/filter` and `path/nat`.
 
 use core::time::Duration;
 
-use firelane_frame::prefer_large_pages;
 use firelane_units::Instant;
 
 use crate::order::Order;
+use crate::rooms::Rooms;
 
 /// How long the hand takes for all entries, at the most.
 const ROUND: Duration = Duration::from_secs(10);
 /// How many it looks at in one go.
 const LOOKED_AT: usize = 1000;
-/// Places in the first room; a power of two.
-pub(crate) const FIRST_ROOM: usize = 16;
 /// How often it looks, if there are few.
 const LOOK: Duration = Duration::from_secs(1);
 /// At how many places who needs room looks for one that is over: where that is why there is none, nearly all are.
@@ -41,7 +39,7 @@ pub trait Kept {
 /// The places.
 #[derive(Debug)]
 pub struct Places<T> {
-    rooms: Vec<Vec<Option<T>>>,
+    rooms: Rooms<Option<T>>,
     /// Places in all rooms, with those that are free.
     count: usize,
     free: Vec<u32>,
@@ -60,7 +58,7 @@ impl<T: Kept> Places<T> {
     /// None as yet, and never more than `most`.
     pub const fn new(most: usize) -> Self {
         Self {
-            rooms: Vec::new(),
+            rooms: Rooms::new(),
             count: 0,
             free: Vec::new(),
             half_open: Order::new(),
@@ -108,20 +106,18 @@ impl<T: Kept> Places<T> {
     /// What stands there, to be changed.
     #[inline]
     pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        let (room, nth) = home(at);
-        self.rooms.get_mut(room)?.get_mut(nth)?.as_mut()
+        self.rooms.get_mut(at)?.as_mut()
     }
 
     /// The place itself, for who reads ahead.
     #[inline]
     pub fn place(&self, at: u32) -> Option<&Option<T>> {
-        let (room, nth) = home(at);
-        self.rooms.get(room)?.get(nth)
+        self.rooms.get(at)
     }
 
     /// What stands in the places, in their order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.rooms.iter().flatten().zip(0..).filter_map(|(kept, at)| Some((at, kept.as_ref()?)))
+        self.rooms.iter().zip(0..).filter_map(|(kept, at)| Some((at, kept.as_ref()?)))
     }
 
     /// How many places there are, with those that are free.
@@ -134,8 +130,7 @@ impl<T: Kept> Places<T> {
         let is_half_open = kept.is_half_open();
         let at = match self.free.pop() {
             Some(at) => {
-                let (room, nth) = home(at);
-                self.rooms[room][nth] = Some(kept);
+                *self.rooms.get_mut(at).expect("a free place is a place") = Some(kept);
                 at
             }
             None => self.append(kept),
@@ -149,13 +144,7 @@ impl<T: Kept> Places<T> {
     /// The same, in a place that nobody had before.
     fn append(&mut self, kept: T) -> u32 {
         let at = self.count as u32;
-        let (room, _) = home(at);
-        if room == self.rooms.len() {
-            let mut next = Vec::with_capacity(FIRST_ROOM << room);
-            prefer_large_pages(&mut next);
-            self.rooms.push(next);
-        }
-        self.rooms[room].push(Some(kept));
+        self.rooms.push(at, Some(kept));
         self.half_open.append(at);
         self.count += 1;
         at
@@ -163,12 +152,11 @@ impl<T: Kept> Places<T> {
 
     /// Takes it out. All memory goes with the last one.
     pub fn take(&mut self, at: u32) -> Option<T> {
-        let (room, nth) = home(at);
-        let kept = self.rooms.get_mut(room)?.get_mut(nth)?.take()?;
+        let kept = self.rooms.get_mut(at)?.take()?;
         self.free.push(at);
         self.half_open.leave(at);
         if self.is_empty() {
-            (self.rooms, self.free) = (Vec::new(), Vec::new());
+            (self.rooms, self.free) = (Rooms::new(), Vec::new());
             (self.count, self.hand, self.seeker) = (0, 0, 0);
             self.half_open = Order::new();
         }
@@ -244,18 +232,10 @@ impl<T: Kept> Places<T> {
 
     /// The bytes that it takes.
     pub fn allocated_bytes(&self) -> usize {
-        self.rooms.iter().map(|room| room.capacity() * size_of::<Option<T>>()).sum::<usize>()
+        self.rooms.allocated_bytes()
             + self.free.capacity() * size_of::<u32>()
             + self.half_open.allocated_bytes()
     }
-}
-
-/// The room that a place is in, and the how manieth it is there.
-#[inline]
-pub(crate) const fn home(at: u32) -> (usize, usize) {
-    let nth = at as usize + FIRST_ROOM;
-    let room = nth.ilog2();
-    ((room - FIRST_ROOM.ilog2()) as usize, nth - (1 << room))
 }
 
 #[cfg(test)]
@@ -329,17 +309,6 @@ mod tests {
         let of = |number: u64| move |kept: &Entry| kept.number == number;
         assert_eq!(places.spent_where(Instant::from_secs(5), of(64)), None);
         assert!((0..2).any(|_| places.spent_where(Instant::from_secs(6), of(64)) == Some(64)));
-    }
-
-    #[test]
-    fn a_place_is_in_one_room_and_rooms_are_full_before_the_next() {
-        let mut behind = (0, 0);
-        for at in 0..100_000 {
-            assert_eq!(home(at), behind, "{at}");
-            let (room, nth) = behind;
-            behind = if nth + 1 == FIRST_ROOM << room { (room + 1, 0) } else { (room, nth + 1) };
-        }
-        assert_eq!(home(u32::MAX), (28, 15), "the last place that a number names");
     }
 
     proptest! {
