@@ -1,6 +1,6 @@
 //! Datagrams with what goes beside their payload, and many in one call (sendmsg(2), sendmmsg(2), recvmmsg(2)).
 //!
-//! Part of the UDP socket. The lane is told once for all that a call sends.
+//! Part of the UDP socket. The lane is told of the first datagram of a batch, whose error is the call's, and once of all others.
 
 use std::io;
 use std::task::{Context, Poll};

@@ -203,19 +203,7 @@ impl Addresses {
             nonces: [[0; 6]; NONCES],
         };
         let state = if dad.probes_left == 0 { AddressState::Preferred } else { AddressState::Tentative };
-        self.insert(
-            at,
-            Address {
-                link,
-                prefix,
-                state,
-                origin,
-                nth: self.count,
-                is_retired: false,
-                is_contested: false,
-                dad,
-            },
-        );
+        self.insert(at, (link, prefix, origin), state, dad);
         self.wake_by(first);
         Ok(())
     }
@@ -251,19 +239,7 @@ impl Addresses {
                     defended: None,
                     nonces,
                 };
-                self.insert(
-                    at,
-                    Address {
-                        link,
-                        prefix,
-                        state,
-                        origin,
-                        nth: self.count,
-                        is_retired: false,
-                        is_contested: false,
-                        dad,
-                    },
-                );
+                self.insert(at, (link, prefix, origin), state, dad);
             }
         }
         Ok(())
@@ -491,9 +467,18 @@ impl Addresses {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
-    fn insert(&mut self, at: usize, address: Address) {
+    fn insert(
+        &mut self,
+        at: usize,
+        (link, prefix, origin): (LinkId, IpPrefix, AddressOrigin),
+        state: AddressState,
+        dad: Dad,
+    ) {
+        let nth = self.count;
+        let address =
+            Address { link, prefix, state, origin, nth, is_retired: false, is_contested: false, dad };
         self.count += 1;
-        match address.prefix.addr() {
+        match prefix.addr() {
             IpAddr::V4(v4) => self.v4.insert(at, v4.to_bits()),
             IpAddr::V6(v6) => self.v6.insert(at - self.v4.len(), v6.to_bits()),
         }

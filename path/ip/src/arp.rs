@@ -59,7 +59,7 @@ impl Ip {
             // but that was chosen by chance, is defended once and then left to the other (RFC 3927 §2.5 (b)); one that another station had
             // before is left to him at once.
             AddressState::Preferred | AddressState::Deprecated if self.interfaces.is_home(link) => {
-                if self.addresses.is_contested(claimed.into()) {
+                if self.gives_up(link, claimed.into()) {
                     self.on_conflict(now, link, claimed.into(), packet.sender_mac);
                 } else if self.addresses.may_defend(now, claimed.into()) {
                     self.send_arp_announcement(link, claimed, pools);

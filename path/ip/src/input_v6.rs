@@ -53,7 +53,7 @@ impl Ip {
     fn note_owner(&mut self, now: Instant, link: LinkId, header: &Ipv6Repr, frame: &Frame) {
         let is_neighbours = header.hop_limit == u8::MAX && header.next_header == IpProtocol::ICMPV6;
         let addr = header.src.into();
-        if !is_neighbours || !self.interfaces.is_home(link) || !self.addresses.is_contested(addr) {
+        if !is_neighbours || !self.gives_up(link, addr) {
             return;
         }
         let from = EthernetView::parse(frame.as_slice()).map(|view| view.src());

@@ -106,18 +106,10 @@ impl Ip {
     fn on_advert(&mut self, now: Instant, link: LinkId, claim: Claim) {
         let Claim { target, mac, router, solicited, replace, from } = claim;
         match self.addresses.get(target.into()).filter(|a| a.link == link).map(|a| a.state) {
-            Some(AddressState::Tentative) => {
+            Some(state @ (AddressState::Tentative | AddressState::Preferred | AddressState::Deprecated)) => {
+                let is_left = state == AddressState::Tentative || self.gives_up(link, target.into());
                 // Our own announcement, reflected by the link, names our own Ethernet address.
-                if self.interfaces.mac(link) != Some(from) {
-                    self.on_conflict(now, link, target.into(), mac.unwrap_or(from));
-                }
-            }
-            Some(AddressState::Preferred | AddressState::Deprecated) => {
-                let is_home = self.interfaces.is_home(link);
-                if is_home
-                    && self.addresses.is_contested(target.into())
-                    && self.interfaces.mac(link) != Some(from)
-                {
+                if is_left && self.interfaces.mac(link) != Some(from) {
                     self.on_conflict(now, link, target.into(), mac.unwrap_or(from));
                 }
             }

@@ -109,6 +109,11 @@ impl Ip {
         }
     }
 
+    /// Whether an address of ours that is used is given up to who claims it: somebody else had it before us. The home lane does so.
+    pub(crate) fn gives_up(&self, link: LinkId, addr: IpAddr) -> bool {
+        self.interfaces.is_home(link) && self.addresses.is_contested(addr)
+    }
+
     /// The next hop of a frame that waited does not answer: its sender is told.
     pub(crate) fn on_unresolved(&mut self, now: Instant, frame: &Frame, pools: &mut Pools) {
         let packet = &frame.as_slice()[EthernetView::HEADER_LEN..];

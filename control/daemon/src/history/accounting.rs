@@ -436,24 +436,27 @@ mod tests {
         assert_eq!(carried(&folder, UsageOf::Links), [(20, 21)]);
     }
 
+    /// One that has followed since this second, and has written its first record.
+    fn with_a_record(active: &Accounting, since: u64) -> Writer {
+        let mut writer = Writer::default();
+        for second in [since, since + 20] {
+            assert_eq!(writer.follow(active, second, &totals(second)), Ok(()));
+        }
+        writer
+    }
+
     #[test]
     fn a_record_that_is_torn_is_cut_off_before_the_next_one() {
         let folder = Scratch::new();
         let active = wanted(&folder, Tracked::BASIC, true);
         let path = folder.path().join("net.log");
-        let mut writer = Writer::default();
-        for second in [100, 120] {
-            assert_eq!(writer.follow(&active, second, &totals(second)), Ok(()));
-        }
+        with_a_record(&active, 100);
         let whole = std::fs::read_to_string(&path).unwrap();
         for torn in ["{", "{\"curti", "{\"curtime\":1", "{\"curtime\":120,\"name\":\"web0\"}"] {
             for before in ["", &whole] {
                 std::fs::write(&path, before.to_owned() + torn).unwrap();
                 assert_eq!(check(&active, Absent::IsMade), Ok(()), "{torn} behind {before}");
-                let mut writer = Writer::default();
-                for second in [200, 220] {
-                    assert_eq!(writer.follow(&active, second, &totals(second)), Ok(()));
-                }
+                with_a_record(&active, 200);
                 let text = std::fs::read_to_string(&path).unwrap();
                 assert!(text.starts_with(&(before.to_owned() + "{\"curtime\":220,")), "{text}");
                 assert_eq!(NetRecords::read(&text).map(|_| text.ends_with('\n')), Ok(true), "{text}");
@@ -653,10 +656,7 @@ mod tests {
         let folder = Scratch::new();
         let active = wanted(&folder, Tracked::BASIC, true);
         let path = folder.path().join("net.log");
-        let mut writer = Writer::default();
-        for second in [100, 120] {
-            assert_eq!(writer.follow(&active, second, &totals(second)), Ok(()));
-        }
+        let mut writer = with_a_record(&active, 100);
         std::fs::rename(&path, folder.path().join("net.log.1")).unwrap();
         assert_eq!(writer.follow(&active, 140, &totals(150)), Ok(()));
         assert_eq!(carried(&folder, UsageOf::Links), [(20, 30)], "what came since");

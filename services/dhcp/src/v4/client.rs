@@ -273,17 +273,11 @@ impl Client {
     /// against (RFC 5227 §2.4).
     pub fn on_tested(&mut self, now: Instant, addr: Ipv4Addr, is_free: bool) {
         let held = match &self.state {
-            State::Testing(held) => held,
-            _ if !is_free => match self.held() {
-                Some(held) => held,
-                None => return,
-            },
-            _ => return,
+            State::Testing(held) => Some(held),
+            _ if !is_free => self.held(),
+            _ => None,
         };
-        if held.lease.addr != addr {
-            return;
-        }
-        let held = held.clone();
+        let Some(held) = held.filter(|held| held.lease.addr == addr).cloned() else { return };
         if is_free {
             self.refusals = 0;
             self.bind(held);

@@ -287,17 +287,11 @@ impl Client {
     /// How the test of the lease's address ended, or that another station claims one that is in use.
     pub fn on_tested(&mut self, now: Instant, addr: Ipv6Addr, is_free: bool) {
         let held = match &self.state {
-            State::Testing(held) => held,
-            _ if !is_free => match self.held() {
-                Some(held) => held,
-                None => return,
-            },
-            _ => return,
+            State::Testing(held) => Some(held),
+            _ if !is_free => self.held(),
+            _ => None,
         };
-        if held.lease.addr != addr {
-            return;
-        }
-        let held = held.clone();
+        let Some(held) = held.filter(|held| held.lease.addr == addr).cloned() else { return };
         if is_free {
             self.refusals = 0;
             return self.bind(held);
@@ -640,16 +634,9 @@ impl Client {
                 Err(Some(Unusable::Status(_) | Unusable::NoAddress)) => self.begin_again(now),
                 Err(_) => {}
             },
-            State::Confirming(_, held) => match options.status() {
+            State::Confirming(_, held) | State::Verifying(_, held) => match options.status() {
+                status::SUCCESS if self.held().is_some() => self.use_on(now, held),
                 status::SUCCESS => self.use_again(now, held),
-                status::NOT_ON_LINK => {
-                    self.end(Loss::Refused);
-                    self.begin_again(now);
-                }
-                code => self.refuse(Unusable::Status(code)),
-            },
-            State::Verifying(_, held) => match options.status() {
-                status::SUCCESS => self.use_on(now, held),
                 status::NOT_ON_LINK => {
                     self.end(Loss::Refused);
                     self.begin_again(now);
