@@ -38,4 +38,5 @@ mod support;
 mod tokio;
 mod usual_calls;
 mod watch;
+mod wired;
 mod wires;

@@ -3,21 +3,14 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use firelane::{Capture, CaptureOf, ChangeError, Stack, TcpListener, TcpStream, UdpSocket, WireConfig, wire};
+use firelane::{Capture, CaptureOf, ChangeError, TcpListener, TcpStream, UdpSocket};
 use firelane_units::{FlowId, LinkId};
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-const WHOLE: usize = 65_549;
+use crate::wired::pair;
 
-/// A server at 10.0.0.1 and a client at 10.0.0.2. The first link of each engine is the one with the wire.
-fn pair() -> (Stack, Stack) {
-    let (left, right) = wire(WireConfig::default());
-    let stack = |end: firelane::Queue, n: u8| {
-        Stack::builder().interface(end).address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
-    };
-    (stack(left.into(), 1), stack(right.into(), 2))
-}
+const WHOLE: usize = 65_549;
 
 /// Reads until `is_enough`.
 fn read(
@@ -51,7 +44,7 @@ fn comment(packet: &EnhancedPacketBlock<'_>) -> Option<String> {
 
 #[test]
 fn a_connection_is_seen_in_both_directions_in_the_order_of_time() {
-    let (server, client) = pair();
+    let [server, client] = pair();
     let mut capture = client.engine().capture(CaptureOf::Link(LinkId(0)), WHOLE).unwrap();
     let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
     let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
@@ -72,7 +65,7 @@ fn a_connection_is_seen_in_both_directions_in_the_order_of_time() {
 
 #[test]
 fn a_dropped_frame_carries_its_reason() {
-    let (server, client) = pair();
+    let [server, client] = pair();
     // The flow of the server's VNIC: what its netstack gets carries it.
     let mut capture = server.engine().capture(CaptureOf::Link(LinkId(0)), 96).unwrap();
     let socket = UdpSocket::bind(&client, "10.0.0.2:9").unwrap();
@@ -88,7 +81,7 @@ fn a_dropped_frame_carries_its_reason() {
 
 #[test]
 fn captures_are_bounded_and_end_with_their_values() {
-    let (server, _client) = pair();
+    let [server, _client] = pair();
     let engine = server.engine();
     let begin = || engine.capture(CaptureOf::Link(LinkId(0)), WHOLE);
     let mut running: Vec<Capture> = (0..8).map(|_| begin().unwrap()).collect();
@@ -103,7 +96,7 @@ fn captures_are_bounded_and_end_with_their_values() {
 
 #[test]
 fn who_does_not_read_loses_frames_and_the_traffic_none() {
-    let (server, client) = pair();
+    let [server, client] = pair();
     let mut capture = client.engine().capture(CaptureOf::Link(LinkId(0)), WHOLE).unwrap();
     let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
     let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
@@ -124,7 +117,7 @@ fn who_does_not_read_loses_frames_and_the_traffic_none() {
 /// Whoever ends a capture ends no other that begins just then.
 #[test]
 fn captures_of_several_threads_begin_and_end_for_themselves() {
-    let (server, client) = pair();
+    let [server, client] = pair();
     let sink = UdpSocket::bind(&server, "10.0.0.1:9").unwrap();
     let source = UdpSocket::bind(&client, "10.0.0.2:5000").unwrap();
     std::thread::scope(|scope| {

@@ -4,22 +4,12 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use firelane::{Echo, EchoSocket, Envelope, Incoming, Outgoing, Stack, UdpSocket, WireConfig, wire};
+use firelane::{Echo, EchoSocket, Envelope, Incoming, Outgoing, UdpSocket};
 
-/// Two netstacks on a wire of memory, at 10.0.0.1 and fd00::1, and at 10.0.0.2 and fd00::2.
-fn pair(lanes: usize) -> (Stack, Stack) {
-    let (left, right) = wire(WireConfig::default());
-    let stack = |end: firelane::Queue, n: u8| {
-        let builder =
-            Stack::builder().lanes(lanes).interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
-        let builder = builder.address(&format!("10.0.0.{n}/24")).unwrap();
-        builder.address(&format!("fd00::{n}/64")).unwrap().build().unwrap()
-    };
-    (stack(left.into(), 1), stack(right.into(), 2))
-}
+use crate::wired::pair_with_lanes;
 
 fn sockets(lanes: usize, family: &str) -> (UdpSocket, UdpSocket, SocketAddr) {
-    let (server, client) = pair(lanes);
+    let [server, client] = pair_with_lanes(lanes);
     let there: SocketAddr =
         format!("{}1{}:9", family, if family == "[fd00::" { "]" } else { "" }).parse().unwrap();
     let any = if there.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -52,7 +42,7 @@ fn the_largest_datagram_arrives_and_one_byte_more_is_refused() {
 #[test]
 fn an_echos_answer_comes_to_who_asked_with_the_text_that_it_had() {
     for lanes in [1, 2] {
-        let (_there, here) = pair(lanes);
+        let [_there, here] = pair_with_lanes(lanes);
         for (own, there) in
             [("0.0.0.0", "10.0.0.1"), ("::", "fd00::1"), ("fd00::2", "fd00::1"), ("0.0.0.0", "10.0.0.2")]
         {
@@ -176,7 +166,7 @@ fn packets_carry_what_the_socket_or_the_call_says() {
 
 #[test]
 fn a_socket_is_connected_again_and_told_of_its_own_peers_errors() {
-    let (server, client) = pair(2);
+    let [server, client] = pair_with_lanes(2);
     let one = UdpSocket::bind(&server, "10.0.0.1:9").unwrap();
     let socket = UdpSocket::bind(&client, "0.0.0.0:0").unwrap();
     assert_eq!(socket.send(b"x").unwrap_err().kind(), ErrorKind::NotConnected);

@@ -6,21 +6,10 @@ use std::time::Duration;
 
 use firelane::{
     Engine, EngineConfig, FilterMode, RouteConfig, SourceFilter, Stack, UdpSocket, VnicConfig, VnicUser,
-    WireConfig, wire,
 };
 use firelane_units::{LinkId, Mtu};
 
-/// Two netstacks at 10.0.0.1 and fd00::1, 10.0.0.2 and fd00::2.
-fn pair(lanes: usize) -> (Stack, Stack) {
-    let (left, right) = wire(WireConfig::default());
-    let stack = |end: firelane::Queue, n: u8| {
-        let builder =
-            Stack::builder().lanes(lanes).interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
-        let builder = builder.address(&format!("10.0.0.{n}/24")).unwrap();
-        builder.address(&format!("fd00::{n}/64")).unwrap().build().unwrap()
-    };
-    (stack(left.into(), 1), stack(right.into(), 2))
-}
+use crate::wired::pair_with_lanes;
 
 fn open(stack: &Stack, address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(stack, address).unwrap();
@@ -46,7 +35,7 @@ fn assert_hears_nothing(socket: &UdpSocket) {
 #[test]
 fn a_group_is_heard_by_its_members_and_by_nobody_else() {
     for lanes in [1, 3] {
-        let (here, there) = pair(lanes);
+        let [here, there] = pair_with_lanes(lanes);
         for (group, any) in [("239.1.2.3", "0.0.0.0"), ("ff05::1:3", "::")] {
             let group: IpAddr = group.parse().unwrap();
             let any: IpAddr = any.parse().unwrap();
@@ -75,7 +64,7 @@ fn a_group_is_heard_by_its_members_and_by_nobody_else() {
 
 #[test]
 fn members_here_hear_what_is_sent_here_unless_the_sender_says_otherwise() {
-    let (here, _there) = pair(2);
+    let [here, _there] = pair_with_lanes(2);
     let group: IpAddr = [239, 1, 2, 3].into();
     let (sender, member) = (open(&here, "10.0.0.1:0"), open(&here, "0.0.0.0:7000"));
     member.join_multicast_v4(&Ipv4Addr::new(239, 1, 2, 3), &Ipv4Addr::new(10, 0, 0, 1)).unwrap();
@@ -91,7 +80,7 @@ fn members_here_hear_what_is_sent_here_unless_the_sender_says_otherwise() {
 
 #[test]
 fn a_filter_names_who_is_heard() {
-    let (here, there) = pair(1);
+    let [here, there] = pair_with_lanes(1);
     let group: IpAddr = [232, 1, 2, 3].into();
     let member = open(&there, "0.0.0.0:7000");
     let only = |source: [u8; 4]| SourceFilter { mode: FilterMode::Include, sources: vec![source.into()] };
@@ -111,7 +100,7 @@ fn a_filter_names_who_is_heard() {
 
 #[test]
 fn everybody_is_sent_to_by_who_may() {
-    let (here, there) = pair(2);
+    let [here, there] = pair_with_lanes(2);
     let (sender, hearer) = (open(&here, "10.0.0.1:0"), open(&there, "0.0.0.0:7000"));
     for to in ["10.0.0.255:7000", "255.255.255.255:7000"] {
         sender.set_broadcast(false).unwrap();

@@ -5,16 +5,9 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use firelane::{Queue, Stack, StreamConfig, TcpListener, TcpStream, UdpSocket, WireConfig, Worker, wire};
+use firelane::{Stack, StreamConfig, TcpListener, TcpStream, UdpSocket, WireConfig, Worker, wire};
 
-fn pair() -> [Stack; 2] {
-    let (left, right) = wire(WireConfig::default());
-    let build = |end: Queue, n: u8| {
-        let builder = Stack::builder().interface(end);
-        builder.address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
-    };
-    [build(left.into(), 1), build(right.into(), 2)]
-}
+use crate::wired::pair;
 
 /// The client's end, and the server's.
 fn connected(server: &Stack, client: &Stack) -> [TcpStream; 2] {

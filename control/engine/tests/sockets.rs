@@ -11,17 +11,7 @@ use firelane::{
     UdpSocket, UrgentMode, WireConfig, wire,
 };
 
-/// A server with `lanes` lanes at 10.0.0.1 and fd00::1, and a client at 10.0.0.2 and fd00::2.
-fn pair(lanes: usize) -> (Stack, Stack) {
-    let (left, right) = wire(WireConfig::default());
-    let stack = |end: firelane::Queue, n: u8| {
-        let builder =
-            Stack::builder().lanes(lanes).interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
-        let builder = builder.address(&format!("10.0.0.{n}/24")).unwrap();
-        builder.address(&format!("fd00::{n}/64")).unwrap().build().unwrap()
-    };
-    (stack(left.into(), 1), stack(right.into(), 2))
-}
+use crate::wired::pair_with_lanes;
 
 /// Echoes every connection of `listener` to its end.
 fn echo(listener: TcpListener) {
@@ -35,7 +25,7 @@ fn echo(listener: TcpListener) {
 #[test]
 fn what_is_sent_comes_back_over_both_families_and_any_number_of_lanes() {
     for lanes in [1, 2, 4] {
-        let (server, client) = pair(lanes);
+        let [server, client] = pair_with_lanes(lanes);
         echo(TcpListener::bind(&server, "[::]:7").unwrap());
         for address in ["10.0.0.1:7", "[fd00::1]:7"] {
             let mut stream = TcpStream::connect(&client, address).unwrap();
@@ -56,7 +46,7 @@ fn what_is_sent_comes_back_over_both_families_and_any_number_of_lanes() {
 
 #[test]
 fn many_connections_at_once_each_get_their_own_bytes() {
-    let (server, client) = pair(2);
+    let [server, client] = pair_with_lanes(2);
     echo(TcpListener::bind(&server, "10.0.0.1:7").unwrap());
     let threads: Vec<_> = (0..40u8)
         .map(|n| {
@@ -79,7 +69,7 @@ fn many_connections_at_once_each_get_their_own_bytes() {
 /// The first connect asks for a cookie, the second has its text in the SYN; the server answers both.
 #[test]
 fn text_in_the_syn_arrives_and_is_answered() {
-    let (server, client) = pair(2);
+    let [server, client] = pair_with_lanes(2);
     let mut config = NetstackConfig::default();
     config.tcp.fast_open = FastOpenPolicy::SERVER;
     server.engine().tune(server.id(), &config).unwrap();
@@ -103,7 +93,7 @@ fn text_in_the_syn_arrives_and_is_answered() {
 fn little_is_unsent_where_the_program_or_the_netstack_says_so() {
     const LIMIT: u32 = 20_000;
     for by_netstack in [false, true] {
-        let (server, client) = pair(1);
+        let [server, client] = pair_with_lanes(1);
         let mut config = NetstackConfig::default();
         config.sockets.unsent_limit = if by_netstack { LIMIT } else { u32::MAX };
         client.engine().tune(client.id(), &config).unwrap();
@@ -214,7 +204,7 @@ fn reads_after_a_shutdown_say_what_those_of_std_say() {
         let stream = std::net::TcpStream::connect(addr).unwrap();
         (listener.accept().unwrap().0, stream)
     });
-    for (server, client) in [pair(1), pair(2)] {
+    for [server, client] in [pair_with_lanes(1), pair_with_lanes(2)] {
         let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
         let ours = reads_after_shutdown(|| {
             let stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
@@ -242,7 +232,7 @@ fn a_write_that_waits_ends_with_its_direction() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     assert_eq!(write_under_shutdown((stream, listener.accept().unwrap().0)), ErrorKind::BrokenPipe);
-    for (server, client) in [pair(1), pair(2)] {
+    for [server, client] in [pair_with_lanes(1), pair_with_lanes(2)] {
         let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
         let stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
         // One whose text may hardly be unsent waits for that, and not for room.
@@ -258,7 +248,7 @@ fn a_write_that_waits_ends_with_its_direction() {
 #[test]
 fn who_accepts_hears_that_the_netstack_is_gone() {
     for lanes in [1, 2] {
-        let (server, _client) = pair(lanes);
+        let [server, _client] = pair_with_lanes(lanes);
         let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
@@ -279,7 +269,7 @@ fn who_accepts_hears_that_the_netstack_is_gone() {
 #[test]
 fn who_waits_for_datagrams_hears_that_the_netstack_is_gone() {
     for lanes in [1, 2] {
-        let (server, _client) = pair(lanes);
+        let [server, _client] = pair_with_lanes(lanes);
         let socket = Arc::new(UdpSocket::bind(&server, "10.0.0.1:9").unwrap());
         let (tell, told) = mpsc::channel();
         for peeks in [false, true] {
@@ -305,7 +295,7 @@ fn who_waits_for_datagrams_hears_that_the_netstack_is_gone() {
 /// A poller tells of urgent text; its last octet is read apart, or with the stream.
 #[test]
 fn urgent_text_is_told_and_read_apart() {
-    let (server, client) = pair(1);
+    let [server, client] = pair_with_lanes(1);
     let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
     // Often, because the lane looks at the ring whenever it likes: the mark must be there before the text is.
     for mode in [UrgentMode::OutOfBand, UrgentMode::Inline].repeat(100) {
@@ -346,7 +336,7 @@ fn urgent_text_is_told_and_read_apart() {
 
 #[test]
 fn a_port_without_a_listener_refuses_and_a_taken_one_is_in_use() {
-    let (server, client) = pair(1);
+    let [server, client] = pair_with_lanes(1);
     let error = TcpStream::connect(&client, "10.0.0.1:9").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     let listener = TcpListener::bind(&server, "10.0.0.1:9").unwrap();
@@ -360,7 +350,7 @@ fn a_port_without_a_listener_refuses_and_a_taken_one_is_in_use() {
 
 #[test]
 fn a_read_with_a_time_out_gives_up() {
-    let (server, client) = pair(1);
+    let [server, client] = pair_with_lanes(1);
     let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
     let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
     let (_kept, peer) = listener.accept().unwrap();
@@ -371,7 +361,7 @@ fn a_read_with_a_time_out_gives_up() {
 
 #[test]
 fn a_closed_peer_ends_the_stream_and_refuses_writes() {
-    let (server, client) = pair(1);
+    let [server, client] = pair_with_lanes(1);
     let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
     let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
     let (mut accepted, _) = listener.accept().unwrap();
@@ -389,7 +379,7 @@ fn a_closed_peer_ends_the_stream_and_refuses_writes() {
 
 #[test]
 fn datagrams_keep_their_bounds_and_their_senders() {
-    let (server, client) = pair(2);
+    let [server, client] = pair_with_lanes(2);
     let there = UdpSocket::bind(&server, "10.0.0.1:53").unwrap();
     let here = UdpSocket::bind(&client, "10.0.0.2:0").unwrap();
     for payload in [&b"one"[..], b"", b"three"] {
@@ -437,7 +427,7 @@ fn a_program_may_drive_its_lanes_itself() {
 /// `TCP_INFO` of both ends of a transfer agrees with what was sent.
 #[test]
 fn a_stream_tells_what_it_knows_of_itself() {
-    let (server, client) = pair(2);
+    let [server, client] = pair_with_lanes(2);
     let listener = TcpListener::bind(&server, "[::]:7").unwrap();
     for (address, mtu) in [("10.0.0.1:7", 1500), ("[fd00::1]:7", 1500)] {
         let mut near = TcpStream::connect(&client, address).unwrap();
@@ -544,7 +534,7 @@ fn a_driven_lane_that_nobody_drives_any_more_answers_all_the_same() {
 /// Programs may close what they have only begun to connect, also while the lane is busy: nothing stays.
 #[test]
 fn a_stream_that_is_closed_at_once_leaves_nothing() {
-    let (_server, client) = pair(1);
+    let [_server, client] = pair_with_lanes(1);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -566,7 +556,7 @@ fn a_stream_that_is_closed_at_once_leaves_nothing() {
 /// The segments of a connection arrive in the lane of its tuple, and a bound port leaves no choice of the tuple.
 #[test]
 fn who_has_bound_a_port_connects_with_any_number_of_lanes() {
-    let (server, client) = pair(4);
+    let [server, client] = pair_with_lanes(4);
     echo(TcpListener::bind(&server, "[::]:7").unwrap());
     echo(TcpListener::bind(&client, "[::]:7").unwrap());
     let ways = [

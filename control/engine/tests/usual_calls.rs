@@ -8,20 +8,12 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use firelane::{
-    Envelope, Incoming, Outgoing, Poller, Queue, Ready, Stack, StreamConfig, TcpListener, TcpStream,
-    UdpSocket, WireConfig, wire,
+    Envelope, Incoming, Outgoing, Poller, Ready, Stack, StreamConfig, TcpListener, TcpStream, UdpSocket,
 };
 use tokio::io::ReadBuf;
 use tokio::runtime::Runtime;
 
-fn pair() -> [Stack; 2] {
-    let (left, right) = wire(WireConfig::default());
-    let build = |end: Queue, n: u8| {
-        let builder = Stack::builder().interface(end);
-        builder.address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
-    };
-    [build(left.into(), 1), build(right.into(), 2)]
-}
+use crate::wired::pair;
 
 fn connected() -> ([Stack; 2], [TcpStream; 2]) {
     let [server, client] = pair();

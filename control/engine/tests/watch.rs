@@ -3,19 +3,10 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use firelane::{
-    ChangeError, InventedPacket, Seen, Sight, Stack, Step, TcpListener, TcpStream, TraceOf, WireConfig, wire,
-};
+use firelane::{ChangeError, InventedPacket, Seen, Sight, Step, TcpListener, TcpStream, TraceOf};
 use firelane_units::{Direction, DropReason, LinkId, MacAddr};
 
-/// A server at 10.0.0.1 and a client at 10.0.0.2.
-fn pair() -> (Stack, Stack) {
-    let (left, right) = wire(WireConfig::default());
-    let stack = |end: firelane::Queue, n: u8| {
-        Stack::builder().interface(end).address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
-    };
-    (stack(left.into(), 1), stack(right.into(), 2))
-}
+use crate::wired::pair;
 
 /// What a trace sees until `is_enough`, in order.
 fn follow(trace: &firelane::Trace, is_enough: impl Fn(&[Seen]) -> bool) -> Vec<Sight> {
@@ -31,7 +22,7 @@ fn follow(trace: &firelane::Trace, is_enough: impl Fn(&[Seen]) -> bool) -> Vec<S
 
 #[test]
 fn a_connections_segment_is_followed_and_its_steps_are_counted() {
-    let (server, client) = pair();
+    let [server, client] = pair();
     let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
     let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
     let (mut accepted, _) = listener.accept().unwrap();
@@ -57,7 +48,7 @@ fn a_connections_segment_is_followed_and_its_steps_are_counted() {
 
 #[test]
 fn an_invented_packet_is_dropped_with_the_counters_word() {
-    let (server, _client) = pair();
+    let [server, _client] = pair();
     let packet: InventedPacket = "tcp 10.0.0.2:4000 10.0.0.1:81 A".parse().unwrap();
     let station = server.engine().station_of("10.0.0.1".parse().unwrap()).unwrap();
     assert_eq!(server.engine().station_of("10.0.0.77".parse().unwrap()), None);
