@@ -19,7 +19,7 @@ const LOOKED_AT: usize = 1000;
 const LOOK: Duration = Duration::from_secs(1);
 /// At how many places who needs room looks for one that is over: where that is why there is none, nearly all are.
 const LOOKED_AT_FOR_ROOM: usize = 8;
-/// The same if only some of them will do.
+/// The same if only some of them will do, of which a source with its full share has one in sixteen.
 const LOOKED_AT_FOR_SOME: usize = 64;
 
 /// What may stand in a place.
@@ -177,21 +177,33 @@ impl<T: Kept> Places<T> {
 
     /// One that is over or whose time is up, if there is one where this looks: who needs room takes it out before any other.
     pub fn spent(&mut self, now: Instant) -> Option<u32> {
-        self.spent_of(LOOKED_AT_FOR_ROOM, now, |_| true)
-    }
-
-    /// The same of those of which `is_it` says so.
-    pub fn spent_where(&mut self, now: Instant, is_it: impl Fn(&T) -> bool) -> Option<u32> {
-        self.spent_of(LOOKED_AT_FOR_SOME, now, is_it)
-    }
-
-    fn spent_of(&mut self, most: usize, now: Instant, is_it: impl Fn(&T) -> bool) -> Option<u32> {
-        let is_spent = |kept: &T| (kept.ends() <= now || kept.is_spent()) && is_it(kept);
-        (0..most.min(self.count)).find_map(|_| {
-            let at = self.seeker as u32;
-            self.seeker = (self.seeker + 1) % self.count;
-            self.get(at).is_some_and(is_spent).then_some(at)
+        (0..LOOKED_AT_FOR_ROOM.min(self.count)).find_map(|_| {
+            let at = self.seek();
+            self.get(at).is_some_and(|kept| is_over(kept, now)).then_some(at)
         })
+    }
+
+    /// The same of those of which `is_its` says so; if none of them is over, the half-open one that ends first, of those where this looks.
+    pub fn gives_way_of(&mut self, now: Instant, is_its: impl Fn(&T) -> bool) -> Option<u32> {
+        let mut half_open: Option<(Instant, u32)> = None;
+        for _ in 0..LOOKED_AT_FOR_SOME.min(self.count) {
+            let at = self.seek();
+            let Some(kept) = self.get(at).filter(|kept| is_its(kept)) else { continue };
+            if is_over(kept, now) {
+                return Some(at);
+            }
+            if kept.is_half_open() && half_open.is_none_or(|(ends, _)| kept.ends() < ends) {
+                half_open = Some((kept.ends(), at));
+            }
+        }
+        half_open.map(|(_, at)| at)
+    }
+
+    /// The next place to look at for who needs room.
+    fn seek(&mut self) -> u32 {
+        let at = self.seeker;
+        self.seeker = (at + 1) % self.count;
+        at as u32
     }
 
     /// The hand goes on to what has ended, if it is time to look; who is told takes it out and asks again. Nothing when it has
@@ -236,6 +248,10 @@ impl<T: Kept> Places<T> {
             + self.free.capacity() * size_of::<u32>()
             + self.half_open.allocated_bytes()
     }
+}
+
+fn is_over(kept: &impl Kept, now: Instant) -> bool {
+    kept.ends() <= now || kept.is_spent()
 }
 
 #[cfg(test)]
@@ -307,8 +323,24 @@ mod tests {
         }
         assert!((0..99).all(|_| found(&mut places).is_none()), "nobody else");
         let of = |number: u64| move |kept: &Entry| kept.number == number;
-        assert_eq!(places.spent_where(Instant::from_secs(5), of(64)), None);
-        assert!((0..2).any(|_| places.spent_where(Instant::from_secs(6), of(64)) == Some(64)));
+        assert!(
+            (0..2).all(|_| places.gives_way_of(Instant::from_secs(5), of(64)).is_none()),
+            "it is not over"
+        );
+        assert!((0..2).any(|_| places.gives_way_of(Instant::from_secs(6), of(64)) == Some(64)));
+    }
+
+    #[test]
+    fn of_ones_own_what_is_over_gives_way_before_what_is_half_open_and_that_before_nothing() {
+        let mut places = Places::new(100);
+        for (ends, is_half_open) in [(9, false), (8, true), (7, true), (9, true), (5, false)] {
+            places.enter(Entry { number: ends, ends, is_half_open });
+        }
+        let mut found = |now| places.gives_way_of(Instant::from_secs(now), |kept| kept.number != 9);
+        assert_eq!(found(5), Some(4), "it is over");
+        assert_eq!(found(4), Some(2), "it ends before the other half-open ones");
+        let none = places.gives_way_of(Instant::from_secs(4), |kept| kept.number == 5);
+        assert_eq!(none, None, "both ends have answered for it");
     }
 
     proptest! {

@@ -57,6 +57,20 @@ enum Width {
     Long,
 }
 
+/// How far a conversation without a handshake is. A question with one answer may have come in anybody's name, so it is half-open still.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heard {
+    /// One end has sent.
+    One,
+    /// The other has answered.
+    Answer,
+    /// Somebody has asked again behind an answer, or was answered for longer.
+    Both,
+}
+
+/// Who is answered for so many seconds without asking again is sent a stream.
+const STREAM: u16 = 2;
+
 /// What may be known of a state's packet.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -72,8 +86,8 @@ pub(crate) struct State {
     width: Width,
     /// Its rule says how long it lasts.
     has_age: bool,
-    /// The other end has answered.
-    is_answered: bool,
+    /// How far what has no handshake is.
+    heard: Heard,
     /// Ends when nothing has come until then.
     pub(crate) ends: Instant,
     /// The how manieth it is: no two have the same.
@@ -218,7 +232,7 @@ impl Kept for State {
     fn is_half_open(&self) -> bool {
         match self.protocol() {
             IpProtocol::TCP => self.tcp.is_half_open(),
-            _ => !self.is_answered,
+            _ => self.heard != Heard::Both,
         }
     }
 
@@ -247,7 +261,7 @@ impl State {
             rule: RuleId(0),
             width: if key.is_short() { Width::Short } else { Width::Long },
             has_age: keep.age.is_some(),
-            is_answered: false,
+            heard: Heard::One,
             ends: now,
             number: 0,
             links: [NO_LINK; 4],
@@ -345,9 +359,9 @@ impl State {
     /// A packet has passed by it: it lasts longer for that. Whether others have not heard of it for a while, and the packet
     /// goes as the first one did.
     pub(crate) fn renew(&mut self, way: usize, now: Instant) -> bool {
-        if way == 1 && !self.is_answered {
-            // Once: what is not written to need not go back to memory.
-            self.is_answered = true;
+        if self.heard != Heard::Both {
+            // Until then: what is not written to need not go back to memory.
+            self.hear(way, now);
         }
         self.ends = now + self.lasts(way);
         let is_news = way == 0 && seconds(now).wrapping_sub(self.told) >= TELL;
@@ -355,6 +369,16 @@ impl State {
             self.told = seconds(now);
         }
         is_news
+    }
+
+    fn hear(&mut self, way: usize, now: Instant) {
+        self.heard = match (self.heard, way) {
+            (Heard::One, 1) => Heard::Answer,
+            (Heard::Answer, 0) => Heard::Both,
+            // The question that it began with was the last that others have heard of.
+            (Heard::Answer, _) if seconds(now).wrapping_sub(self.told) > STREAM => Heard::Both,
+            (heard, _) => heard,
+        };
     }
 
     /// How long it lasts after a packet (ipf's times; RFC 5382, RFC 4787 and RFC 5508 ask for no less of a NAT).
@@ -399,7 +423,7 @@ mod tests {
             rule: RuleId(0),
             width: if key.is_short() { Width::Short } else { Width::Long },
             has_age: false,
-            is_answered: false,
+            heard: Heard::One,
             ends: Instant::ZERO,
             number: 0,
             links: [NO_LINK; 4],

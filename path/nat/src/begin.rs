@@ -399,13 +399,12 @@ impl Nat {
     /// Makes room for one more session, or says why there is none: what is over goes first.
     fn make_room(&mut self, source: Ipv4Addr, now: Instant) -> Result<(), DropReason> {
         if self.sessions.of_source(source) >= self.limits.per_source {
-            let its = self.sessions.spent(Some(source), now).ok_or(DropReason::NatSourceFull)?;
-            self.evict(its);
+            let its = self.sessions.gives_way_to_its_own(source, now);
+            self.evict(its.ok_or(DropReason::NatSourceFull)?);
         }
         if self.sessions.is_full() {
-            let spent = self.sessions.spent(None, now);
-            let gone = spent.or_else(|| self.sessions.oldest_half_open()).ok_or(DropReason::NatFull)?;
-            self.evict(gone);
+            let gone = self.sessions.gives_way(now);
+            self.evict(gone.ok_or(DropReason::NatFull)?);
         }
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! One session: the two ways of a conversation whose ends are others inside than outside, how far it is, and when it ends.
 //!
 //! TCP's times are RFC 5382 REQ-5's, with RFC 7857 §2: a reset only shortens a connection's time, and what comes after it
-//! shows that it was not the end. Whether segments are in the window is the filter's question (`keep state`).
+//! shows that it was not the end. Whether segments are in the window is the filter's question (`keep state`). What has no handshake is
+//! a conversation once somebody asks again behind an answer, or is answered for longer: one question with one answer may have come in
+//! anybody's name.
 
 use core::num::NonZeroU16;
 use core::time::Duration;
@@ -58,6 +60,8 @@ pub(crate) struct Session {
     /// The largest segment that its rule lets SYNs offer.
     pub(crate) mss: Option<NonZeroU16>,
     phase: Phase,
+    /// When its first packet came.
+    began: Instant,
     /// It is of two inside: what goes forth leaves in its sender's names outside, by a session of its own.
     pub(crate) is_turned: bool,
     /// Both ends have shown that they are there.
@@ -70,6 +74,13 @@ pub(crate) const NO_MAPPING: u32 = u32::MAX;
 
 // What a packet of a session waits for is two cache lines.
 const _: () = assert!(size_of::<Option<Session>>() <= 128);
+
+/// How long a question of UDP and its answer last, if they are all, to a port that is well known: short ones alone go there, or those that are soon
+/// more than one question (RFC 4787 REQ-5 a).
+const UDP_QUESTION: Duration = Duration::from_secs(30);
+const WELL_KNOWN: u16 = 1023;
+/// Who is answered for longer than this without asking again is sent a stream.
+const STREAM: Duration = Duration::from_secs(2);
 
 impl Kept for Session {
     #[inline]
@@ -106,6 +117,7 @@ impl Session {
             age: None,
             mss: None,
             phase: Phase::Asked,
+            began: Instant::ZERO,
             is_turned: false,
             has_met: false,
             has_finished: [false; 2],
@@ -128,23 +140,36 @@ impl Session {
         flags.syn() && !flags.ack() && self.is_spent()
     }
 
-    /// A packet goes on: it lasts longer for that. Packets from outside do so where both ends have shown that they are there:
-    /// nobody outside keeps alone what somebody inside has left (RFC 4787 REQ-6).
+    /// A packet goes on: it lasts longer for that. Packets that go back do so where both ends have sent, and of TCP where the first one has
+    /// answered to that: nobody keeps alone what somebody else has left (RFC 4787 REQ-6).
     #[inline]
     pub(crate) fn renew(&mut self, way: usize, flags: TcpFlags, now: Instant, limits: &NatLimits) {
-        match self.keys[0].protocol {
-            IpProtocol::TCP => self.follow(way, flags),
-            _ if way == 1 => self.phase = Phase::Established,
-            _ => {}
+        let is_tcp = self.keys[0].protocol == IpProtocol::TCP;
+        match is_tcp {
+            true => self.follow(way, flags),
+            false => self.note(way, now),
         }
         self.has_met |= self.phase == Phase::Established;
         let lasts = match self.age {
             Some((forth, back)) => Duration::from_secs(u64::from([forth, back][way])),
             None => self.lasts(limits),
         };
-        if way == 0 || self.has_met {
+        if way == 0 || self.has_met || (!is_tcp && self.phase == Phase::Answered) {
             self.ends = now + lasts;
         }
+    }
+
+    /// The same of what has no handshake.
+    fn note(&mut self, way: usize, now: Instant) {
+        if self.ends == Instant::ZERO {
+            self.began = now;
+        }
+        self.phase = match (self.phase, way) {
+            (Phase::Asked, 1) => Phase::Answered,
+            (Phase::Answered, 0) => Phase::Established,
+            (Phase::Answered, _) if now >= self.began + STREAM => Phase::Established,
+            (phase, _) => phase,
+        };
     }
 
     fn follow(&mut self, way: usize, flags: TcpFlags) {
@@ -174,6 +199,9 @@ impl Session {
         match (self.keys[0].protocol, self.phase) {
             (IpProtocol::TCP, Phase::Established) => limits.tcp_established,
             (IpProtocol::TCP, _) => limits.tcp_transitory,
+            (IpProtocol::UDP, Phase::Asked | Phase::Answered) if self.keys[0].ports[1] <= WELL_KNOWN => {
+                limits.udp.min(UDP_QUESTION)
+            }
             (IpProtocol::UDP, _) => limits.udp,
             (IpProtocol::ICMPV4, _) => limits.icmp,
             _ => limits.other,

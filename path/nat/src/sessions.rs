@@ -86,16 +86,14 @@ impl Sessions {
         self.places.is_full()
     }
 
-    /// One that is over, if it is soon found; of those that `source` has begun, if that is asked for.
-    pub(crate) fn spent(&mut self, source: Option<Ipv4Addr>, now: Instant) -> Option<u32> {
-        match source {
-            Some(source) => self.places.spent_where(now, |session| session.keys[0].src == source),
-            None => self.places.spent(now),
-        }
+    /// Who makes room for another one of this source's: one of its own that is over, or else a half-open one, if one is soon found.
+    pub(crate) fn gives_way_to_its_own(&mut self, source: Ipv4Addr, now: Instant) -> Option<u32> {
+        self.places.gives_way_of(now, |session| session.keys[0].src == source)
     }
 
-    pub(crate) fn oldest_half_open(&mut self) -> Option<u32> {
-        self.places.oldest_half_open()
+    /// Who makes room for anybody's: one that is over, if it is soon found, or else the half-open one that waits longest.
+    pub(crate) fn gives_way(&mut self, now: Instant) -> Option<u32> {
+        self.places.spent(now).or_else(|| self.places.oldest_half_open())
     }
 
     /// How many sessions an address has begun.

@@ -21,6 +21,18 @@ fn host(nth: u8) -> String {
     format!("10.0.0.{}", 1 + nth % 250)
 }
 
+/// Whom hosts inside ask in [`ask`].
+const PEER: End<'_> = ("198.51.100.7", 5353);
+
+/// A question of somebody inside, and if it is answered. Whether it went.
+fn ask(net: &mut Net, inside: End<'_>, is_answered: bool) -> bool {
+    let has_gone = net.out(&udp(inside, PEER, b"")).is_ok();
+    if is_answered {
+        net.back(&udp(PEER, (OUTSIDE, inside.1), b"")).unwrap();
+    }
+    has_gone
+}
+
 fn build(protocol: u8, from: End<'_>, to: End<'_>, payload: &[u8]) -> Vec<u8> {
     match protocol % 3 {
         0 => udp(from, to, payload),
@@ -242,7 +254,18 @@ fn everything_ends_in_its_time() {
     };
     let open = [(true, SYN), (false, SYN.with(ACK)), (true, ACK)];
     type Act = Box<dyn Fn(&mut Net)>;
-    let cases: [(&str, Act, u64); 8] = [
+    let question = move |ways: &'static [bool], port| {
+        move |net: &mut Net| {
+            for goes_out in ways {
+                let passed = match goes_out {
+                    true => net.out(&udp(inside, (peer.0, port), b"")),
+                    false => net.back(&udp((peer.0, port), (OUTSIDE, 20_002), b"")),
+                };
+                assert!(passed.is_ok());
+            }
+        }
+    };
+    let cases: [(&str, Act, u64); 12] = [
         ("asked", Box::new(talk(&open[..1])), 240),
         ("answered", Box::new(talk(&open[..2])), 240),
         ("established", Box::new(talk(&open)), 7440),
@@ -253,7 +276,11 @@ fn everything_ends_in_its_time() {
             240,
         ),
         ("reset", Box::new(talk(&[&open[..], &[(false, RST)]].concat())), 240),
-        ("udp", Box::new(move |net| drop(net.out(&udp(inside, peer, b"")).unwrap())), 300),
+        ("udp", Box::new(question(&[true], 5060)), 300),
+        ("udp, answered", Box::new(question(&[true, false], 1024)), 300),
+        ("a question of UDP", Box::new(question(&[true], 53)), 30),
+        ("answered", Box::new(question(&[true, false, false], 53)), 30),
+        ("a conversation", Box::new(question(&[true, false, true], 500)), 300),
         ("icmp", Box::new(move |net| drop(net.out(&echo(inside.0, peer.0, false, 1)).unwrap())), 60),
     ];
     for (name, act, seconds) in cases {
@@ -274,7 +301,7 @@ fn everything_ends_in_its_time() {
 #[test]
 fn errors_renew_nothing_and_end_nothing() {
     let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
-    let left = net.out(&udp(("10.0.0.5", 5), ("198.51.100.7", 53), b"x")).unwrap();
+    let left = net.out(&udp(("10.0.0.5", 5), ("198.51.100.7", 5300), b"x")).unwrap();
     net.wait(299);
     assert!(net.back(&unreachable("198.51.100.7", &left)).is_ok());
     net.nat.on_time(net.now);
@@ -440,12 +467,48 @@ fn who_is_let_in_by_a_mapping_does_not_push_it_out() {
 fn one_source_has_no_more_than_its_share() {
     let limits = NatLimits { per_source: 10, ..NatLimits::default() };
     let mut net = Net::with(vec![from_inside(to_link(RANGE))], limits);
-    let passed =
-        (0..30).filter(|&port| net.out(&udp(("10.0.0.5", port + 1), ("198.51.100.7", 53), b"")).is_ok());
-    assert_eq!(passed.count(), 10);
-    let refused = net.out(&udp(("10.0.0.5", 99), ("198.51.100.7", 53), b""));
-    assert_eq!(refused, Err(Outcome::Ended(DropReason::NatSourceFull)));
-    assert!(net.out(&udp(("10.0.0.6", 99), ("198.51.100.7", 53), b"")).is_ok(), "others have theirs");
+    for nth in 0..30 {
+        let inside = ("10.0.0.5", 20_000 + nth);
+        assert!(ask(&mut net, inside, nth % 2 == 0), "what it has asked before makes room, answered or not");
+    }
+    assert_eq!((net.nat.counts().sessions, net.nat.counts().evicted), (10, 20));
+    for nth in 0..10 {
+        assert!(
+            ask(&mut net, ("10.0.0.5", 21_000 + nth), true)
+                && ask(&mut net, ("10.0.0.5", 21_000 + nth), true)
+        );
+    }
+    let refused = net.out(&udp(("10.0.0.5", 99), PEER, b""));
+    assert_eq!(refused, Err(Outcome::Ended(DropReason::NatSourceFull)), "conversations do not");
+    assert!(ask(&mut net, ("10.0.0.6", 99), false), "others have theirs");
+}
+
+/// Whoever sends one datagram in each of many names to a server that answers takes no conversation's place, and no newcomer's.
+#[test]
+fn a_question_and_its_answer_give_way_and_conversations_stay() {
+    let limits = NatLimits { sessions: 1000, ..NatLimits::default() };
+    let rules =
+        vec![redirect(FilterPorts::Equal(Port(53)), "10.0.0.9", 53, false), from_inside(to_link(RANGE))];
+    let mut net = Net::with(rules, limits);
+    let [asks_again, has_a_stream] = ["10.0.0.5", "10.0.0.6"];
+    let all: Vec<_> = (20_000..20_300).map(|port| (asks_again, port)).collect();
+    let streams: Vec<_> = (20_300..20_500).map(|port| (has_a_stream, port)).collect();
+    all.iter().for_each(|&inside| assert!(ask(&mut net, inside, true) && ask(&mut net, inside, false)));
+    streams.iter().for_each(|&inside| assert!(ask(&mut net, inside, true)));
+    net.wait(2);
+    streams.iter().for_each(|&(_, port)| drop(net.back(&udp(PEER, (OUTSIDE, port), b"")).unwrap()));
+    for nth in 0..4000_u16 {
+        let stranger = format!("203.0.113.{}", nth % 256);
+        net.back(&udp((&stranger, nth + 1), (OUTSIDE, 53), b"?")).unwrap();
+        net.out(&udp(("10.0.0.9", 53), (&stranger, nth + 1), b"!")).unwrap();
+    }
+    let counts = net.nat.counts();
+    assert_eq!((counts.sessions, counts.half_open, counts.evicted), (1000, 500, 3500));
+    for inside in all.into_iter().chain(streams) {
+        net.out(&udp(inside, PEER, b"")).unwrap();
+    }
+    assert_eq!(net.nat.counts().added, counts.added, "the conversations are there");
+    assert!(net.out(&tcp(("10.0.0.7", 7), ("198.51.100.7", 80), SYN, b"")).is_ok());
 }
 
 /// Whoever has the places since, nothing goes on by what was known of sessions that a flush or other rules have ended, and all sums say so.

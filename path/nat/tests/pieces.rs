@@ -416,6 +416,8 @@ proptest! {
         prop_assert_eq!((other.nat.waiting(), &other.ended), (0, &vec![]));
         let [right, other] = nets.each_ref().map(|net| net.nat.counts());
         prop_assert_eq!((right.early, other.given_up), (0, 0));
-        prop_assert_eq!(right, NatCounts { early: 0, ..other });
+        // Who has asked again behind an answer is a matter of the order.
+        let half_open = right.half_open;
+        prop_assert_eq!(right, NatCounts { early: 0, half_open, ..other });
     }
 }

@@ -245,6 +245,7 @@ fn two_inside_do_not_meet_by_half() {
         let from = ("10.0.0.6", port);
         let seen = seen(&net.out(&udp(from, PEER, b"")).unwrap());
         net.back(&udp(PEER, (OUTSIDE, seen.1), b"")).unwrap();
+        net.out(&udp(from, PEER, b"")).unwrap();
     }
     for _ in 0..3 {
         assert_eq!(net.within(&question), ended(DropReason::NatFull));
