@@ -12,21 +12,23 @@ CARGO ?= cargo
 ARGS  ?=
 B     ?=
 PREFIX ?= /usr/local
+# Where cargo puts what it builds.
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
 .PHONY: demo test bench soak loom lint install
 
 demo:
 	@$(CARGO) xtask setup demo
 	@$(CARGO) build --quiet --release --package firelane-cli --package firelane-daemon
-	@target/release/firelane demo $(ARGS)
+	@$(TARGET)/release/firelane demo $(ARGS)
 
 # Tests wait for programs, clocks and peers more than they compute.
 test: export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 # Tests that cannot run on this machine pass, and cargo hides what they print: each adds a line to this file.
-test: export FIRELANE_SKIPPED := $(CURDIR)/target/skipped
+test: export FIRELANE_SKIPPED := $(TARGET)/skipped
 # The programs that tests start are built with all else: built by themselves, cargo would choose other features of what they are made of, and
 # build most of it twice.
-test: export FIRELANE_PROGRAMS := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug
+test: export FIRELANE_PROGRAMS := $(TARGET)/debug
 test:
 	@$(CARGO) xtask setup test
 	@$(CARGO) build --workspace --all-targets
@@ -36,13 +38,13 @@ test:
 		else echo "nothing was skipped"; fi; exit $$code
 
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --profile soak --target-dir target/loom --package firelane-frame --package firelane-lane --package firelane-shm --lib model
+	RUSTFLAGS="--cfg loom" $(CARGO) test --profile soak --target-dir $(TARGET)/loom --package firelane-frame --package firelane-lane --package firelane-shm --lib model
 
 bench:
 	@test -n "$(B)" || { echo "usage: make bench B=switch|lanes-scale|neighbours|limit|isolation|polling|computing|tap-bulk|wire-tcp|conn-rate|memif|afxdp|loss|idle|conn-memory|growth|udp|forward|forward-veth|filter|attack-cost|shim-rtt|shim-memory|redis-tap|nginx-close|sendfile|run-start|fused-rtt|fused-bulk|fused-redis|fused-java|fused-conn|fused-pgbench|fused-nginx-close" >&2; exit 2; }
 	@$(CARGO) xtask setup bench
 	@$(CARGO) build --quiet --release --package firelane-bench --package firelane-cli --package firelane-daemon --package firelane-shim
-	@target/release/firelane-bench $(B)
+	@$(TARGET)/release/firelane-bench $(B)
 
 soak: PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell date +%s))
 soak:
@@ -60,11 +62,11 @@ COMMANDS := acctadm dladm flowadm ipadm ipf ipfstat ipnat ippool route dlstat fl
 
 install:
 	$(CARGO) build --release --package firelane-cli --package firelane-daemon --package firelane-shim
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libfirelane_preload.so
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/firelane target/release/firelaned
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libfirelane_preload.so
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/firelane $(TARGET)/release/firelaned
 	for name in $(COMMANDS); do ln -sf firelane $(DESTDIR)$(PREFIX)/bin/$$name; done
 	for name in firelane $(COMMANDS); do \
 		for shell in bash:bash-completion/completions/$$name zsh:zsh/site-functions/_$$name fish:fish/vendor_completions.d/$$name.fish; do \
 			file=$(DESTDIR)$(PREFIX)/share/$${shell#*:}; mkdir -p $${file%/*}; \
-			target/release/firelane completion $${shell%%:*} $${name#firelane} > $$file; done; done
+			$(TARGET)/release/firelane completion $${shell%%:*} $${name#firelane} > $$file; done; done
 	$(CARGO) xtask man $(DESTDIR)$(PREFIX)/share/man

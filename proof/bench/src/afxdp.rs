@@ -86,7 +86,9 @@ fn arrived() -> Result<u64> {
 
 /// Millions of frames that arrived in a span of `work`, per second of CPU time of the process and of the kernel's threads.
 fn rate(pid: u32, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
-    let (begin, frames, meter) = (Clock::now(), arrived()?, cpu::Meter::start(&[pid]));
+    // The meter takes a while to begin, in which frames arrive.
+    let meter = cpu::Meter::start(&[pid]);
+    let (begin, frames) = (Clock::now(), arrived()?);
     while begin.elapsed() < SPAN {
         work()?;
     }

@@ -73,7 +73,10 @@ fn ask(scene: &Scene, case: &mut Case) -> Result<()> {
     let told = String::from_utf8_lossy(&output.stdout);
     let millis =
         told.lines().filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse::<f64>().ok());
-    millis.for_each(|millis| case.times.push(millis * 1e3));
+    // What was lost would be waited for, for ever.
+    let lost = std::iter::repeat(f64::INFINITY);
+    let all = millis.map(|millis| millis * 1e3).chain(lost).take(ECHOES.parse()?);
+    case.times.extend(all);
     if output.status.success() { Ok(()) } else { Err(format!("ping {to}: {told}").into()) }
 }
 

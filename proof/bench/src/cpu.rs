@@ -141,6 +141,11 @@ impl Meter {
 }
 
 impl Used {
+    /// How many CPUs the parties kept busy.
+    pub(crate) fn busy(&self) -> f64 {
+        self.parties.as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
+    }
+
     /// The share of all CPU time that went to others than the parties, or was stolen.
     pub(crate) fn foreign(&self) -> f64 {
         let others = self.machine.saturating_sub(self.parties) + self.stolen;

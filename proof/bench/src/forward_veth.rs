@@ -161,10 +161,11 @@ impl World {
         foreign: &mut Samples,
     ) -> Result<()> {
         self.generator.ask(&format!("judge {ttl}"))?;
-        let before = forwarder.map(cpu::process_time);
         let meter = cpu::Meter::start(
             &[Some(self.generator.pid()), forwarder].into_iter().flatten().collect::<Vec<_>>(),
         );
+        // Behind it, as it takes a while, in which who polls uses time and forwards nothing that is counted.
+        let before = forwarder.map(cpu::process_time);
         let [frames, nanos] = *self.generator.ask(&format!("send {SPAN_MILLIS}"))?.as_slice() else {
             return Err("the generator answers frames and nanoseconds".into());
         };

@@ -1,7 +1,8 @@
 //! `memif`: 64-byte frames between a queue of ours and DPDK's testpmd, beside two testpmds.
 //!
 //! Ours is the server on one CPU, testpmd the client on the other. *In*: testpmd only sends, and each frame is
-//! copied out, counted and given back. *Out*: the same frames are sent again and again, testpmd counts what it gets.
+//! copied out, counted and given back. *Out*: the same frames are sent again and again, and what the ring takes is
+//! counted, of which a ring full may lie there at the end.
 //! *There and back*: testpmd returns what it gets. The peer is a testpmd in our place, which only receives; it
 //! is measured when ours is done, for a socket has one server.
 

@@ -40,6 +40,8 @@ impl<'a> Redis<'a> {
             Self { name, host, client, server, daemon, rates: Rates::default(), served: Samples::default() };
         // The benchmark itself never ends if nobody listens.
         peer::retry(|| side.run("redis-cli", &["ping"]))?;
+        // What is asked for is there: three bytes.
+        side.run("redis-benchmark", &["-t", "set", "-q", "-n", "1"])?;
         Ok(side)
     }
 

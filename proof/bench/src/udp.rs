@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use firelane::{Envelope, Incoming, Outgoing, UdpSocket};
@@ -39,7 +40,7 @@ pub(crate) trait Receiver {
     fn spin(&mut self, on: bool) -> io::Result<()>;
 }
 
-/// `echo spin|block MILLIS` and `sink MILLIS` are answered with how many and nanoseconds.
+/// `echo spin|block MILLIS` and `sink spin|block MILLIS` are answered with how many and nanoseconds.
 pub(crate) fn serve(mut receiver: impl Receiver) -> Result<()> {
     let mut buffer = vec![0; SIZE_MAX];
     peer::serve(|words| match words {
@@ -47,11 +48,11 @@ pub(crate) fn serve(mut receiver: impl Receiver) -> Result<()> {
             receiver.spin(*how == "spin")?;
             during(millis, || receiver.echo(&mut buffer))
         }
-        ["sink", millis] => {
-            receiver.spin(false)?;
+        ["sink", how, millis] => {
+            receiver.spin(*how == "spin")?;
             during(millis, receiver.sink())
         }
-        _ => Err("echo spin|block MILLIS, or sink MILLIS".into()),
+        _ => Err("echo|sink spin|block MILLIS".into()),
     })
 }
 
@@ -89,6 +90,8 @@ fn receive_many(socket: &UdpSocket, room: &mut [Vec<u8>]) -> io::Result<u64> {
 #[derive(Debug, Default)]
 struct Cell {
     one_way: Samples,
+    /// The share of what was sent one way that did not come.
+    lost: Samples,
     trips: Samples,
 }
 
@@ -141,8 +144,9 @@ impl Kernel {
         let (address, millis, how) = (self.address, SPAN.as_millis(), self.how);
         let longer = (SPAN + MARGIN).as_millis();
         let flood = format!("flood {address} {size} {millis}");
-        let [received, _] = self.both(&format!("sink {longer}"), &flood, per, foreign)?;
+        let [received, sent] = self.both(&format!("sink {how} {longer}"), &flood, per, foreign)?;
         cell.one_way.push(received * 1e-6);
+        cell.lost.push(1.0 - received / sent);
         let ask = format!("ask {address} {size} {millis} {how}");
         let [_, trips] = self.both(&format!("echo {how} {longer}"), &ask, per, foreign)?;
         cell.trips.push(trips * 1e-6);
@@ -183,12 +187,21 @@ fn over_wire(pair: &mut Pair, size: usize, cell: &mut Cell, foreign: &mut Sample
     let message = Outgoing { envelope: Envelope::to(there), payload: &payload };
     let messages = [message; BATCH];
     let mut room = vec![vec![0; SIZE_MAX]; BATCH];
-    let send = || some(client.send_many(&messages)).map(|_| 0);
+    let sent = AtomicU64::new(0);
+    let send = || {
+        let count = some(client.send_many(&messages))?.unwrap_or(0);
+        sent.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(0)
+    };
     let receive = || Ok(some(receive_many(&server, &mut room))?.unwrap_or(0));
     let used = pair.play(SPAN, Cpus::Two, send, receive)?;
     foreign.push(used.foreign);
     cell.one_way.push(used.count as f64 * 1e-6 / used.wall.as_secs_f64());
-    while some(receive_many(&server, &mut room))?.is_some() {}
+    let mut received = used.count;
+    while let Some(count) = some(receive_many(&server, &mut room))? {
+        received += count;
+    }
+    cell.lost.push(1.0 - received as f64 / sent.into_inner() as f64);
     let mut buffer = vec![0; size];
     let (mut waits, mut answer) = (None::<Instant>, vec![0; size]);
     let ask = || {
@@ -227,6 +240,11 @@ fn report(cells: &[[Cell; 4]], foreign: &Samples) -> Verdict {
                 let (mine, peers) = (mine.median(), peers.median());
                 let ratio = mine / peers;
                 table.note(&format!("{ratio:.2} of the kernel's"));
+                if what == "one way" {
+                    for (name, lost) in names.into_iter().zip([&ours.lost, &theirs.lost]) {
+                        table.row(&format!("  lost of what was sent, {name}"), lost, "");
+                    }
+                }
                 if worst.as_ref().is_none_or(|(lowest, ..)| ratio < *lowest) {
                     worst =
                         Some((ratio, mine, peers, format!("{unit}, {size} bytes {what} over {}", names[0])));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::cpu;
 use crate::peer::{self, Peer, Result};
-use crate::report::{Table, Verdict, number};
+use crate::report::{Samples, Table, Verdict, number};
 use crate::scene::Scene;
 use crate::sockets::{self, accept, bind, connect, listen, socket};
 
@@ -46,15 +46,19 @@ pub(crate) fn run() -> Result<Verdict> {
             peers.push(Peer::start(side.place, "conn-cases", &[cpu, side.host])?);
         }
         let none = <[Placed; CASES.len()]>::default();
-        all.push((side, peers, [none.clone(), none]));
+        all.push((side, peers, [none.clone(), none.clone(), none]));
     }
+    let mut foreign = Samples::default();
     for _ in 0..ROUNDS {
         for (nth, (case, _)) in CASES.iter().enumerate() {
-            for (_, peers, told) in &mut all {
+            for (side, peers, told) in &mut all {
                 for (placement, peer) in peers.iter_mut().enumerate() {
-                    for (micros, nanos) in told.iter_mut().zip(peer.ask(case)?) {
+                    let (mut nanos, used) = side.measure(&[peer.pid()], || peer.ask(case))?;
+                    nanos.push(used.parties.as_nanos() as u64 / BATCHES as u64);
+                    for (micros, nanos) in told.iter_mut().zip(nanos) {
                         micros[nth][placement].push(nanos as f64 * 1e-3 / TIMES as f64);
                     }
+                    foreign.push(used.foreign());
                 }
             }
         }
@@ -64,10 +68,11 @@ pub(crate) fn run() -> Result<Verdict> {
     let mut firsts = [0.0; 2];
     for (nth, (case, wanted)) in CASES.iter().enumerate() {
         let mut bests = [0.0; 2];
-        for ((side, _, [micros, firsts]), best) in all.iter().zip(&mut bests) {
+        for ((side, _, [micros, firsts, cpus]), best) in all.iter().zip(&mut bests) {
             let (placement, micro) = least(&micros[nth]);
             table.row(&format!("{case}: {}", side.name), &micros[nth][placement], "us");
             table.row("  the first after a pause", &firsts[nth][placement], "us");
+            table.row("  CPU time of all parties, with what goes before", &cpus[nth][placement], "us");
             *best = micro;
         }
         ratios[nth] = bests[1] / bests[0];
@@ -79,6 +84,7 @@ pub(crate) fn run() -> Result<Verdict> {
             firsts = bests;
         }
     }
+    table.disturbance(&foreign);
     Ok(Verdict {
         name: "fused-conn",
         ratio: ratios[0],

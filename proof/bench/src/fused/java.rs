@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use crate::cpu::{ONE_CPU, PLACEMENTS, TWO_CPUS};
 use crate::peer::{Peer, Result};
-use crate::report::{Table, Verdict, number};
+use crate::report::{Samples, Table, Verdict, number};
 use crate::scene::Scene;
 
 use super::{Placed, Side, bound_to, least, sides};
@@ -41,23 +41,29 @@ pub(crate) fn run() -> Result<Verdict> {
     let source = scene.sandbox.folder().join("RoundTrips.java");
     std::fs::write(&source, SOURCE)?;
     scene.sandbox.run(None, "javac", &["-d", &folder, &source.to_string_lossy()]).expect_success();
-    let mut micros = <[Placed; 2]>::default();
+    let (mut micros, mut busy) = <([Placed; 2], [Placed; 2])>::default();
+    let mut foreign = Samples::default();
     for placement in 0..PLACEMENTS.len() {
         let mut pairs = Vec::new();
         for side in sides(&scene) {
             pairs.push(start(side, &folder, placement)?);
         }
         for _ in 0..ROUNDS {
-            for ((client, _), micros) in pairs.iter_mut().zip(&mut micros) {
-                let nanos = client.ask(&STRINGS.to_string())?.first().copied().unwrap_or_default();
-                micros[placement].push(nanos as f64 * 1e-3 / f64::from(STRINGS));
+            for (nth, (side, (client, server))) in sides(&scene).into_iter().zip(&mut pairs).enumerate() {
+                let (answer, used) =
+                    side.measure(&[client.pid(), server.pid()], || client.ask(&STRINGS.to_string()))?;
+                let nanos = answer.first().copied().unwrap_or_default();
+                micros[nth][placement].push(nanos as f64 * 1e-3 / f64::from(STRINGS));
+                busy[nth][placement].push(used.busy());
+                foreign.push(used.foreign());
             }
         }
     }
     let table = Table::begin("fused-java: a string there and back, each side at its best placement");
-    for (side, micros) in sides(&scene).iter().zip(&micros) {
+    for (side, (micros, busy)) in sides(&scene).iter().zip(micros.iter().zip(&busy)) {
         for (placement, (name, _)) in PLACEMENTS.iter().enumerate() {
             table.row(&format!("{}, {name}", side.name), &micros[placement], "us");
+            table.row("  all parties busy", &busy[placement], "CPUs");
         }
     }
     let [(_, ours), (_, theirs)] = micros.each_ref().map(least);
@@ -65,6 +71,7 @@ pub(crate) fn run() -> Result<Verdict> {
     for ((what, wanted), peer) in WANTED.into_iter().zip(peers) {
         table.at_least(what, peer / ours, wanted, "times as fast");
     }
+    table.disturbance(&foreign);
     table.fact("of kernel loopback on one CPU", &number(micros[1][ONE_CPU].median() / ours));
     Ok(Verdict {
         name: "fused-java",

@@ -13,7 +13,7 @@ pub(crate) mod pgbench;
 pub(crate) mod redis;
 pub(crate) mod rtt;
 
-use crate::cpu::{Meter, PLACEMENTS};
+use crate::cpu::{Meter, PLACEMENTS, Used};
 use crate::peer::{Peer, Place, Result};
 use crate::report::{Samples, Table, Verdict, number};
 use crate::scene::{FIRELANE_HOST, SERVER, Scene, WEB};
@@ -25,13 +25,30 @@ pub(crate) struct Side<'a> {
     pub(crate) name: &'static str,
     pub(crate) place: Place<'a>,
     pub(crate) host: &'static str,
+    /// Who is party to what its programs do.
+    daemon: Option<u32>,
+}
+
+impl Side<'_> {
+    /// Measures `work` of these processes, and of the daemon where it takes part.
+    pub(crate) fn measure<T>(&self, pids: &[u32], work: impl FnOnce() -> Result<T>) -> Result<(T, Used)> {
+        let parties: Vec<u32> = pids.iter().copied().chain(self.daemon).collect();
+        let meter = Meter::start(&parties);
+        let done = work()?;
+        Ok((done, meter.stop()))
+    }
 }
 
 /// Fused, and the kernel's loopback.
 pub(crate) fn sides(scene: &Scene) -> [Side<'_>; 2] {
     [
-        Side { name: "fused", place: Place::Preloaded(scene, WEB), host: FIRELANE_HOST },
-        Side { name: "kernel loopback", place: scene.netns(SERVER), host: "127.0.0.1" },
+        Side {
+            name: "fused",
+            place: Place::Preloaded(scene, WEB),
+            host: FIRELANE_HOST,
+            daemon: Some(scene.daemon()),
+        },
+        Side { name: "kernel loopback", place: scene.netns(SERVER), host: "127.0.0.1", daemon: None },
     ]
 }
 
@@ -82,7 +99,7 @@ impl Contest {
 /// The two, and AF_UNIX, each with a server and its client at each placement.
 pub(crate) fn streams(scene: &Scene) -> Result<[Streams<'_>; 3]> {
     let [fused, loopback] = sides(scene);
-    let unix = Side { name: "AF_UNIX", place: Place::Sandbox(&scene.sandbox), host: "" };
+    let unix = Side { name: "AF_UNIX", place: Place::Sandbox(&scene.sandbox), host: "", daemon: None };
     let folder = scene.sandbox.folder();
     Ok([
         Streams::start(fused, |nth| format!("{}:{}", fused.host, 7000 + nth))?,
@@ -111,11 +128,18 @@ impl<'a> Streams<'a> {
         Ok(Self { side, pairs })
     }
 
-    /// One connection, for so long: what `stream.rs` measures of it.
-    pub(crate) fn ask(&mut self, placement: usize, what: Use, bytes: usize, millis: u32) -> Result<[u64; 5]> {
-        let (client, _, address) = &mut self.pairs[placement];
-        let answer = client.ask(&format!("{address} {} {bytes} {millis}", what.word()))?;
-        answer.try_into().map_err(|_| "five numbers were expected".into())
+    /// One connection, for so long: what `stream.rs` measures of it, and what it took of the CPUs.
+    pub(crate) fn ask(
+        &mut self,
+        placement: usize,
+        what: Use,
+        bytes: usize,
+        millis: u32,
+    ) -> Result<([u64; 5], Used)> {
+        let (client, server, address) = &mut self.pairs[placement];
+        let command = format!("{address} {} {bytes} {millis}", what.word());
+        let (answer, used) = self.side.measure(&[client.pid(), server.pid()], || client.ask(&command))?;
+        Ok((answer.try_into().map_err(|_| "five numbers were expected")?, used))
     }
 }
 

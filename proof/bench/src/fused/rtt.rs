@@ -26,22 +26,30 @@ struct Measured<'a> {
     streams: Streams<'a>,
     micros: [Placed; TRIPS.len()],
     tails: [Placed; TRIPS.len()],
+    /// CPUs of all parties.
+    busy: [Placed; TRIPS.len()],
 }
 
 impl Measured<'_> {
-    fn round(&mut self, trip: usize, placement: usize) -> Result<()> {
+    /// What others used of the machine meanwhile.
+    fn round(&mut self, trip: usize, placement: usize) -> Result<f64> {
         let (what, bytes, _) = TRIPS[trip];
-        let [count, nanos, median, longest, _] = self.streams.ask(placement, what, bytes, MILLIS)?;
+        let ([count, nanos, median, longest, _], used) = self.streams.ask(placement, what, bytes, MILLIS)?;
         self.micros[trip][placement].push(nanos as f64 * 1e-3 / count.max(1) as f64);
         self.tails[trip][placement].push(longest as f64 / median.max(1) as f64);
-        Ok(())
+        self.busy[trip][placement].push(used.busy());
+        Ok(used.foreign())
     }
 }
 
 /// Runs the benchmark.
 pub(crate) fn run() -> Result<Verdict> {
     let scene = Scene::start(1)?;
-    let start = |streams| Measured { streams, micros: Default::default(), tails: Default::default() };
+    let start = |streams| {
+        let [micros, tails, busy] = Default::default();
+        Measured { streams, micros, tails, busy }
+    };
+    let mut foreign = Samples::default();
     let mut all = streams(&scene)?.map(start);
     for _ in 0..ROUNDS {
         for (trip, (what, ..)) in TRIPS.iter().enumerate() {
@@ -51,7 +59,7 @@ pub(crate) fn run() -> Result<Verdict> {
                     continue;
                 }
                 for side in &mut all {
-                    side.round(trip, placement)?;
+                    foreign.push(side.round(trip, placement)?);
                 }
             }
         }
@@ -60,6 +68,7 @@ pub(crate) fn run() -> Result<Verdict> {
     for (trip, _) in TRIPS.iter().enumerate() {
         show(&table, &all, trip);
     }
+    table.disturbance(&foreign);
     let [ours, theirs, _] = all.each_ref().map(|side| least(&side.micros[0]).1);
     Ok(Verdict {
         name: "fused-rtt",
@@ -76,6 +85,7 @@ fn show(table: &Table, all: &[Measured<'_>; 3], trip: usize) {
         let (placement, best) = least(&measured.micros[trip]);
         let name = format!("{kind}: {}, {}", measured.streams.side.name, PLACEMENTS[placement].0);
         table.row(&name, &measured.micros[trip][placement], "us");
+        table.row("  all parties busy", &measured.busy[trip][placement], "CPUs");
         (placement, best)
     });
     let [fused, loopback, unix] = bests.map(|(_, best)| best);

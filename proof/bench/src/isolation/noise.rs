@@ -25,7 +25,7 @@ const WRITES: usize = 8;
 /// The class of `htb` for the attacker: 1:10.
 const CLASS: u32 = 0x1_0010;
 
-/// `ADDR PER_SECOND MILLIS` is answered with datagrams and bytes that its sockets took.
+/// `ADDR PER_SECOND MILLIS` is answered with the datagrams that were offered, those that were due, and how many connections took text.
 pub(crate) fn play() -> Result<()> {
     cpu::bind(CLIENT_CPU)?;
     peer::serve(|words| {
@@ -42,7 +42,8 @@ fn attack(target: SocketAddr, rate: u64, span: Duration) -> Result<Vec<u64>> {
     datagrams.connect(target)?;
     let mut connections = (0..CONNECTIONS).map(|_| connect(target)).collect::<Result<Vec<_>>>()?;
     let buffer = vec![7; WRITE_BYTES];
-    let (start, mut sent, mut taken, mut next) = (Instant::now(), 0, 0, 0);
+    let (start, mut sent, mut next) = (Instant::now(), 0, 0);
+    let mut has_taken = [false; CONNECTIONS];
     while start.elapsed() < span {
         let due = (start.elapsed().as_nanos() * u128::from(rate) / 1_000_000_000) as u64;
         if sent + BURST > due {
@@ -56,14 +57,15 @@ fn attack(target: SocketAddr, rate: u64, span: Duration) -> Result<Vec<u64>> {
         sent += BURST;
         for _ in 0..WRITES {
             match connections[next].write(&buffer) {
-                Ok(count) => taken += count as u64,
+                Ok(_) => has_taken[next] = true,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {}
                 Err(_) => connections[next] = connect(target)?,
             }
             next = (next + 1) % CONNECTIONS;
         }
     }
-    Ok(vec![sent, taken])
+    let due = (span.as_nanos() * u128::from(rate) / 1_000_000_000) as u64;
+    Ok(vec![sent, due, has_taken.into_iter().filter(|&it| it).count() as u64])
 }
 
 fn mark(socket: impl AsFd) -> Result<()> {

@@ -27,6 +27,8 @@ pub(crate) const CONNECTIONS: usize = 10;
 const QUESTION_BYTES: usize = 66 - 42;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_millis(2000);
+/// Stands for the time of an answer that has not come.
+const NEVER: u64 = u64::MAX;
 const LISTENER_KEY: u64 = 0;
 
 /// Serves connections by one thread: reads what comes, and writes to those who ask for it at every beat.
@@ -131,7 +133,7 @@ pub(crate) fn serve_datagrams(stack: &Stack, address: &str) -> Result<()> {
 }
 
 /// `up|down ADDR MILLIS` is answered with the bytes that all connections carried, `ask ADDR SOCKETS MILLIS` with how many
-/// answers came and the nanoseconds of the median one and of one in a hundred.
+/// questions were asked, the nanoseconds to the median answer and to one in a hundred, and how many were not answered: those come last.
 pub(crate) fn play_client() -> Result<()> {
     cpu::bind(CLIENT_CPU)?;
     peer::serve(|words| match words {
@@ -196,22 +198,37 @@ fn ask(address: SocketAddr, sockets: usize, span: Duration) -> Result<Vec<u64>> 
         all.extend(thread.join().map_err(|_| "a socket's thread panicked")??);
     }
     all.sort_unstable();
-    let at = |share: f64| all.get((all.len() as f64 * share) as usize).copied().unwrap_or_default();
-    Ok(vec![all.len() as u64, at(0.5), at(0.99)])
+    let lost = all.iter().filter(|&&nanos| nanos == NEVER).count();
+    if lost == all.len() {
+        return Err(format!("none of {lost} questions was answered").into());
+    }
+    let at = |share: f64| all[(all.len() as f64 * share) as usize];
+    Ok(vec![all.len() as u64, at(0.5), at(0.99), lost as u64])
 }
 
 fn trips(socket: &KernelSocket, span: Duration) -> io::Result<Vec<u64>> {
-    let (start, question, mut room) = (Instant::now(), [7; QUESTION_BYTES], [0; QUESTION_BYTES]);
+    let (start, mut question) = (Instant::now(), [7; QUESTION_BYTES]);
     let mut nanos = Vec::new();
     while start.elapsed() < span {
+        // An answer that comes late is not taken for the next one's.
+        question[..8].copy_from_slice(&nanos.len().to_be_bytes());
         let asked = Instant::now();
         socket.send(&question)?;
+        let is_answered = hears(socket, &question)?;
+        nanos.push(if is_answered { asked.elapsed().as_nanos() as u64 } else { NEVER });
+    }
+    Ok(nanos)
+}
+
+/// Whether this comes back.
+fn hears(socket: &KernelSocket, question: &[u8]) -> io::Result<bool> {
+    let mut room = [0; QUESTION_BYTES];
+    loop {
         match socket.recv(&mut room) {
-            Ok(_) => nanos.push(asked.elapsed().as_nanos() as u64),
-            // Lost, or late: it is asked again.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(len) if room[..len] == *question => return Ok(true),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
         }
     }
-    Ok(nanos)
 }

@@ -90,9 +90,9 @@ fn switches(pid: u32) -> Result<[u64; 2]> {
     Ok(sum)
 }
 
-/// Median and ninety-ninth percentile of round trips, in microseconds.
+/// Median and ninety-ninth percentile of round trips, in microseconds, and how many of a thousand questions were not answered.
 #[derive(Debug, Default)]
-struct Trips([Samples; 2]);
+struct Trips([Samples; 2], Samples);
 
 impl Trips {
     /// The mean of what several clients have answered.
@@ -101,6 +101,8 @@ impl Trips {
             let micros = answers.iter().map(|it| it[nth + 1] as f64 * 1e-3);
             samples.push(micros.sum::<f64>() / answers.len() as f64);
         }
+        let [asked, lost] = [0, 3].map(|nth| answers.iter().map(|it| it[nth]).sum::<u64>());
+        self.1.push(1e3 * lost as f64 / asked as f64);
     }
 }
 
@@ -234,9 +236,10 @@ fn report(cells: &[(&str, Cell); 2], foreign: &Samples) -> Verdict {
         row("context switches, it waited", &cell.waited, "/MB");
         row("context switches, preempted", &cell.preempted, "/MB");
         let trips = [("alone", &cell.alone), ("beside the load", &cell.loaded), ("of fifty", &cell.crowd)];
-        for (which, Trips([median, late])) in trips {
+        for (which, Trips([median, late], lost)) in trips {
             row(&format!("datagram {which}, median"), median, "us");
             row(&format!("datagram {which}, p99"), late, "us");
+            row(&format!("datagram {which}, not answered"), lost, "of 1,000");
         }
     }
     table.disturbance(foreign);
