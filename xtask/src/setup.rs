@@ -22,6 +22,7 @@ const TEST: &[(&str, &str)] = &[
     ("ethtool", "ethtool"),
     ("python3", "python3"),
     ("wget", "wget"),
+    ("valgrind", "valgrind"),
     ("redis-server", "redis-server"),
     ("nginx", "nginx"),
     ("wrk", "wrk"),

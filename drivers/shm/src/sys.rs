@@ -13,8 +13,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use firelane_frame::{ArenaParts, RingArena};
+use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munlock, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, msync,
+    munlock, munmap,
+};
 
 use crate::accept_queue::AcceptQueue;
 use crate::joint::Joint;
@@ -34,6 +38,22 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
+/// Whether this process locks what it maps, which only a look at a mapping tells: of one that is locked nobody may let go of the content.
+fn locks_what_it_maps() -> bool {
+    let (prot, len) = (ProtFlags::READ, PAGE as usize);
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+    let Ok(page) = (unsafe { mmap_anonymous(ptr::null_mut(), len, prot, MapFlags::PRIVATE) }) else {
+        return true;
+    };
+    // SAFETY: the page was just mapped, has no content that could be let go of, and nobody has its address.
+    let looked = unsafe {
+        let looked = msync(page, len, MsyncFlags::ASYNC | MsyncFlags::INVALIDATE);
+        let _ = munmap(page, len);
+        looked
+    };
+    looked == Err(Errno::BUSY)
+}
+
 impl Mapping {
     /// Maps an arena whose length and seals the caller has checked, or its begin, of which `len` bytes reach into its storage.
     pub(crate) fn map(memfd: impl AsFd, layout: Layout, len: u64) -> io::Result<Self> {
@@ -41,15 +61,17 @@ impl Mapping {
         let bytes = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // A program that locks all that it maps (mlockall(2)) would have all of this in its memory at once; what cannot be accessed
-        // comes when it is touched, and not before.
+        // comes when it is touched, and not before. Others map it at once: valgrind takes minutes to open gigabytes that it has seen closed.
+        let is_locked = locks_what_it_maps();
+        let first = if is_locked { ProtFlags::empty() } else { ProtFlags::READ | ProtFlags::WRITE };
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { mmap(ptr::null_mut(), bytes, ProtFlags::empty(), flags, memfd, 0) }?;
+        let base = unsafe { mmap(ptr::null_mut(), bytes, first, flags, memfd, 0) }?;
         // SAFETY: the mapping was just made, and nobody has its address.
-        let opened = unsafe {
+        let open = || unsafe {
             let _ = munlock(base, bytes);
             mprotect(base, bytes, MprotectFlags::READ | MprotectFlags::WRITE)
         };
-        if let Err(error) = opened {
+        if is_locked && let Err(error) = open() {
             // SAFETY: as above.
             let _ = unsafe { munmap(base, bytes) };
             return Err(error.into());

@@ -277,6 +277,19 @@ fn what_stands_beside_a_datagram_has_the_kernels_order() {
     as_the_kernels("beside_short.py", 190);
 }
 
+/// Address space by the gigabyte is a matter of seconds there, if it is opened when it is mapped.
+#[test]
+fn a_program_under_valgrind_has_sockets() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.compiled("checked", include_str!("shim/checked.c"), &["-g"]);
+    let program = program.to_string_lossy();
+    let stage = Stage::new(&sandbox, 1);
+    let kernels = stage.ask(On::Kernel, &[&program, Stage::KERNEL]);
+    let words = ["valgrind", "-q", "--error-exitcode=9", &program, Stage::FIRELANE];
+    assert_eq!(stage.ask(On::Firelane, &words), kernels);
+    stage.wait_until_nothing_is_left();
+}
+
 #[test]
 fn what_is_looked_up_by_a_handle_of_libc_is_on_the_netstack() {
     let sandbox = Sandbox::new();
