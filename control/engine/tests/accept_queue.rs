@@ -311,7 +311,7 @@ fn who_sleeps_until_he_is_connected_is_woken_once() {
             block = client.mapping.offers().take();
             block.is_some()
         });
-        let block = block.unwrap();
+        let (_, block) = block.unwrap();
         let end = client.end(block);
         let looks = AtomicU32::new(0);
         let is_told = || {

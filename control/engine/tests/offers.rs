@@ -1,20 +1,22 @@
 //! Connections that programs begin by words of blocks that they are offered: books that follow later, and every misuse.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use firelane::TcpListener;
-use firelane_shm::Readiness;
 use firelane_shm::control::{Answer, Place, Request, SocketId};
-use firelane_shm::layout::OFFERS;
+use firelane_shm::layout::{OFFERS, SHOWN, request};
+use firelane_shm::{Readiness, UNTOLD_MAX, UntoldOption};
 
 use crate::support::*;
 
 /// Connects by a block that was offered, as a socket of this name.
 fn connect_by_offer(program: &Program<'_>, socket: SocketId, to: SocketAddr) -> u32 {
-    let block = program.mapping.offers().take().expect("blocks are offered");
+    let (_, block) = program.mapping.offers().take().expect("blocks are offered");
     program.begin(block, socket, to);
     block
 }
@@ -72,13 +74,93 @@ fn a_connection_is_begun_by_a_block_that_was_offered() {
     world.wait_for(|counts| counts == [0; 4]);
 }
 
+/// The options that may wait, each with its least value and its greatest.
+fn all_that_may_wait() -> Vec<UntoldOption> {
+    let named = (0..300).flat_map(|level| (0..130).map(move |name| (level, name)));
+    let with = |(level, name), value| UntoldOption::new(level, name, value);
+    let values = [i32::MIN, -1, 0, 1, 5, 127, 255, 32_767, i32::MAX];
+    named.flat_map(|it| values.into_iter().filter_map(move |value| with(it, value))).collect()
+}
+
+fn set(program: &Program<'_>, socket: SocketId, option: UntoldOption) -> Answer {
+    let (level, name, value) = (option.level(), option.name(), option.value().to_ne_bytes().to_vec());
+    program.ask(Request::SetOption { socket, level, name, value })
+}
+
+fn get(program: &Program<'_>, socket: SocketId, option: UntoldOption) -> i32 {
+    let (level, name) = (option.level(), option.name());
+    match program.ask(Request::GetOption { socket, level, name, len: 4 }) {
+        Answer::Option { value } => i32::from_ne_bytes(value.try_into().unwrap()),
+        other => panic!("{option:?}: {other:?}"),
+    }
+}
+
+/// What a socket has set, as words.
+fn shown_options(world: &World, socket: SocketId) -> Vec<String> {
+    let all = world.hub.lock().unwrap().explain(&BTreeSet::from([socket.0]));
+    all.into_iter().next().unwrap().options
+}
+
+/// So that a library may keep them, and say that they are set.
+#[test]
+fn nobody_is_refused_an_option_that_may_wait() {
+    let world = World::new();
+    let program = Program::new(&world);
+    for option in all_that_may_wait() {
+        let (_fd, socket) = program.socket();
+        assert_eq!(set(&program, socket, option), Answer::Done, "{option:?}");
+    }
+}
+
+#[test]
+fn a_connection_has_the_options_that_lie_beside_its_offer() {
+    let world = World::new();
+    let (program, listener, address) = offered(&world);
+    let all = all_that_may_wait();
+    for some in all.chunks(UNTOLD_MAX) {
+        // Once by questions, once by the words.
+        let (_fd, asked) = program.socket();
+        some.iter().for_each(|&option| assert_eq!(set(&program, asked, option), Answer::Done));
+        let connect = Request::Connect { socket: asked, address, fast: false };
+        let Answer::Stream { place } = program.ask(connect) else { panic!("connecting begins") };
+        program.wait(&program.end(place.block), Readiness::WRITABLE);
+        let _accepted = listener.accept().unwrap();
+        let (_fd, socket) = program.socket();
+        let (at, block) = program.mapping.offers().take().expect("blocks are offered");
+        program.mapping.untold(at).unwrap().put(some.iter().copied());
+        // The library says itself what the lane reads from the words.
+        let bits = program.mapping.block(place.block).unwrap().requests.load(Ordering::Relaxed);
+        let bits = bits & (request::NODELAY | request::CORK | request::QUICKACK);
+        program.ask_with(block, socket, address, request::UNTOLD | bits);
+        program.kick(&program.end(block));
+        program.wait(&program.end(block), Readiness::WRITABLE);
+        let _accepted = listener.accept().unwrap();
+        for &option in some {
+            assert_eq!(get(&program, socket, option), get(&program, asked, option), "{option:?}");
+        }
+        let words = [block, place.block].map(|block| program.mapping.block(block).unwrap());
+        let [told, known] = words.map(|block| {
+            let capacity = block.capacity.each_ref().map(|it| it.load(Ordering::Relaxed));
+            (capacity, block.low_water[1].load(Ordering::Relaxed), block.file.load(Ordering::Relaxed) & SHOWN)
+        });
+        assert_eq!(told, known);
+        let [told, known] = [socket, asked].map(|name| shown_options(&world, name));
+        assert_eq!(told, known);
+        // The next one has a new socket's.
+        let (_fd, next) = program.socket();
+        connect_by_offer(&program, next, address);
+        let _accepted = listener.accept().unwrap();
+        assert_eq!(shown_options(&world, next), Vec::<String>::new());
+    }
+}
+
 /// What is asked about the socket comes before the lane has looked, which then finds that it was done.
 #[test]
 fn who_asks_about_a_socket_finds_the_connection_that_it_has_begun() {
     let world = World::new();
     let (program, listener, address) = offered(&world);
     let (fd, socket) = program.socket();
-    let block = program.mapping.offers().take().unwrap();
+    let (_, block) = program.mapping.offers().take().unwrap();
     // A listener that has hung up comes first, and holds up nothing that is asked here.
     drop(program.listen("10.0.0.1:0"));
     program.ask_silently(block, socket, address);
@@ -101,7 +183,7 @@ fn who_asks_about_a_socket_looks_at_his_own_arenas_alone() {
     let world = World::new();
     let (program, listener, address) = offered(&world);
     let (_fd, socket) = program.socket();
-    let block = program.mapping.offers().take().unwrap();
+    let (_, block) = program.mapping.offers().take().unwrap();
     let other = Program::new(&world);
     let (_others, others) = other.socket();
     until_offered(&other, &listener);
@@ -170,7 +252,7 @@ fn a_connection_that_waits_for_what_has_hung_up_is_closed() {
     let world = World::new();
     let (program, _listener, address) = offered(&world);
     let (_fd, socket) = program.socket();
-    let block = program.mapping.offers().take().unwrap();
+    let (_, block) = program.mapping.offers().take().unwrap();
     let place = Some(Place { arena: program.arena, block });
     let many: Vec<_> = (0..600).map(|_| program.listen("10.0.0.1:0")).collect();
     let mut hub = world.hub.lock().unwrap();
@@ -208,7 +290,7 @@ fn who_misuses_what_is_offered_harms_his_own() {
     assert!(world.counts()[1] <= 3);
     // Blocks that were not offered, that are streams already, and what is offered taken and left.
     for block in [blocks[0], 70_000] {
-        program.mapping.block(block).unwrap().ask_to_connect(own.0, std::net::Ipv6Addr::LOCALHOST, 9);
+        program.mapping.block(block).unwrap().ask_to_connect(own.0, std::net::Ipv6Addr::LOCALHOST, 9, 0);
         let _ = program.mapping.lane(0).unwrap().tell(block);
     }
     while program.mapping.offers().take().is_some() {}
@@ -217,8 +299,8 @@ fn who_misuses_what_is_offered_harms_his_own() {
     world.hub.lock().unwrap().tidy();
     let _answered = (program.names(own), program.connect(address));
     // It dies with something begun that no lane has seen.
-    let block = program.mapping.offers().take().unwrap_or(0);
-    program.mapping.block(block).unwrap().ask_to_connect(own.0, std::net::Ipv6Addr::LOCALHOST, 9);
+    let block = program.mapping.offers().take().map_or(0, |(_, block)| block);
+    program.mapping.block(block).unwrap().ask_to_connect(own.0, std::net::Ipv6Addr::LOCALHOST, 9, 0);
     drop((_own, _others, _answered, program, other));
     world.wait_for(|[sessions, sockets, arenas, _]| [sessions, sockets, arenas] == [0; 3]);
 }
@@ -231,7 +313,8 @@ fn who_uses_up_what_he_is_offered_is_offered_more() {
         let mut sockets: Vec<_> = (0..wanted).map(|_| program.socket()).collect();
         // All at once: who keeps the books finds that none is left.
         let books = world.hub.lock().unwrap();
-        let blocks: Vec<u32> = std::iter::from_fn(|| program.mapping.offers().take()).collect();
+        let blocks: Vec<u32> =
+            std::iter::from_fn(|| program.mapping.offers().take()).map(|it| it.1).collect();
         assert_eq!(blocks.len(), wanted);
         for (&block, (_, socket)) in blocks.iter().zip(&sockets) {
             program.begin(block, *socket, address);

@@ -9,12 +9,13 @@ use firelane_frame::RingWords;
 use crate::bits::Bits;
 use crate::order::Order;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::untold::Untold;
 use crate::wait::Sleep;
 
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 27;
+pub const VERSION: u32 = 28;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -69,16 +70,21 @@ pub struct Offers {
 impl Offers {
     /// Where they begin.
     pub const AT: u64 = 64;
+
+    /// Where the options lie that go with the offer in a place, behind the first page.
+    pub const fn untold_at(place: usize) -> Option<u64> {
+        if place < OFFERS { Some(PAGE + (place * size_of::<Untold>()) as u64) } else { None }
+    }
 }
 
 impl Offers {
-    /// Takes one, for the program alone.
-    pub fn take(&self) -> Option<u32> {
-        self.blocks.iter().find_map(|place| {
+    /// Takes one, for the program alone: its place, and the block.
+    pub fn take(&self) -> Option<(usize, u32)> {
+        self.blocks.iter().enumerate().find_map(|(at, place)| {
             let is_there = place.load(Ordering::Relaxed) != 0;
             // Who finds it sees its words as they were made ready.
             let block = if is_there { place.swap(0, Ordering::Acquire) } else { 0 };
-            block.checked_sub(1)
+            Some((at, block.checked_sub(1)?))
         })
     }
 
@@ -105,14 +111,16 @@ impl Offers {
 }
 
 impl Block {
-    /// Program, who has taken the block: it is to be a connection of `socket` to this address. The caller kicks the lane.
-    pub fn ask_to_connect(&self, socket: u64, ip: Ipv6Addr, port: u16) {
+    /// Program, who has taken the block: it is to be a connection of `socket` to this address. With [`request::UNTOLD`] in `with` options
+    /// lie beside the offer; those of them that the lane reads from these words are its other bits. The caller kicks the lane.
+    pub fn ask_to_connect(&self, socket: u64, ip: Ipv6Addr, port: u16, with: u64) {
         let bits = ip.to_bits();
         self.told_at.store((bits >> 64) as u64, Ordering::Relaxed);
         self.urgent.store(bits as u64, Ordering::Relaxed);
         self.taken_as.store(socket, Ordering::Relaxed);
         self.file.fetch_or(TAKEN, Ordering::Relaxed);
-        self.requests.fetch_or(request::CONNECT | u64::from(port) << request::PORT_SHIFT, Ordering::Release);
+        let port = u64::from(port) << request::PORT_SHIFT;
+        self.requests.fetch_or(request::CONNECT | port | with, Ordering::Release);
     }
 
     /// Program, who has taken the connection from its listener's queue, or has read the message about it: it is this session's, with which
@@ -145,13 +153,14 @@ impl Block {
         self.requests.load(Ordering::Acquire) & request::CONNECT != 0
     }
 
-    /// Daemon: where to. The words are the stream's from then on.
-    pub fn take_address(&self) -> (Ipv6Addr, u16) {
-        let mask = request::CONNECT | 0xffff << request::PORT_SHIFT;
-        let port = (self.requests.fetch_and(!mask, Ordering::AcqRel) >> request::PORT_SHIFT) as u16;
+    /// Daemon: where to, and whether options lie beside the offer. The words are the stream's from then on.
+    pub fn take_address(&self) -> (Ipv6Addr, u16, bool) {
+        let mask = request::CONNECT | request::UNTOLD | 0xffff << request::PORT_SHIFT;
+        let asked = self.requests.fetch_and(!mask, Ordering::AcqRel);
         let word = |word: &AtomicU64| u128::from(word.swap(0, Ordering::Relaxed));
         let high = word(&self.told_at) << 64;
-        (Ipv6Addr::from_bits(high | word(&self.urgent)), port)
+        let ip = Ipv6Addr::from_bits(high | word(&self.urgent));
+        (ip, (asked >> request::PORT_SHIFT) as u16, asked & request::UNTOLD != 0)
     }
 }
 
@@ -411,6 +420,8 @@ pub mod request {
     /// A process that has the socket cannot map the segment of its joint, which another has used ([`super::FOLLOWED`]): nothing more is to
     /// go there. The daemon answers by taking `segment` back, or, if text that this process has not got lies there, by [`super::LOST`].
     pub const PART: u64 = 1 << 13;
+    /// With [`CONNECT`], of a block that was offered: options lie beside the offer ([`super::Offers::untold_at`]).
+    pub const UNTOLD: u64 = 1 << 14;
     /// Either end.
     pub const SHUTS: u64 = SHUT_READ | SHUT_WRITE;
 }
@@ -514,7 +525,7 @@ pub struct Layout {
 
 impl Layout {
     /// Where the lanes' inboxes begin.
-    pub const LANES_AT: u64 = PAGE;
+    pub const LANES_AT: u64 = PAGE + (OFFERS * size_of::<Untold>()) as u64;
     /// An arena or a part of one is of no use with less storage: some ten connections have it.
     pub const STORAGE_MIN: u64 = 4 << 20;
 
@@ -608,6 +619,7 @@ const _: () = {
     assert!(size_of::<Header>() == 56 && offset_of!(Header, clock_start) == 48);
     assert!(size_of::<Header>() as u64 <= Offers::AT && Offers::AT + size_of::<Offers>() as u64 <= PAGE);
     assert!(size_of::<Offers>() == 4 * OFFERS);
+    assert!(size_of::<Untold>() == 128 && Layout::LANES_AT.is_multiple_of(PAGE));
     assert!(size_of::<Inbox>() == 9 * PAGE as usize && offset_of!(Inbox, news) == 64);
     assert!(Layout::new(1).is_valid() && Layout::new(LANES_MAX).is_valid());
 };
@@ -621,7 +633,7 @@ mod tests {
         for lanes in [1, 2, 63, 64] {
             let layout = Layout { lanes, blocks: 16, storage_bytes: PAGE };
             assert!(layout.is_valid());
-            let parts = [Layout::LANES_AT, layout.slots_at(), layout.blocks_at(), layout.storage_at()];
+            let parts = [PAGE, Layout::LANES_AT, layout.slots_at(), layout.blocks_at(), layout.storage_at()];
             assert!(parts.is_sorted() && parts.iter().all(|at| at.is_multiple_of(PAGE)));
             assert_eq!(layout.len(), layout.storage_at() + PAGE);
         }
@@ -650,7 +662,7 @@ mod tests {
         offers.put(OFFERS - 1, BLOCKS_MAX - 1);
         offers.put(OFFERS, 9);
         assert_eq!([4, 5, OFFERS].map(|place| offers.is_taken(place)), [true, false, true]);
-        assert_eq!([(); 3].map(|()| offers.take()), [Some(0), Some(BLOCKS_MAX - 1), None]);
+        assert_eq!([(); 3].map(|()| offers.take()), [Some((5, 0)), Some((OFFERS - 1, BLOCKS_MAX - 1)), None]);
         assert!(offers.is_taken(5));
         offers.put(5, 7);
         assert!(
@@ -665,12 +677,14 @@ mod tests {
         let ip: Ipv6Addr = "fe80::1:ffff:fffe:2".parse().unwrap();
         assert!(!block.asks_to_connect());
         block.requests.store(request::NODELAY, Ordering::Relaxed);
-        block.ask_to_connect(77, ip, 65_535);
+        block.ask_to_connect(77, ip, 65_535, request::UNTOLD | request::CORK);
         assert!(block.asks_to_connect() && block.taken_as.load(Ordering::Relaxed) == 77);
-        assert_eq!(block.take_address(), (ip, 65_535));
-        assert_eq!(block.requests.load(Ordering::Relaxed), request::NODELAY);
+        assert_eq!(block.take_address(), (ip, 65_535, true));
+        assert_eq!(block.requests.load(Ordering::Relaxed), request::NODELAY | request::CORK);
         assert_eq!([&block.told_at, &block.urgent].map(|word| word.load(Ordering::Relaxed)), [0; 2]);
         assert!(!block.asks_to_connect());
+        block.ask_to_connect(77, ip, 1, 0);
+        assert_eq!(block.take_address(), (ip, 1, false));
     }
 
     #[test]

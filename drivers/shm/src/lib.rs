@@ -12,7 +12,7 @@
 //! - `stream.rs`: the program's end of a stream; `owner.rs`: who of many is inside. `wait.rs`: spinning and sleeping.
 //! - `readiness.rs`: what poll(2) says of a stream, and what edges are judged by.
 //! - `accept_queue.rs`: connections that wait at a listener. `early.rs`: text that goes with a SYN.
-//! - `urgent.rs`: urgent text. `fault.rs`: datagrams that did not arrive.
+//! - `urgent.rs`: urgent text. `fault.rs`: datagrams that did not arrive. `untold.rs`: options that go with a connection.
 //! - `control.rs`: the messages; `codec.rs`: their bytes; `carry.rs`: how they travel with descriptors.
 //!
 //! Used by the engine and the daemon on one side, by the preloaded library on the other.
@@ -38,6 +38,7 @@ mod sys;
 #[cfg(all(test, loom))]
 mod tests;
 mod unsent;
+mod untold;
 mod urgent;
 mod wait;
 
@@ -53,5 +54,6 @@ pub use owner::{Busy, Holder, spare_the_kernel};
 pub use readiness::{Readiness, is_roomy};
 pub use stream::{ReadError, StreamEnd, WriteError};
 pub use sys::Mapping;
+pub use untold::{UNTOLD_MAX, Untold, UntoldOption};
 pub use urgent::UrgentError;
 pub use wait::{SLICE, Sleep, Spin, Woken};

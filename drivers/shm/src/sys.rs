@@ -23,6 +23,7 @@ use rustix::mm::{
 use crate::accept_queue::AcceptQueue;
 use crate::joint::Joint;
 use crate::layout::{Block, Header, Inbox, Layout, Offers, PAGE, SLOTS};
+use crate::untold::Untold;
 
 /// An arena in this process' memory. A child of fork(2) has it too.
 #[derive(Debug)]
@@ -149,7 +150,7 @@ impl Mapping {
     fn at<T>(&self, offset: u64) -> &T {
         debug_assert!(offset + size_of::<T>() as u64 <= self.layout.storage_at());
         // SAFETY: callers stay before the layout's storage, and all of that is mapped; every part begins on a page and has parts
-        // that are multiples of their alignment; `T` is one of the structures of `layout.rs`, `accept_queue.rs` and `joint.rs`, atomics and padding,
+        // that are multiples of their alignment; `T` is one of the structures of `layout.rs`, `accept_queue.rs`, `joint.rs` and `untold.rs`, atomics and padding,
         // which any bytes are; nobody makes a unique reference.
         unsafe { self.base.add(offset as usize).cast::<T>().as_ref() }
     }
@@ -163,6 +164,12 @@ impl Mapping {
     #[cfg(not(loom))]
     pub fn offers(&self) -> &Offers {
         self.at(Offers::AT)
+    }
+
+    /// The options that go with the offer in this place.
+    #[cfg(not(loom))]
+    pub fn untold(&self, place: usize) -> Option<&Untold> {
+        Offers::untold_at(place).map(|at| self.at(at))
     }
 
     /// A lane's inbox.

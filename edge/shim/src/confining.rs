@@ -12,7 +12,7 @@ use core::time::Duration;
 use crate::socket::{self, Kind};
 use crate::wait::Deadline;
 use crate::waiter::Waiter;
-use crate::{epoll, kept, process, ready, room, session, table, thread};
+use crate::{epoll, kept, process, ready, room, session, table, thread, untold};
 
 /// For so many threads that wait for several sockets at a time the daemon is asked at once: for those that there are, and one that comes later.
 /// Each takes a slot in each arena, of which there are few.
@@ -57,7 +57,8 @@ pub(crate) fn begin(is_strict: bool) {
     drop(waiters);
     firelane_shm::spare_the_kernel();
     PASSED.store(kept::passed(), Ordering::Relaxed);
-    IS_CONFINED.store(true, Ordering::Relaxed);
+    IS_CONFINED.store(true, Ordering::SeqCst);
+    untold::tell_all();
 }
 
 /// Asks for all that this process' sockets may need. Whatever cannot be had is missed where it is needed.

@@ -1,12 +1,14 @@
 //! `connect`: beginning it, waiting for it, and asking again.
 //!
-//! A new socket that is this process' alone takes a block that the session's arena offers, and its lane reads there whom to connect to.
+//! A new socket that is this process' alone takes a block that the session's arena offers, and its lane reads there whom to connect to,
+//! and with which options (`untold.rs`).
 //! Any other asks the daemon.
 
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use firelane_shm::layout::request;
 use rustix::io::Errno;
 
 use crate::handlers::Seen;
@@ -15,7 +17,7 @@ use crate::ports::Ports;
 use crate::socket::Held;
 use crate::stream::Stream;
 use crate::table::Word;
-use crate::{accept_queue, arenas, kept, options, process, session, socket, to_itself, waiter};
+use crate::{accept_queue, arenas, kept, options, process, session, socket, to_itself, untold, waiter};
 
 /// The next connection is asked for.
 static ASKS: AtomicBool = AtomicBool::new(false);
@@ -158,13 +160,18 @@ fn by_an_offer(socket: &Held, to: SocketAddr) -> Option<(u16, u32)> {
     }
     let arena = session::own_arena().filter(|_| is_plain && !process::is_borrowed())?;
     let memory = arenas::get(arena)?;
-    let socket = kept::unasked(socket.fd)?;
-    let block = memory.offers().take()?;
+    let name = kept::unasked(socket.fd)?;
+    let (place, block) = memory.offers().take()?;
     let ip = match to.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
     };
-    memory.block(block)?.ask_to_connect(socket.0, ip, to.port());
+    let words = memory.block(block)?;
+    let with = untold::take(socket.fd).zip(memory.untold(place)).map_or(0, |(untold, beside)| {
+        beside.put(untold.options());
+        request::UNTOLD | untold.bits()
+    });
+    words.ask_to_connect(name.0, ip, to.port(), with);
     Some((arena, block))
 }
 

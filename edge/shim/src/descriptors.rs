@@ -13,6 +13,7 @@ use crate::socket::{Held, Kind};
 use crate::table::Word;
 use crate::{
     connecting, epoll, fused, holds, kept, lingering, process, session, signals, socket, stdio, sys, table,
+    untold,
 };
 
 /// Before `fd` is closed. A descriptor of this library's own is not there for the program.
@@ -24,6 +25,7 @@ pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
     if process::is_borrowed() {
         return None;
     }
+    untold::forget(fd);
     let lingering = lingering::of(fd, word);
     if let Some(kept) = kept::take(fd) {
         if lingering.is_none() && !forget_one(fd) {
@@ -100,6 +102,7 @@ pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) -> Option
 pub(crate) fn forget(fds: RangeInclusive<c_int>) {
     for fd in fds {
         if table::get(fd).is_some() && !process::is_borrowed() {
+            untold::forget(fd);
             kept::forget(fd);
             forget_one(fd);
         }

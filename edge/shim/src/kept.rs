@@ -23,7 +23,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::pool::{self, Mode, Spare};
 use crate::socket::{self, Kind};
 use crate::table::{self, DESCRIPTORS, Word};
-use crate::{arenas, confining, fused, options, process, session, sys, thread};
+use crate::{arenas, confining, fused, options, process, session, sys, thread, untold};
 
 /// How many there may be: a small part of the program's range.
 const MOST: u64 = 512;
@@ -59,6 +59,8 @@ impl Passing {
     /// Copies are about to be made.
     pub(crate) fn begin() -> Self {
         GATE.fetch_add((1 << COUNT_SHIFT) + 1, Ordering::SeqCst);
+        // Behind that no more options wait.
+        untold::tell_all();
         Self(())
     }
 
@@ -185,6 +187,8 @@ const fn is_alone(gate: u64, word: u64) -> bool {
 /// Remembers what is behind `fd`, as the gate was before it was made. Whether it may.
 fn keep(fd: c_int, spare: &Spare, gate: u64) -> bool {
     let Some(place) = HIDDEN.get(fd as u32 as usize) else { return false };
+    // The program may have closed that number past every hook.
+    untold::forget(fd);
     if gate & PASSING != 0 {
         return false;
     }
@@ -232,6 +236,13 @@ pub(crate) fn unasked(fd: c_int) -> Option<SocketId> {
     if word != 0 && word & USED == 0 && is_alone(gate, word) { name(fd) } else { None }
 }
 
+/// Whether [`unasked`] would find it, which asks nothing as yet.
+pub(crate) fn is_unasked(fd: c_int) -> bool {
+    let gate = GATE.load(Ordering::SeqCst);
+    let word = HIDDEN.get(fd as u32 as usize).map_or(0, |place| place.load(Ordering::Relaxed));
+    word != 0 && word & USED == 0 && is_alone(gate, word)
+}
+
 /// The same of one that is the program's alone, whether the daemon was asked of it or not.
 pub(crate) fn own_name(fd: c_int) -> Option<SocketId> {
     let gate = GATE.load(Ordering::SeqCst);
@@ -269,6 +280,7 @@ pub(crate) fn take(fd: c_int) -> Option<Kept> {
 
 /// From now on `fd` is closed as any other: it has copies, or is no socket that could be given out again.
 pub(crate) fn forget(fd: c_int) {
+    untold::tell_and_wait(fd);
     if let Some(kept) = take(fd) {
         kept.drop_copy();
     }
@@ -276,6 +288,7 @@ pub(crate) fn forget(fd: c_int) {
 
 /// A forked child keeps none of its parent's, whose hidden descriptors it closes.
 pub(crate) fn forget_parents() {
+    untold::forget_all();
     for place in HIDDEN.iter().take(BOUND.load(Ordering::Relaxed) as usize) {
         if let Some(kept) = Kept::new(0, place.swap(0, Ordering::SeqCst)) {
             kept.drop_copy();
@@ -371,12 +384,33 @@ impl Kept {
     }
 }
 
+/// A new socket lies behind `fd`, for tests, until what is answered is dropped. Nobody passes the gate meanwhile.
+#[cfg(test)]
+pub(crate) fn pretend_new(fd: c_int) -> impl Drop {
+    struct Pretended(c_int, std::sync::MutexGuard<'static, ()>);
+    impl Drop for Pretended {
+        fn drop(&mut self) {
+            // There is no descriptor that could be closed.
+            if take(self.0).is_some() {
+                COUNT.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+    let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let spare = Spare { hidden: 1, name: SocketId(77), is_used: false, mode: Mode::Blocks, is_told: false };
+    assert!(keep(fd, &spare, GATE.load(Ordering::SeqCst)));
+    Pretended(fd, alone)
+}
+
+// The gate is one for all tests.
+#[cfg(test)]
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // The arrays are one for the process, so each test has numbers of its own; the gate is one for all.
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    // The arrays are one for the process, so each test has numbers of its own.
 
     fn spare(hidden: c_int) -> Spare {
         Spare { hidden, name: SocketId(77), is_used: false, mode: Mode::Blocks, is_told: false }

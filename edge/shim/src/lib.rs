@@ -13,7 +13,7 @@
 //!   `pool.rs`: sockets that it has made ahead. `kept.rs`: those that the program has closed, and their descriptors.
 //! - `accept_queue.rs`: connections that wait at listeners.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
-//!   calls.
+//!   calls. `untold.rs`: options that wait for the first question.
 //! - `ports.rs`: sets of ports. `to_itself.rs`: what a program sends to itself, which is there at once.
 //! - `fused.rs`: streams whose bytes go past the daemon.
 //! - `lingering.rs`: close(2) that waits. `corking.rs`: datagrams that are written in parts.
@@ -83,6 +83,7 @@ mod sys;
 mod table;
 mod thread;
 mod to_itself;
+mod untold;
 mod wait;
 mod waiter;
 mod wanted;

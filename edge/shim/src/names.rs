@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::address::Shown;
 use crate::interfaces::scoped;
 use crate::socket::{Held, Kind};
-use crate::{accept_queue, elsewhere, session};
+use crate::{accept_queue, elsewhere, kept, process, session, untold};
 
 /// Where in the place a local port is.
 const LOCAL_PORT: u32 = 32;
@@ -23,10 +23,20 @@ pub(crate) fn local(socket: &Held) -> Result<Shown, Errno> {
     };
     let address = match known {
         Some(address) => Some(address),
+        None if is_nameless(socket) => None,
         None => session::names(socket)?.0,
     };
     let address = address.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
     Ok(shown(socket, scoped(address, address.ip())))
+}
+
+/// Whether it is a new socket that nobody has bound, so that the daemon need not be asked.
+fn is_nameless(socket: &Held) -> bool {
+    socket.kind() == Kind::Fresh
+        && !socket.is_datagram()
+        && !process::is_borrowed()
+        && kept::is_unasked(socket.fd)
+        && !untold::is_bound(socket.fd)
 }
 
 /// The peer's address.

@@ -7,6 +7,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
+use firelane_shm::UntoldOption;
 use firelane_shm::control::OWN_LEVEL;
 use firelane_shm::layout::request;
 use libc::{IPPROTO_TCP, IPPROTO_UDP, SOL_SOCKET, timeval};
@@ -15,7 +16,7 @@ use rustix::net::sockopt::{self, Timeout};
 
 use crate::socket::{Held, Kind};
 use crate::stream::Stream;
-use crate::{corking, echoes, epoll, session, sys, table, waiter};
+use crate::{corking, echoes, epoll, session, sys, table, untold, waiter};
 
 /// Levels that all sockets of the internet's families have.
 const LEVELS: [c_int; 3] = [SOL_SOCKET, libc::IPPROTO_IP, libc::IPPROTO_IPV6];
@@ -60,6 +61,7 @@ pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) ->
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => return get_time(socket, name, value),
         (SOL_SOCKET, libc::SO_RCVLOWAT) if let Some(least) = low_water(socket) => least,
         (IPPROTO_TCP, _) if let Some((stream, bit)) = lane_bit(socket, name) => stream.option(bit).into(),
+        _ if let Some(is_on) = untold::flag(socket, level, name) => is_on.into(),
         _ => return give(&session::get_option(socket, level, name, value.len())?, value),
     };
     give(&number.to_ne_bytes(), value)
@@ -93,6 +95,13 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
     if level == SOL_SOCKET && !takes_name || level == IPPROTO_TCP && !takes_text {
         value.first_chunk::<INT>().ok_or(Errno::INVAL)?;
     }
+    // Programs set them before they connect.
+    if number_of(level, value)
+        .and_then(|number| UntoldOption::new(level, name, number))
+        .is_some_and(|option| untold::keep(socket, option))
+    {
+        return Ok(());
+    }
     match (level, name) {
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => set_time(socket, name, value),
         (SOL_SOCKET, libc::SO_RCVLOWAT) if let Some(stream) = a_stream(socket) => {
@@ -116,7 +125,7 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
         (SOL_SOCKET, libc::SO_KEEPALIVE) | (IPPROTO_TCP, libc::TCP_NODELAY)
             if socket.kind() == Kind::Fresh =>
         {
-            // Programs set them before they connect, and nothing refuses either.
+            // Nothing refuses either, where they cannot wait.
             session::post_option(socket, level, name, value)
         }
         (IPPROTO_UDP, UDP_CORK) => {
@@ -139,6 +148,12 @@ pub(crate) fn linger(socket: &Held) -> Result<Option<Duration>, Errno> {
 
 fn number(value: &[u8]) -> Option<c_int> {
     value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes))
+}
+
+/// The same; of IPv4's options an octet is enough.
+fn number_of(level: c_int, value: &[u8]) -> Option<c_int> {
+    let octet = value.first().filter(|_| level == libc::IPPROTO_IP);
+    number(value).or(octet.map(|&octet| octet.into()))
 }
 
 /// It, if it is a connection, whose words have SO_RCVLOWAT: programs change that between two reads.

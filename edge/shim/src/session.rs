@@ -28,7 +28,7 @@ use crate::pool::{Mode, Spare};
 use crate::socket::Held;
 use crate::table::Word;
 use crate::wanted::{Wanted, wanted};
-use crate::{arenas, confining, epoll, holds, kept, pool, process, room, socket, sys, table, thread};
+use crate::{arenas, confining, epoll, holds, kept, pool, process, room, socket, sys, table, thread, untold};
 
 mod arrivals;
 mod forks;
@@ -512,8 +512,9 @@ fn ask_about(socket: &Held, request: impl FnOnce(SocketId) -> Request) -> Result
     }
 }
 
-/// What the daemon calls the socket behind a descriptor.
+/// What the daemon calls the socket behind a descriptor, of which it is about to hear.
 fn name_of(fd: c_int) -> Result<SocketId, Errno> {
+    untold::tell(fd);
     kept::name(fd).map_or_else(|| Ok(SocketId(rustix::fs::fstat(sys::borrow(fd))?.st_ino)), Ok)
 }
 
@@ -695,6 +696,7 @@ pub(crate) fn post_option(socket: &Held, level: c_int, name: c_int, value: &[u8]
     if is_dead() {
         return Err(Errno::NETDOWN);
     }
+    untold::tell(socket.fd);
     let Some(socket_name) = kept::own_name(socket.fd) else { return set_option(socket, level, name, value) };
     let mut session = begun()?;
     let begun = session.as_mut().ok_or(Errno::NETDOWN)?;

@@ -19,7 +19,7 @@ use crate::stream::Stream;
 use crate::table::{self, Word};
 use crate::{
     accept_queue, connecting, datagram, echoes, elsewhere, faults, kept, listener, names, options, process,
-    session, signals, stdio, to_itself,
+    session, signals, stdio, to_itself, untold,
 };
 
 /// What a descriptor of ours is.
@@ -399,9 +399,14 @@ impl Held {
         if self.is_datagram() {
             return datagram::bind(self, self.address_of(to)?).map(drop);
         }
+        let address = self.address_of(to)?;
+        if address.ip().is_unspecified() && address.port() == 0 && untold::keep_bound(self) {
+            return Ok(());
+        }
+        untold::tell(self.fd);
         // Who finds it closed finds its address free.
         kept::forget(self.fd);
-        session::bind(self, self.address_of(to)?)
+        session::bind(self, address)
     }
 
     /// What was given as an address, for a socket of this family; AF_UNSPEC stands for AF_INET as it did in 4.2BSD.
@@ -423,6 +428,7 @@ impl Held {
             return Err(Errno::INVAL);
         }
         if self.kind() == Kind::Fresh {
+            untold::tell(self.fd);
             // Should another thread close it meanwhile, nobody has it any more.
             kept::forget(self.fd);
         }

@@ -337,6 +337,27 @@ fn what_is_set_before_a_connection_waits_for_nobody_and_holds() {
     }
 }
 
+/// As servers and most clients do. The daemon is stopped from the first option on until all have begun to connect.
+#[test]
+fn who_sets_options_and_connects_waits_for_nobody() {
+    let sandbox = Sandbox::new();
+    for lanes in [1, 2] {
+        let stage = Stage::new(&sandbox, lanes);
+        let pid = stage.daemon().pid().to_string();
+        let told =
+            stage.ask(On::Firelane, &["/usr/bin/python3", &script("unasked.py"), Stage::FIRELANE, &pid]);
+        let said = "('0.0.0.0', 0), 1, 'EINPROGRESS', 1, 'EINPROGRESS'";
+        let connected = "[1, 1, 1, 60000, 40000, 60, 10, 3, 9000, 16] b'text'\n".repeat(4);
+        assert_eq!(told, format!("did not wait True\n[{said}, {said}]\n{connected}"), "{lanes} lanes");
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+#[test]
+fn what_waits_for_a_connection_is_there_for_whoever_has_the_socket() {
+    as_the_kernels("untold.py", 35);
+}
+
 #[test]
 fn who_comes_when_the_memory_is_used_up_is_served() {
     let sandbox = Sandbox::new();

@@ -255,7 +255,7 @@ impl ProgramArena {
                     };
                     if stream.can_close_later(block) {
                         later(number);
-                    } else if stream.obey(fabric, block, &may_begin, note) {
+                    } else if stream.obey(fabric, (block, self.mapping()), &may_begin, note) {
                         self.left().push(number);
                         *closed += 1;
                     }
@@ -286,7 +286,7 @@ impl ProgramArena {
         let stream = self.stream(number).filter(|stream| stream.lane() == lane);
         let closed = stream
             .zip(self.mapping().block(number))
-            .is_some_and(|(stream, block)| stream.obey(fabric, block, || true, give));
+            .is_some_and(|(stream, block)| stream.obey(fabric, (block, self.mapping()), || true, give));
         if closed {
             self.left().push(number);
         }

@@ -14,7 +14,7 @@
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them; `waiting.rs`: where they wait for those.
 //! - `ending.rs`: what nobody has any more; `remains.rs`: what the dead have left to be sent.
-//! - `offers.rs`: blocks that are made ready to connect. `leaving.rs`: streams that were closed by their words.
+//! - `offers.rs`: blocks that are made ready to connect; `stream/offered.rs`: what becomes of one. `leaving.rs`: streams that were closed by their words.
 //!   `closings.rs`: which of those can wait.
 //! - `known.rs`: the programs as a worker knows them, near and quiet ones.
 //! - `hangups.rs`: listeners that are closed and that lanes still have.

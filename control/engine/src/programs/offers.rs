@@ -2,8 +2,9 @@
 //! which socket, and where to, and the lane begins the connection (`docs/shm.md`, *Set-up*).
 //!
 //! Everything that `hub.rs` would decide is decided when a block is offered: the netstack, the lane, the options of a new socket. What
-//! the program adds is an address, which the lane takes as it takes any, and a name, which `hub.rs` judges as that of a connection that
-//! was accepted ([`super::arrivals`]). Owned by `session.rs`.
+//! the program adds is an address, which the lane takes as it takes any, options that nothing refuses, of which it has told nobody
+//! ([`firelane_shm::Untold`]), and a name, which `hub.rs` judges as that of a connection that was accepted ([`super::arrivals`]). Owned
+//! by `session.rs`.
 
 use std::io;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl Offers {
         for (nth, place) in self.streams.iter_mut().enumerate() {
             if place.is_none() {
                 let rings = options.rings(config.sockets.stream);
-                let stream = Stream::offer(stack, arena, rings, options.first(), options.beginning())?;
+                let stream = Stream::offer(stack, arena, rings, nth, &options)?;
                 arena.mapping().offers().put(nth, stream.number());
                 *place = Some(stream);
             }

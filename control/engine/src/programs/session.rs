@@ -13,6 +13,7 @@ use super::arrivals::{Arrival, Home};
 use super::offers::Offers;
 use super::options::Options;
 use super::socket::{Role, Socket};
+use super::stream::Stream;
 use crate::fabric::Fabric;
 use crate::stack::Stack;
 
@@ -127,7 +128,10 @@ impl Session {
         }
         let (stack, arena, owner) = (self.stack.clone(), Arc::clone(&self.arena), Arc::clone(&self.owner));
         let home = Arc::new(Home { stack, arena, owner });
-        let arrival = |stream| Arrival::new(None, Arc::clone(&home), stream, Arc::clone(&self.usual));
+        let arrival = |stream: Arc<Stream>| {
+            let options = stream.take_own_options().unwrap_or_else(|| Arc::clone(&self.usual));
+            Arrival::new(None, Arc::clone(&home), stream, options)
+        };
         let begun = begun.into_iter().map(arrival).collect();
         self.offer();
         begun

@@ -6,9 +6,10 @@
 //! request about its own stream.
 
 mod beside;
+mod offered;
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -16,7 +17,7 @@ use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamOption, Str
 use firelane_shm::control::SocketId;
 use firelane_shm::joint::Lie;
 use firelane_shm::layout::{DEFERRED, LOST, SHOWN, margin, request, status};
-use firelane_shm::{Block, Holder, is_roomy};
+use firelane_shm::{Block, Holder, Mapping, is_roomy};
 use firelane_socket::{
     ArenaEnd, ConnRef, Flags, LeftStream, Names, Ready, SocketError, StreamConfig, stream_in,
 };
@@ -25,8 +26,9 @@ use firelane_units::{Bytes, LaneId};
 use firelane_units::{ConnId, NetstackId};
 use rustix::io::Errno;
 
+use offered::Offered;
+
 use super::Place;
-use super::addresses::reachable;
 use super::arena::ProgramArena;
 use super::later::Later;
 use super::segment::Joined;
@@ -87,7 +89,7 @@ pub(crate) struct Stream {
     socket: AtomicU64,
     /// How it connects, as the lane will be told, as long as its program was only offered it: it says where to, unless that is known
     /// ([`DEFERS`]).
-    offered: Mutex<Option<Box<Connect>>>,
+    offered: Mutex<Option<Box<Offered>>>,
     /// What it shares with its peer, once they could be fused.
     joined: OnceLock<Joined>,
     /// SO_SNDBUF and SO_RCVBUF.
@@ -133,7 +135,8 @@ impl Stream {
         if defers && slot.attach() {
             let stream = Self::begin(arena, hold, rings, beginning);
             stream.state.fetch_or(DEFERS, Ordering::AcqRel);
-            *stream.offered() = Some(Box::new(Connect { remote, local, stream: slot, options }));
+            let connect = Connect { remote, local, stream: slot, options };
+            *stream.offered() = Some(Box::new(Offered::deferred(connect)));
             if let Some(block) = arena.mapping().block(stream.number()) {
                 block.file.fetch_or(DEFERRED, Ordering::Release);
             }
@@ -161,78 +164,6 @@ impl Stream {
         let lane = stack.inner.lane_to_begin(stack.id)?;
         let ask = |now, lane: &mut Lane<Queue>| lane.opens_with_text(now, stack.id, local, remote, options);
         Ok(stack.inner.fabric.visit(lane, ask).flatten().map(|text| text.source))
-    }
-
-    /// Makes one ready that connects when its program says where to.
-    pub(super) fn offer(
-        stack: &Stack,
-        arena: &ProgramArena,
-        rings: StreamConfig,
-        options: StreamOptions,
-        beginning: Beginning,
-    ) -> io::Result<Arc<Self>> {
-        let lane = stack.inner.lane_to_begin(stack.id)?;
-        let (hold, slot) = stream_in(arena.rings(), rings, lane, stack.id).ok_or(Errno::NOBUFS)?;
-        let stream = Self::begin(arena, hold, rings, beginning);
-        if stack.inner.fabric.has_failed(lane) {
-            // Nobody would look there whether its program begins. Who asks is told.
-            arena.remove(&stream);
-            return Err(lane_failed());
-        }
-        let nowhere = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-        *stream.offered() = Some(Box::new(Connect { remote: nowhere, local: None, stream: slot, options }));
-        Ok(stream)
-    }
-
-    fn offered(&self) -> MutexGuard<'_, Option<Box<Connect>>> {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Its program was offered the block and says where to connect to: what the lane is told of that, once.
-    fn take_offer(&self, block: &Block) -> Option<Message> {
-        if !block.asks_to_connect() {
-            return None;
-        }
-        let mut connect = self.offered().take()?;
-        let (ip, port) = block.take_address();
-        if !self.has(DEFERS) {
-            connect.remote = reachable(SocketAddr::new(ip.to_canonical(), port));
-        }
-        Some(self.message(SocketCommand::Connect(connect)))
-    }
-
-    /// Whether its program was offered it, and says where to connect to.
-    fn says_where(&self, block: &Block) -> bool {
-        block.asks_to_connect() && !self.has(DEFERS)
-    }
-
-    /// Whether it is a connection by now. If its program has asked for one and the lane has not looked yet, it is begun.
-    pub(super) fn begin_if_asked(&self, fabric: &Fabric, arena: &ProgramArena) -> bool {
-        let block = arena.mapping().block(self.number());
-        if let Some(connect) = block.and_then(|block| self.take_offer(block))
-            && fabric.enter_surely(self.lane(), connect).is_err()
-        {
-            self.lane_failed(fabric, arena);
-        }
-        self.is_begun()
-    }
-
-    /// Whether its program was offered it, has taken it, and it is not begun. The hub begins such ones, too.
-    pub(super) fn is_asked(&self, arena: &ProgramArena) -> bool {
-        let says_where = |block| self.says_where(block);
-        arena.mapping().block(self.number()).is_some_and(says_where) && self.offered().is_some()
-    }
-
-    /// Whether it is a connection by now, without beginning it.
-    pub(super) fn is_begun(&self) -> bool {
-        self.offered().is_none()
-    }
-
-    /// Nobody may take it any more.
-    pub(super) fn withdraw(&self, arena: &ProgramArena) {
-        if self.offered().take().is_some() {
-            arena.remove(self);
-        }
     }
 
     /// Takes over a connection of a listener of the arena.
@@ -574,14 +505,14 @@ impl Stream {
     pub(super) fn obey(
         &self,
         fabric: &Fabric,
-        block: &Block,
+        (block, mapping): (&Block, &Mapping),
         may_begin: impl Fn() -> bool,
         mut give: impl FnMut(Message),
     ) -> bool {
         let begun = match self.hold.shared().conn() {
             Some(_) => None,
             None if self.says_where(block) && !may_begin() => return false,
-            None => self.take_offer(block).map(&mut give),
+            None => self.take_offer(block, mapping).map(&mut give),
         };
         // Requests stay where they are until there is a connection.
         let Some(conn) = self.hold.shared().conn() else {
@@ -641,16 +572,6 @@ impl Stream {
         let resets = leaves_text || self.has(RESETS);
         self.closing(conn, resets).for_each(|command| give(self.message(command)));
         true
-    }
-
-    /// Nobody has the socket any more: if it was deferred and nobody has written, there is no connection to close. Whether that was
-    /// so.
-    fn drops_deferred(&self) -> bool {
-        let is_deferred = self.has(DEFERS) && self.offered().take().is_some();
-        if is_deferred {
-            self.state.fetch_or(CLOSED, Ordering::AcqRel);
-        }
-        is_deferred
     }
 
     /// Whether the program says by its words that it has closed the socket, whose descriptor makes another one.

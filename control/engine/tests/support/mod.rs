@@ -196,8 +196,13 @@ impl<'a> Program<'a> {
 
     /// Asks for a connection by a block that was offered, and kicks no lane for it.
     pub(crate) fn ask_silently(&self, block: u32, socket: SocketId, to: SocketAddr) {
+        self.ask_with(block, socket, to, 0);
+    }
+
+    /// The same with bits of its words ([`firelane_shm::layout::request`]).
+    pub(crate) fn ask_with(&self, block: u32, socket: SocketId, to: SocketAddr, bits: u64) {
         let IpAddr::V4(ip) = to.ip() else { panic!("an address of IPv4") };
-        self.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), to.port());
+        self.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), to.port(), bits);
     }
 
     pub(crate) fn end(&self, block: u32) -> StreamEnd<'_> {

@@ -13,7 +13,7 @@ use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use crate::environment::{self, Strings};
 use crate::kept::Passing;
 use crate::real::hooks;
-use crate::{process, session};
+use crate::{process, session, untold};
 
 unsafe extern "C" {
     static mut environ: Strings;
@@ -47,31 +47,41 @@ hooks! {
         }))
     };
 
-    fn execve(path: *const c_char, words: Strings, environment: Strings) -> c_int =
+    fn execve(path: *const c_char, words: Strings, environment: Strings) -> c_int = {
+        untold::tell_all();
         // SAFETY: the caller's arguments.
         Some(Ok(unsafe {
             environment::with(environment, |own| next::execve(path, words, own.unwrap_or(environment)))
-        }));
+        }))
+    };
 
-    fn execvpe(file: *const c_char, words: Strings, environment: Strings) -> c_int =
+    fn execvpe(file: *const c_char, words: Strings, environment: Strings) -> c_int = {
+        untold::tell_all();
         // SAFETY: the caller's arguments.
         Some(Ok(unsafe {
             environment::with(environment, |own| next::execvpe(file, words, own.unwrap_or(environment)))
-        }));
+        }))
+    };
 
-    fn fexecve(fd: c_int, words: Strings, environment: Strings) -> c_int =
+    fn fexecve(fd: c_int, words: Strings, environment: Strings) -> c_int = {
+        untold::tell_all();
         // SAFETY: the caller's arguments.
         Some(Ok(unsafe {
             environment::with(environment, |own| next::fexecve(fd, words, own.unwrap_or(environment)))
-        }));
+        }))
+    };
 
-    fn execv(path: *const c_char, words: Strings) -> c_int =
+    fn execv(path: *const c_char, words: Strings) -> c_int = {
+        untold::tell_all();
         // SAFETY: the caller's arguments, and this process' environment.
-        unsafe { environment::with(environ, |own| own.map(|own| Ok(next::execve(path, words, own)))) };
+        unsafe { environment::with(environ, |own| own.map(|own| Ok(next::execve(path, words, own)))) }
+    };
 
-    fn execvp(file: *const c_char, words: Strings) -> c_int =
+    fn execvp(file: *const c_char, words: Strings) -> c_int = {
+        untold::tell_all();
         // SAFETY: the caller's arguments, and this process' environment.
-        unsafe { environment::with(environ, |own| own.map(|own| Ok(next::execvpe(file, words, own)))) };
+        unsafe { environment::with(environ, |own| own.map(|own| Ok(next::execvpe(file, words, own)))) }
+    };
 
     fn system(command: *const c_char) -> c_int = {
         let _passing = Passing::begin();
@@ -100,10 +110,11 @@ hooks! {
     };
 }
 
-/// Calls of `syscall` that make processes.
+/// Calls of `syscall` that make processes, or make another program of this one.
 pub(super) fn note_syscall(number: c_long, flags: usize) {
     match number {
         libc::SYS_clone => note_clone(flags as c_long),
+        libc::SYS_execve | libc::SYS_execveat => untold::tell_all(),
         _ if number == libc::SYS_clone3 || is_fork(number) => {
             note_borrower();
             Passing::for_ever();

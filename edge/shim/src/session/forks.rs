@@ -30,7 +30,9 @@ pub(super) fn watches_forks() -> bool {
 extern "C" fn before_fork() {
     let _ = FORKING.try_with(|held| {
         if held.borrow().is_none() {
-            held.replace(Some((SESSION.take(), Passing::begin())));
+            // Who passes tells the daemon what it has not heard.
+            let passing = Passing::begin();
+            held.replace(Some((SESSION.take(), passing)));
         }
     });
 }
