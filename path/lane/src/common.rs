@@ -13,6 +13,7 @@ use crate::config::{LaneConfig, Secrets};
 use crate::counters::LaneCounters;
 use crate::message::{LaneMessage, Stage};
 use crate::outbox::Outbox;
+use crate::poll::STOP_ABOVE;
 use crate::probes;
 use crate::stacks::Tickets;
 use crate::watch::{Sight, Watch};
@@ -68,6 +69,11 @@ impl<D> Common<D> {
     pub(crate) fn hand_over(&mut self, lane: LaneId, stage: Stage, link: LinkId, frame: Frame) {
         self.see(frame.meta().trace, Sight::Handed(lane));
         self.outbox.hand_over(lane, stage, link, frame);
+    }
+
+    /// Whether other lanes have so many of this one's frames yet to take that it makes no more which its programs could keep for it.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.backlogs.of(self.id) > STOP_ABOVE
     }
 
     /// Tells every other lane.

@@ -5,7 +5,8 @@
 //! above [`STOP_ABOVE`] unconsumed frames leave them in the ring, where overload is dropped at no cost;
 //! fetch again at [`RESUME_AT`]; ask for notifications only after an empty fetch with nothing queued.
 //! Backlog is what was fetched and not consumed yet, which with run-to-completion means frames that wait in
-//! other lanes' squeues. Frames held by a limit are no backlog.
+//! other lanes' squeues. Frames held by a limit are no backlog. Above [`STOP_ABOVE`] programs' datagrams stay in their queues, too
+//! (`stacks/datagrams_out.rs`).
 //!
 //! We differ: a lane that runs to completion is faster than its devices and finds them empty under any load, where the
 //! original found what had arrived behind its back. So a lane that had [`LOADED_AT`] frames or more since it last slept is
@@ -31,7 +32,7 @@ use firelane_wire::{IpProtocol, TcpFlags};
 
 use crate::pauses::Pauses;
 
-/// The backlog above which nothing is fetched (Solaris `mac_soft_ring_min_q_cnt`).
+/// The backlog above which nothing is fetched, and no datagram of a program is sent (Solaris `mac_soft_ring_min_q_cnt`).
 pub const STOP_ABOVE: usize = 256;
 
 /// The backlog at which fetching resumes (Solaris `mac_soft_ring_poll_thres`).

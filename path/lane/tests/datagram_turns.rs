@@ -4,7 +4,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use firelane_ip::DadConfig;
-use firelane_lane::{Control, DatagramOption, Idle, PacketOption};
+use firelane_lane::{Control, DatagramOption, Idle, LaneMessage, PacketOption, STOP_ABOVE};
 use firelane_socket::{DatagramEnd, StreamEnd};
 use firelane_units::{BitRate, Family, FlowId, LaneId, Mtu};
 use firelane_world::*;
@@ -169,4 +169,54 @@ fn a_turn_of_the_lane_ends_whatever_there_is_to_send() {
     let come: usize = pairs.iter().map(|(_, server)| server.recv.available()).sum();
     assert!(come > MOST / 16 && come < MOST, "{come} bytes in a turn");
     world.check_conservation();
+}
+
+/// How many frames wait for the second lane.
+fn handed(world: &World) -> usize {
+    let frames = |(lane, message): &(LaneId, LaneMessage<_>)| match message {
+        LaneMessage::Frames(frames) if *lane == LaneId(1) => frames.chain.len(),
+        _ => 0,
+    };
+    world.mail.messages.iter().map(frames).sum()
+}
+
+/// A turn of the first lane, of which the second one has yet to hear.
+fn turn_alone(world: &mut World) {
+    turn(world);
+    assert!(!world.lanes[0].empty_outbox(&mut world.mail));
+}
+
+/// A lane that is slower than programs of another send gets no more of it than of devices: what else it has to do, as to begin a
+/// connection, waits behind that alone.
+#[test]
+fn what_another_lane_has_not_taken_is_bounded_and_goes_on_when_it_has() {
+    for (netstack, host) in [(1, "10.0.0.1"), (2, "10.0.0.2")] {
+        let mut world = two_stacks(2, Mtu::ETHERNET);
+        let mut sender = world.bind(1, 1, 0, "10.0.0.1:0");
+        let is_there = |end: &DatagramEnd| end.send.shared().lane() == LaneId(1);
+        let bind = |port| world.bind(netstack, u32::from(port), 1, &format!("{host}:{port}"));
+        let mut receiver = (100..200u16).map(bind).find(is_there).expect("one in two is");
+        let peer = receiver.send.shared().local().unwrap();
+        world.send_to(&mut sender, 1, peer, b"first");
+        world.run();
+        assert_eq!(senders(&mut receiver), [1], "the neighbour is known");
+
+        for _ in 0..100 {
+            while world.offer_to(&mut sender, 1, peer, &[0; 64]) {}
+            turn_alone(&mut world);
+            assert!(handed(&world) <= 2 * STOP_ABOVE, "{} frames wait", handed(&world));
+        }
+        assert!(handed(&world) > STOP_ABOVE, "{}", handed(&world));
+
+        for (lane, message) in std::mem::take(&mut world.mail.messages) {
+            world.lanes[lane.index()].on_message(world.now, message);
+        }
+        assert!(!world.lanes[1].empty_outbox(&mut world.mail));
+        assert!(world.mail.woken.contains(&LaneId(0)), "it is called");
+        turn_alone(&mut world);
+        assert!(handed(&world) > 0, "it goes on");
+        world.run();
+        assert!(world.offer_to(&mut sender, 1, peer, &[0; 64]), "all have left");
+        world.check_conservation();
+    }
 }

@@ -34,6 +34,8 @@ pub struct Mail {
     pub answers: Vec<Question>,
     /// What sockets were told of what they had sent.
     pub faults: Vec<(SocketToken, Fault)>,
+    /// Lanes that are to come, since others have taken what they had handed over.
+    pub woken: Vec<LaneId>,
 }
 
 impl Outlet<AnyDriver> for Mail {
@@ -42,7 +44,11 @@ impl Outlet<AnyDriver> for Mail {
         Ok(())
     }
 
-    fn wake(&mut self, _: LaneId) {}
+    fn wake(&mut self, lane: LaneId) {
+        if !self.woken.contains(&lane) {
+            self.woken.push(lane);
+        }
+    }
 
     fn ready(&mut self, token: SocketToken, ready: Ready) {
         self.ready.push((token, ready));

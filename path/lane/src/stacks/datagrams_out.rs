@@ -2,7 +2,9 @@
 //!
 //! Called by `mod.rs` with kicks and in every round. A record of several datagrams goes as one frame to where it is cut:
 //! in the device, before it, or nowhere if its receiver lives in this process. What a limit does not admit waits in the
-//! queue, and of such a record the datagrams that it does admit go before the others. What cannot be sent is counted, and its program is told at its next call (RFC 1122 §4.1.3.3, §4.1.4).
+//! queue, and of such a record the datagrams that it does admit go before the others. All wait there while other lanes have too many of this
+//! one's frames yet to take, as frames do in devices then (`poll.rs`): programs that send faster than those lanes work are kept back by
+//! their own queues. What cannot be sent is counted, and its program is told at its next call (RFC 1122 §4.1.3.3, §4.1.4).
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -115,6 +117,10 @@ impl<D> Inside<'_, D> {
             }
         };
         limited_datagrams.wake(self.common.now, &mut each, |limits| links.sent.note_asked(limits));
+        // Whoever takes them calls the lane then, and nothing else is to wait behind more: a connection that begins, least of all.
+        if self.shard.dirty_datagrams.len() > 0 && self.common.is_ahead() {
+            return false;
+        }
         let mut more = false;
         for _ in 0..self.shard.dirty_datagrams.len() {
             if left == 0 {
