@@ -23,6 +23,7 @@
 #![deny(unsafe_code)] // allowed in the leaf `sys`
 
 mod aside;
+mod awaited;
 mod bell;
 mod calls;
 mod capture;

@@ -218,6 +218,7 @@ impl<D: Driver> Lane<D> {
                 links.set_doors(id, Some(doors));
                 Ok(())
             }
+            Control::Await(id, link, family, number) => stacks.set_awaited(id, link, family, number),
             Control::SetTunnel(id, link, setup) => stacks.set_tunnel(id, link, setup),
             _ => Ok(()),
         }
@@ -268,6 +269,17 @@ impl<D: Driver> Lane<D> {
         }
     }
 
+    /// A port has another user.
+    fn set_user(&mut self, id: LinkId, user: PortUser) -> Result<(), Refusal> {
+        let Self { common, links, stacks, .. } = self;
+        stacks.detach(common, id);
+        links.set_user(id, user)?;
+        match (user, links.port_config(id)) {
+            (PortUser::Netstack(_), Some(config)) => stacks.attach(common, links, config),
+            _ => Ok(()),
+        }
+    }
+
     fn apply(&mut self, control: Control<D>) -> Result<(), Refusal> {
         let Self { common, links, stacks, .. } = self;
         match control {
@@ -286,15 +298,9 @@ impl<D: Driver> Lane<D> {
             | Control::SetFilter(..)
             | Control::ChangePools(..)
             | Control::SetNat(..)
+            | Control::Await(..)
             | Control::SetTunnel(..)) => self.follow_rules(rules),
-            Control::SetUser(id, user) => {
-                stacks.detach(common, id);
-                links.set_user(id, user)?;
-                match (user, links.port_config(id)) {
-                    (PortUser::Netstack(_), Some(config)) => stacks.attach(common, links, config),
-                    _ => Ok(()),
-                }
-            }
+            Control::SetUser(id, user) => self.set_user(id, user),
             Control::AddFlow(setup) => links.add_flow(common, setup),
             Control::RemoveFlow(flow) => links.remove_flow(common, flow),
             Control::SetHome(flow, home) => links.set_home(flow, home),

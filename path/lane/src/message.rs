@@ -221,6 +221,9 @@ pub enum Control<D> {
     ChangePools(NetstackId, Arc<[PoolChange]>),
     /// A netstack's addresses are translated by other rules; what a rule has made that stays, stays.
     SetNat(NetstackId, Arc<NatConfig>),
+    /// A DHCP client of the netstack's own waits on a link for the answer to the exchange with this number, or for none: that answer
+    /// passes the filter and the translation.
+    Await(NetstackId, LinkId, Family, Option<u32>),
     /// Begins a netstack's tunnel, changes it, or ends that of a port.
     SetTunnel(NetstackId, LinkId, Option<TunnelSetup>),
     /// A netstack's tunables change; identity, steering and address tests stay.
@@ -275,6 +278,7 @@ impl<D> Control<D> {
             Self::SetFilter(..) => "set filter",
             Self::ChangePools(..) => "change pools",
             Self::SetNat(..) => "set nat",
+            Self::Await(..) => "await",
             Self::SetTunnel(..) => "set tunnel",
             Self::Tune(_) => "tune",
             Self::Steer(..) => "steer",

@@ -2,6 +2,7 @@
 
 mod admission;
 mod arena;
+mod awaited;
 mod bound;
 mod broadcasts;
 mod changing_limits;

@@ -309,6 +309,28 @@ fn a_router_sends_a_host_to_the_server_for_its_address() {
     assert!(!ping(&sandbox, &addr), "nobody has it any more");
 }
 
+/// No rule names DHCP, and one takes all that is for the address: in Linux a client's own sockets stand beside the firewall.
+#[test]
+fn what_servers_answer_passes_the_netstacks_own_filter_and_translation() {
+    let sandbox = Sandbox::new();
+    let rules = "filter = [\"block in all\", \"pass out all keep state\", \"pass in proto 58 all\"]\n\
+        nat = [\"rdr web0 10.7.0.0/24 -> 10.9.0.9\"]\n";
+    let daemon = start(&sandbox, rules);
+    let more = ["--enable-ra", "--dhcp-range=fd00:7::100,fd00:7::1ff,64,1h"];
+    let _server = Server::start(&sandbox, &[RANGE, &more].concat());
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-w", "20", "web0/v4"]).expect_success();
+    daemon
+        .firelane(&["ipadm", "create-addr", "-T", "addrconf", "-p", "stateless=no", "web0/auto"])
+        .expect_success();
+    bound(&daemon, "10.7.0.1");
+    bound(&daemon, "fd00:7::1");
+    let acks = || log_of(&sandbox).matches("DHCPACK(srv0)").count();
+    let before = acks();
+    daemon.firelane(&["ipadm", "refresh-addr", "web0/v4"]).expect_success();
+    until("the server answers", || (acks() > before).then_some(()));
+    bound(&daemon, "10.7.0.1");
+}
+
 /// What a server has given may be used on a protected link, and nothing else.
 #[test]
 fn a_protected_link_learns_what_its_user_is_given() {

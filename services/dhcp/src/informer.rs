@@ -8,10 +8,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firelane::{Stack, UdpSocket};
-use firelane_units::LinkId;
+use firelane_units::{Family, LinkId};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use crate::awaiting::Awaiting;
 use crate::clock::Clock;
 use crate::outcome::Counters;
 use crate::task::{CLIENT_PORT, MESSAGE_MAX, SERVER_PORT, SOCKET_WAIT};
@@ -58,7 +59,8 @@ impl Informer {
         let (network, base) = before.map_or((None, Counters::default()), |it| (it.network, it.counters));
         let known = Informed { phase: inform.phase(), network, counters: base };
         let known = Arc::new(Mutex::new(known));
-        let at_work = AtWork { inform, clock, socket, known: Arc::clone(&known), base };
+        let awaiting = Awaiting::new(stack, link, Family::V4);
+        let at_work = AtWork { inform, clock, socket, awaiting, known: Arc::clone(&known), base };
         Ok(Self { task: Some(runtime.spawn(at_work.run())), link, own, known })
     }
 
@@ -106,6 +108,7 @@ struct AtWork {
     inform: Inform,
     clock: Clock,
     socket: UdpSocket,
+    awaiting: Awaiting,
     known: Arc<Mutex<Informed>>,
     /// What earlier questions have seen.
     base: Counters,
@@ -116,6 +119,7 @@ impl AtWork {
         let mut bytes = [0; MESSAGE_MAX];
         let everybody = SocketAddr::new(Ipv4Addr::BROADCAST.into(), SERVER_PORT);
         while self.inform.phase() == InformPhase::Informing {
+            self.awaiting.follow(self.inform.open());
             if let Some(question) = self.inform.poll(self.clock.now())
                 && let Err(error) = self.socket.send_to_async(&question, everybody).await
             {
@@ -138,8 +142,8 @@ impl AtWork {
             }
         }
         // Who sees that the question has ended may ask again at once, for which the port must be free.
-        let Self { inform, socket, known, base, .. } = self;
-        drop(socket);
+        let Self { inform, socket, awaiting, known, base, .. } = self;
+        drop((socket, awaiting));
         Self::note(&inform, &known, base);
     }
 

@@ -5,6 +5,7 @@
 //!
 //! - [`v4`]: messages, leases, and [`v4::Client`], the states of RFC 2131 figure 5.
 //! - [`v6`]: the same for IPv6, with its task: the state machine of RFC 8415, begun by what routers say.
+//! - `awaiting.rs`: what the netstack's filter and translation let through for a client.
 //! - `clock.rs`: the tasks' time.
 //! - `task.rs`: [`Running`], a client with its socket and its interface, which gives the lease to the netstack.
 //! - `informer.rs`: [`Informer`], a question of who has an address already ([`v4::Inform`]), with its socket.
@@ -15,6 +16,7 @@
 //! - `random.rs`: chance, seeded.
 #![forbid(unsafe_code)]
 
+mod awaiting;
 mod clock;
 mod identity;
 mod informer;

@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use firelane::{ChangeError, Engine, Primacy, RouteConfig, Stack, UdpSocket};
-use firelane_units::{Instant, IpPrefix, LinkId};
+use firelane_units::{Family, Instant, IpPrefix, LinkId};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::awaiting::Awaiting;
 use crate::clock::{Clock, seconds_of};
 use crate::link_local::{LinkLocal, Step};
 use crate::outcome::{Counters, Loss, Times};
@@ -137,7 +138,9 @@ impl Running {
             report: Mutex::new(report),
         });
         let (commands, orders) = mpsc::unbounded_channel();
-        let at_work = AtWork { client, link_local, clock, socket, interface: Arc::clone(&interface), keep };
+        let awaiting = Awaiting::new(stack, link, Family::V4);
+        let own = Arc::clone(&interface);
+        let at_work = AtWork { client, link_local, clock, socket, awaiting, interface: own, keep };
         Ok(Self { task: runtime.spawn(at_work.run(orders)), commands, interface })
     }
 
@@ -300,6 +303,7 @@ struct AtWork {
     link_local: Option<LinkLocal>,
     clock: Clock,
     socket: UdpSocket,
+    awaiting: Awaiting,
     interface: Arc<Interface>,
     keep: Keep,
 }
@@ -311,6 +315,7 @@ impl AtWork {
             while let Some(action) = self.client.poll(self.clock.now()) {
                 self.carry_out(action).await;
             }
+            self.awaiting.follow(self.client.open());
             let other = self.run_link_local();
             self.tell();
             let next = [self.client.poll_at(), other].into_iter().flatten().min();
@@ -371,6 +376,7 @@ impl AtWork {
     }
 
     async fn carry_out(&mut self, action: Action) {
+        self.awaiting.follow(self.client.open());
         match action {
             Action::Broadcast(bytes) => self.send(Ipv4Addr::BROADCAST, &bytes).await,
             Action::Unicast(server, bytes) => self.send(server, &bytes).await,

@@ -359,6 +359,9 @@ impl<D> Inside<'_, D> {
         if link == LOOPBACK || !matches!(headers.l3, L3::V4 { .. } | L3::V6 { .. }) {
             return (Some(frame), Ruling::default());
         }
+        if self.is_awaited(link, &frame, headers) {
+            return (Some(frame), Ruling::default());
+        }
         let trace = frame.meta().trace;
         self.step(Step::Filter, Direction::In, trace, |it| it.come_in_asked(link, frame, headers))
     }

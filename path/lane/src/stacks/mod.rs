@@ -8,6 +8,7 @@
 mod across;
 mod admission;
 mod ahead;
+mod awaited;
 mod bands;
 mod brought;
 mod commands;

@@ -15,6 +15,7 @@ use firelane_nat::NatRef;
 use firelane_units::{Direction, Instant, LinkId, StepListId};
 
 use super::Stacks;
+use super::awaited::is_of_server;
 use super::filtered::Gone;
 use super::inbound::Inside;
 use super::passage::Judged;
@@ -397,8 +398,10 @@ impl<D> Inside<'_, D> {
             // What is of no session goes the long way each time.
             Some((_, None)) => return,
         };
+        // The next one with these names may be what a client of the netstack's own waits for.
         if let Some(tuple) = headers.tuple()
             && !headers.tagged
+            && !is_of_server(headers)
         {
             let steps = self.shard.forward_steps();
             let _ = self.shard.forwarded.learn(link, &tuple, (steps, judged), &adjacency);

@@ -19,6 +19,7 @@ use firelane_wire::IpProtocol;
 use siphasher::sip::SipHasher24;
 
 use super::admission::SocketFilters;
+use super::awaited::Awaited;
 use super::bands::Bands;
 use super::brought::Brought;
 use super::datagrams::DatagramSocket;
@@ -51,6 +52,7 @@ pub(crate) struct Shard {
     pub(crate) others: Vec<LaneId>,
     pub(crate) ip: IpSide,
     pub(crate) gate: Gate,
+    pub(super) awaited: Awaited,
     pub(crate) tunnels: Tunneled,
     pub(crate) conns: ConnTable,
     pub(crate) forwarded: ForwardedFlows,
@@ -136,6 +138,7 @@ impl Shard {
         Self {
             ip: IpSide::new(ip_config(&config, secrets, common.id)),
             gate: Gate::new(secrets),
+            awaited: Awaited::default(),
             tunnels: Tunneled::default(),
             conns: ConnTable::new(secrets.table(), connections),
             forwarded: ForwardedFlows::default(),

@@ -216,8 +216,10 @@ impl<D> Inside<'_, D> {
         }
         // What was made before it is asked about before it.
         self.go_out();
-        let (outcome, is_in_doubt) =
-            self.translate((Direction::In, link), &mut frame, headers.l3_offset, asked);
+        let (outcome, is_in_doubt) = match self.is_awaited(link, &frame, headers) {
+            true => (Outcome::Untouched, false),
+            false => self.translate((Direction::In, link), &mut frame, headers.l3_offset, asked),
+        };
         match outcome {
             Outcome::Ended(reason) => {
                 self.drop_frame(frame, reason);

@@ -549,19 +549,23 @@ impl Client {
 
 /// What servers say.
 impl Client {
-    fn is_for_us(&self, message: &Message) -> bool {
-        let xid = match &self.state {
+    /// The exchange whose answer the client waits for.
+    pub const fn open(&self) -> Option<u32> {
+        match &self.state {
             State::Selecting(it)
             | State::Requesting(it, _)
             | State::Rebooting(it, _)
             | State::Renewing(it, _)
             | State::Rebinding(it, _)
-            | State::Verifying(it, _) => it.xid,
-            _ => return false,
-        };
+            | State::Verifying(it, _) => Some(it.xid),
+            _ => None,
+        }
+    }
+
+    fn is_for_us(&self, message: &Message) -> bool {
         // RFC 6842: a server that repeats the client's identifier repeats the right one.
         let is_ours = message.options.get(&option::CLIENT_ID).is_none_or(|id| *id == self.config.id);
-        message.is_reply && message.xid == xid && message.mac == self.config.mac && is_ours
+        message.is_reply && self.open() == Some(message.xid) && message.mac == self.config.mac && is_ours
     }
 
     fn on_offer(&mut self, now: Instant, message: &Message) {

@@ -167,6 +167,11 @@ impl Inform {
         }
     }
 
+    /// The exchange whose answer is waited for.
+    pub fn open(&self) -> Option<u32> {
+        (self.phase == InformPhase::Informing).then_some(self.xid)
+    }
+
     fn is_answer(&self, message: &Message) -> bool {
         // RFC 6842: a server that repeats the client's identifier repeats the right one.
         let is_ours = message.options.get(&option::CLIENT_ID).is_none_or(|id| *id == self.config.id);

@@ -587,8 +587,9 @@ impl Client {
         }
     }
 
-    fn is_for_us(&self, message: &Message) -> bool {
-        let xid = match &self.state {
+    /// The exchange whose answer the client waits for.
+    pub const fn open(&self) -> Option<u32> {
+        match &self.state {
             State::Soliciting(it, _)
             | State::Requesting(it, _)
             | State::Confirming(it, _)
@@ -597,12 +598,15 @@ impl Client {
             | State::Verifying(it, _)
             | State::Declining(it, _)
             | State::Releasing(it, _)
-            | State::Informing(it) => it.xid,
-            _ => return false,
-        };
+            | State::Informing(it) => Some(it.xid),
+            _ => None,
+        }
+    }
+
+    fn is_for_us(&self, message: &Message) -> bool {
         // RFC 8415 §16.3, §16.10.
         let is_ours = message.options.get(option::CLIENT_ID) == Some(self.config.duid.as_slice());
-        message.xid == xid && is_ours && message.options.get(option::SERVER_ID).is_some()
+        self.open() == Some(message.xid) && is_ours && message.options.get(option::SERVER_ID).is_some()
     }
 
     fn on_advertise(&mut self, now: Instant, options: &Options) {

@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use firelane::{ChangeError, Engine, Stack, UdpSocket};
-use firelane_units::{IpPrefix, LinkId};
+use firelane_units::{Family, IpPrefix, LinkId};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::awaiting::Awaiting;
 use crate::clock::{Clock, seconds_of};
 use crate::outcome::{Counters, Times};
 use crate::v6::{Action, Client, ClientConfig, Lease, Network, Phase, Wanted};
@@ -124,8 +125,9 @@ impl Running {
             report: Mutex::new(report),
         });
         let (commands, orders) = mpsc::unbounded_channel();
-        let at_work =
-            AtWork { client, clock, socket, interface: Arc::clone(&interface), keep, released: None };
+        let awaiting = Awaiting::new(stack, link, Family::V6);
+        let own = Arc::clone(&interface);
+        let at_work = AtWork { client, clock, socket, awaiting, interface: own, keep, released: None };
         Ok(Self { task: runtime.spawn(at_work.run(orders)), commands, interface })
     }
 
@@ -228,6 +230,7 @@ struct AtWork {
     client: Client,
     clock: Clock,
     socket: UdpSocket,
+    awaiting: Awaiting,
     interface: Arc<Interface>,
     keep: Keep,
     /// Who waits for the end of a release.
@@ -241,6 +244,7 @@ impl AtWork {
             while let Some(action) = self.client.poll(self.clock.now()) {
                 self.carry_out(action).await;
             }
+            self.awaiting.follow(self.client.open());
             self.tell();
             tokio::select! {
                 () = self.clock.reach(self.client.poll_at()) => {}
@@ -285,6 +289,7 @@ impl AtWork {
     }
 
     async fn carry_out(&mut self, action: Action) {
+        self.awaiting.follow(self.client.open());
         match action {
             Action::Send(bytes) => self.send(&bytes).await,
             Action::Test(lease) => {
