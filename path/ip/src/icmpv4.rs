@@ -30,7 +30,7 @@ impl Ip {
             self.counts.v4.icmp.bad += 1;
             return Input::Drop(delivered.frame, reason);
         }
-        match self.on_icmpv4(now, &delivered, pools) {
+        match self.on_icmpv4(now, &delivered) {
             Ok(Next::Answer) => self.answer_echo(now, delivered, IpProtocol::ICMPV4, pools),
             Ok(Next::Deliver) => Input::Deliver(delivered),
             Ok(Next::Done) => {
@@ -44,12 +44,7 @@ impl Ip {
         }
     }
 
-    fn on_icmpv4(
-        &mut self,
-        now: Instant,
-        delivered: &Delivered,
-        pools: &mut Pools,
-    ) -> Result<Next, DropReason> {
+    fn on_icmpv4(&mut self, now: Instant, delivered: &Delivered) -> Result<Next, DropReason> {
         let view = Icmpv4View::parse(&delivered.frame.as_slice()[delivered.payload.clone()])?;
         if !view.is_checksum_valid() {
             return Err(DropReason::BadIcmp);
@@ -67,7 +62,7 @@ impl Ip {
             Icmpv4Repr::Redirect { .. } => return Err(DropReason::BadIcmp),
             Icmpv4Repr::ParameterProblem { quoted, .. } => (ErrorKind::ParameterProblem, quoted),
         };
-        self.on_quoted(now, Quoted::parse_v4(quoted), kind, delivered, pools).map(|()| Next::Done)
+        self.on_quoted(now, Quoted::parse_v4(quoted), kind, delivered).map(|()| Next::Done)
     }
 
     /// A socket of this netstack asked for an echo.
@@ -82,7 +77,6 @@ impl Ip {
         quoted: Result<Quoted<'_>, QuoteError>,
         kind: ErrorKind,
         delivered: &Delivered,
-        pools: &mut Pools,
     ) -> Result<(), DropReason> {
         let quoted = quoted?;
         // Errors are sent to the source of what they are about.
@@ -91,7 +85,7 @@ impl Ip {
         }
         if self.is_of_tunnel(&quoted) {
             self.counts.of(delivered.dst).icmp.errors_in += 1;
-            self.on_tunnel_error(now, &quoted, kind, pools);
+            self.on_tunnel_error(now, &quoted, kind);
             return Ok(());
         }
         let ports = ports_of(&quoted).ok_or(DropReason::BadIcmp)?;

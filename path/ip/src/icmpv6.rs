@@ -92,7 +92,7 @@ impl Ip {
                 (ErrorKind::ParameterProblem, quoted)
             }
         };
-        self.on_quoted(now, Quoted::parse_v6(quoted), kind, delivered, pools).map(|()| Next::Done)
+        self.on_quoted(now, Quoted::parse_v6(quoted), kind, delivered).map(|()| Next::Done)
     }
 }
 

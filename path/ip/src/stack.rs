@@ -84,6 +84,8 @@ pub struct Ip {
     pub(crate) made: Made,
     /// Between which addresses tunnels carry packets.
     pub(crate) tunnel_ends: Vec<(IpAddr, IpAddr)>,
+    /// What an error outside quotes of a packet in a tunnel, until its sender is told.
+    pub(crate) unreached: Vec<u8>,
     pub(crate) counts: IpCounts,
     events: VecDeque<IpEvent>,
     drops: DropCounters,
@@ -122,6 +124,7 @@ impl Ip {
             pieces: Chain::default(),
             made: Made::default(),
             tunnel_ends: Vec::new(),
+            unreached: Vec::new(),
             counts: IpCounts::default(),
             events: VecDeque::new(),
             drops: DropCounters::default(),

@@ -3,7 +3,8 @@
 //!
 //! IP knows of a tunnel its two ends. `path/tunnel` knows what stands before a packet, and `path/lane` brings both together. An
 //! ICMP error about a packet outside is believed if its quotation has the two ends of a tunnel; that a packet is too large becomes
-//! the path's MTU, which the next large packet inside learns of, and anything else is told to the quoted packet's sender at once.
+//! the path's MTU, which the next large packet inside learns of, and of anything else the quoted packet's sender is told: by whoever brings
+//! both together, because it may have had other ends before it was translated ([`Ip::unreached`]).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -27,6 +28,9 @@ pub enum TunnelError {
     /// The byte of the packet that forbids it (RFC 2473 §4.1.1).
     LimitReached(u16),
 }
+
+/// The most that an error shows of a packet.
+const SHOWN_MAX: usize = firelane_wire::icmpv6::QUOTE_MAX;
 
 /// What any station is, as the other end of a tunnel that has several.
 const ANYBODY: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
@@ -87,13 +91,7 @@ impl Ip {
     }
 
     /// An error about a packet that a tunnel has sent.
-    pub(crate) fn on_tunnel_error(
-        &mut self,
-        now: Instant,
-        quoted: &Quoted<'_>,
-        kind: ErrorKind,
-        pools: &mut Pools,
-    ) {
+    pub(crate) fn on_tunnel_error(&mut self, now: Instant, quoted: &Quoted<'_>, kind: ErrorKind) {
         if let ErrorKind::TooBig { mtu } = kind {
             // RFC 2003 §5.1: soft state, of which the next packet that is too large is told.
             let is_named = self.tunnel_ends.contains(&(quoted.src, quoted.dst));
@@ -104,8 +102,16 @@ impl Ip {
         }
         if let Some(inside) = quoted_inside(quoted) {
             // RFC 2003 §4.1, §4.3, RFC 2473 §8.2: whatever it is outside, inside somebody is not reached.
-            self.send_error(now, inside, IcmpError::HostUnreachable, pools);
+            self.unreached.clear();
+            self.unreached.extend(&inside[..inside.len().min(SHOWN_MAX)]);
         }
+    }
+
+    /// What the last packet that was put in quotes of one that did not come out of a tunnel, or nothing: its sender is to be told
+    /// ([`report_tunnel`](Self::report_tunnel)), and this emptied.
+    #[inline]
+    pub const fn unreached(&mut self) -> &mut Vec<u8> {
+        &mut self.unreached
     }
 }
 

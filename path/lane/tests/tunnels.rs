@@ -2,11 +2,16 @@
 //! for which reason.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
+use firelane_nat::NatConfig;
 use firelane_tunnel::{Arrived, Config, Gre, Kind, Tunnels};
-use firelane_units::{DropReason, FlowId, LaneId, LinkId, Mtu, NetstackId};
+use firelane_units::{
+    DropReason, FlowId, LaneId, LinkId, Mtu, NatAction, NatEnd, NatLimits, NatPorts, NatRule, NatTarget,
+    NetstackId, Port,
+};
 use firelane_wire::{
     ArpRepr, Ecn, EtherType, EthernetRepr, EthernetView, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View,
     Icmpv6Repr, Icmpv6View, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, icmpv6,
@@ -564,6 +569,58 @@ fn an_error_outside_is_told_inside() {
             assert_eq!(quoted[12..20], transit[12..20]);
             net.world.check_conservation();
         }
+    }
+}
+
+/// Who sends into a tunnel under another address outside is told under his own, though the tunnel knows the other (Linux:
+/// `icmp_ndo_send`).
+#[test]
+fn who_was_translated_before_the_tunnel_is_told_too() {
+    for lanes in [1, 2] {
+        let mut net = Net::new(lanes, config(Kind::Ip, true));
+        let steering = firelane_classify::Steering::even(&net.world.lane_ids());
+        let forwards =
+            NetstackConfig { forwarding: firelane_ip::Forwarding::ON, steering, ..NetstackConfig::new(HOST) };
+        net.world.all(|| Control::Tune(forwards.clone()));
+        let from = NatEnd { prefix: "10.0.0.0/24".parse().ok(), ..NatEnd::default() };
+        let action = NatAction::Map(NatTarget::OfLink, NatPorts::Range(Port(20_000), Port(29_999)));
+        let rules = vec![NatRule { from, ..NatRule::new(TUNNEL_VNIC, action) }];
+        let nat = Arc::new(NatConfig { rules, limits: NatLimits::default() });
+        net.world.all(|| Control::SetNat(HOST, Arc::clone(&nat)));
+        let datagram = |len: u16| {
+            let mut text = [5000_u16, 53, 8 + len, 0].map(u16::to_be_bytes).concat();
+            text.resize(8 + usize::from(len), 0);
+            let packet = outside(ip("10.0.0.2"), ip("172.16.0.2"), IpProtocol::UDP, &text);
+            let view = Ipv4View::parse(&packet).unwrap();
+            let repr = Ipv4Repr { dont_fragment: true, ..Ipv4Repr::parse(&view) };
+            let mut packet = packet.clone();
+            repr.emit(&mut packet);
+            packet
+        };
+        let is_about = |back: &[Vec<u8>], reason: Icmpv4Unreachable, sent: &[u8]| {
+            assert_eq!(back.len(), 1, "{lanes} lanes, {reason:?}");
+            let (to, why, quoted) = error_v4(&back[0]);
+            assert_eq!((to, why), (v4("10.0.0.2"), reason));
+            assert!(Ipv4View::parse_quoted(&quoted).unwrap().is_checksum_valid());
+            assert_eq!(quoted[12..28], sent[12..28], "as it was sent");
+        };
+        let sent = net.send(&datagram(1300));
+        assert_eq!(sent.len(), 1);
+        assert_eq!(net.uncover(&sent[0])[12..16], v4("172.16.0.1").octets(), "it is translated");
+        let mut tells = |reason| {
+            let message = Icmpv4Repr::Unreachable { reason, quoted: &sent[0][..548] };
+            let mut body = vec![0; message.emitted_len()];
+            message.emit(&mut body);
+            net.send(&outside(ip("10.0.0.2"), ip("10.0.0.1"), IpProtocol::ICMPV4, &body))
+        };
+        let back = tells(Icmpv4Unreachable::Protocol);
+        is_about(&back, Icmpv4Unreachable::Host, &datagram(1300));
+        assert!(tells(Icmpv4Unreachable::FragmentationNeeded { mtu: 1300 }).is_empty());
+        let back = net.send(&datagram(1300));
+        is_about(&back, Icmpv4Unreachable::FragmentationNeeded { mtu: 1280 }, &datagram(1300));
+        assert_eq!(net.drops(DropReason::TooBig), 1);
+        assert_eq!(net.send(&datagram(1200)).len(), 1);
+        net.world.check_conservation();
     }
 }
 

@@ -1,7 +1,8 @@
 //! ICMP errors: what they quote is translated back, and they go to whom the quoted packet came from (RFC 5508 §4).
 //!
 //! An error about a packet of a session goes the other way, and changes where packets of that way do. It neither renews a session
-//! nor ends it (RFC 5382 REQ-9, RFC 5508 REQ-6).
+//! nor ends it (RFC 5382 REQ-9, RFC 5508 REQ-6). What a tunnel has to tell of a packet that was translated before it got there is told
+//! of the packet as it was ([`Nat::restore`], Linux: `icmp_ndo_send`).
 
 use core::net::Ipv4Addr;
 
@@ -40,5 +41,18 @@ impl Nat {
         packet.rewrite_error(bytes, &quoted, &leaves.reversed(), [src, leaves.dst]);
         self.counts.errors += 1;
         Ok(Outcome::Translated(None))
+    }
+
+    /// Gives a packet that has left, or as much of it as an error shows, the ends with which it came to be translated; whether it was.
+    /// Who is told of it knows it by those, and is reached by them.
+    pub fn restore(&mut self, bytes: &mut [u8], now: Instant) -> bool {
+        let Some(packet) = Packet::read_quoted(bytes) else { return false };
+        let Some((at, way)) = self.sessions.find(&packet.tuple.reversed()) else { return false };
+        let session = self.sessions.get_mut(at).filter(|session| session.ends() > now);
+        let Some(session) = session.filter(|session| session.at[1 - way] == Direction::Out) else {
+            return false;
+        };
+        packet.rewrite(bytes, &session.keys[1 - way], false);
+        true
     }
 }

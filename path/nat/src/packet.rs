@@ -92,7 +92,7 @@ impl Packet {
     }
 
     /// The same of one that an ICMP error quotes, cut off behind its first bytes.
-    fn read_quoted(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read_quoted(bytes: &[u8]) -> Option<Self> {
         Self::of(&Ipv4View::parse_quoted(bytes).ok()?).filter(|packet| packet.part == Part::Head)
     }
 

@@ -341,6 +341,37 @@ fn errors_find_back_to_who_has_sent_what_they_quote() {
     assert_eq!(net.nat.counts().errors, 5);
 }
 
+/// What a netstack tells of a packet behind its translation is about the packet as it came.
+#[test]
+fn what_has_left_gets_back_the_ends_with_which_it_came() {
+    let web = redirect(FilterPorts::Equal(Port(80)), "10.0.0.9", 8080, false);
+    let mut net = Net::new(vec![from_inside(to_link(RANGE)), web]);
+    let asked = net.back(&udp(PEER, (OUTSIDE, 80), b"question")).unwrap();
+    for came in [udp(HOST, PEER, b"long enough"), echo(HOST.0, PEER.0, false, 7)] {
+        let left = net.out(&came).unwrap();
+        assert_ne!(left, came);
+        // All of it, and what an error shows at the least.
+        for shown in [left.len(), 28] {
+            let mut packet = left[..shown].to_vec();
+            assert!(net.nat.restore(&mut packet, net.now));
+            assert_eq!(packet, came[..shown]);
+        }
+    }
+    let came = udp(("10.0.0.9", 8080), PEER, b"answer");
+    let mut left = net.out(&came).unwrap();
+    assert_eq!(seen(&left), (ip(OUTSIDE), 80));
+    assert!(net.nat.restore(&mut left, net.now) && left == came, "an answer's sender");
+    // What has come in, what was not translated, and what is over stay as they are.
+    let own = udp((OUTSIDE, 9), PEER, b"own");
+    for mut packet in [asked, own, came] {
+        let before = packet.clone();
+        assert!(!net.nat.restore(&mut packet, net.now) && packet == before);
+    }
+    let mut left = net.out(&udp(HOST, PEER, b"long enough")).unwrap();
+    net.wait(301);
+    assert!(!net.nat.restore(&mut left, net.now));
+}
+
 #[test]
 fn damaged_and_foreign_errors_do_not_leave() {
     let mut net = Net::new(vec![from_inside(to_link(RANGE))]);

@@ -297,6 +297,7 @@ impl<D> Inside<'_, D> {
         let packet = self.step(Step::Ip, Direction::In, trace, |it| {
             it.shard.ip.input(it.common, link, frame, headers.l3_offset)
         });
+        self.tell_unreached();
         let Some(packet) = packet else {
             if let Some(adjacency) = self.shard.ip.take_adjacency() {
                 self.learn_forwarded(link, arrived, changed, adjacency);

@@ -201,7 +201,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// A packet does not enter: its sender is told where a rule says so.
-    fn refuse_entry(&mut self, frame: Frame, refusal: Refusal) {
+    fn refuse_entry(&mut self, mut frame: Frame, refusal: Refusal) {
         let (told, reason) = match refusal {
             Refusal::TooBig(mtu) => (Some(TunnelError::TooBig(mtu)), DropReason::TooBig),
             Refusal::LimitReached(at) => (Some(TunnelError::LimitReached(at)), DropReason::TunnelNested),
@@ -211,12 +211,31 @@ impl<D> Inside<'_, D> {
             Refusal::Drop(reason) => (None, reason),
         };
         if let Some(error) = told {
-            let packet = frame.as_slice().get(L3..).unwrap_or_default();
-            let Common { now, pools, .. } = &mut *self.common;
-            self.shard.ip.core.report_tunnel(*now, packet, error, pools);
-            self.shard.ip.touch();
+            self.tell_sender(frame.as_mut_slice().get_mut(L3..).unwrap_or_default(), error);
         }
         self.drop_frame(frame, reason);
+    }
+
+    /// Tells the sender of a packet why a tunnel did not take it. Who sent it under another address than it has since it was translated
+    /// knows it by the one that he gave it.
+    fn tell_sender(&mut self, packet: &mut [u8], error: TunnelError) {
+        let Common { now, pools, .. } = &mut *self.common;
+        if let Some(nat) = self.shard.gate.nat() {
+            nat.restore(packet, *now);
+        }
+        self.shard.ip.core.report_tunnel(*now, packet, error, pools);
+        self.shard.ip.touch();
+    }
+
+    /// What came in says of a packet that it did not come out of a tunnel.
+    #[inline]
+    pub(super) fn tell_unreached(&mut self) {
+        if !self.shard.ip.core.unreached().is_empty() {
+            let mut packet = mem::take(self.shard.ip.core.unreached());
+            self.tell_sender(&mut packet, TunnelError::Unreachable);
+            packet.clear();
+            *self.shard.ip.core.unreached() = packet;
+        }
     }
 
     /// A packet of a tunnel's protocol has arrived.
