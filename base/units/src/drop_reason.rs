@@ -149,6 +149,8 @@ drop_reasons! {
     /// An ICMP message that asks, answers and reports nothing, or a transport's header that is cut off, of somebody whose address is
     /// another outside: it has no names that could be translated.
     Nat NatNameless = "nat_nameless",
+    /// An ICMP redirect of what is translated: who follows it goes round the translation.
+    Nat NatRedirect = "nat_redirect",
     /// It comes out of a tunnel that there is not: from somebody else, or with another key.
     Tunnel TunnelStranger = "tunnel_stranger",
     /// What is in a tunnel's packet is no packet, is cut off, or is of another protocol than it is said to be.

@@ -10,7 +10,7 @@ use firelane_table::Kept;
 use firelane_units::{Direction, DropReason, Instant, LinkId};
 
 use crate::packet::Packet;
-use crate::{Host, Nat, Outcome};
+use crate::{Host, Nat, Outcome, Tuple};
 
 impl Nat {
     pub(crate) fn pass_error(
@@ -41,6 +41,16 @@ impl Nat {
         packet.rewrite_error(bytes, &quoted, &leaves.reversed(), [src, leaves.dst]);
         self.counts.errors += 1;
         Ok(Outcome::Translated(None))
+    }
+
+    /// Whether what leaves by a link is a redirect of what is translated here: who followed it would go to its next hop under the address
+    /// of inside, or to another one than its connection's (Linux: `nf_nat_icmp_reply_translation`).
+    pub(crate) fn leads_round(&self, link: LinkId, bytes: &[u8], host: &impl Host) -> bool {
+        let Some(about) = Packet::redirected(bytes) else { return false };
+        // It is told of before its packet leaves, which is what makes a session of a mapping.
+        let may_begin = self.rules.of_source(link, &about.tuple).is_some() && !host.owns(about.tuple.src);
+        let is_of = |tuple: &Tuple| self.sessions.find(tuple).is_some();
+        may_begin || is_of(&about.tuple) || is_of(&about.tuple.reversed())
     }
 
     /// Gives a packet that has left, or as much of it as an error shows, the ends with which it came to be translated; whether it was.

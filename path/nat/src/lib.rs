@@ -237,6 +237,9 @@ impl Nat {
         now: Instant,
     ) -> Result<Outcome, DropReason> {
         let Some(packet) = Packet::read(bytes) else {
+            if direction == Direction::Out && self.leads_round(link, bytes, host) {
+                return Err(DropReason::NatRedirect);
+            }
             return self.pass_nameless((direction, link), bytes, host);
         };
         let is_for_many = packet.tuple.dst.is_multicast() || packet.tuple.dst.is_broadcast();

@@ -131,6 +131,13 @@ impl Packet {
         Self::read_quoted(inner).ok_or(Damaged)
     }
 
+    /// What an ICMP redirect is about (RFC 792), if these bytes are one.
+    pub(crate) fn redirected(bytes: &[u8]) -> Option<Self> {
+        let view = Ipv4View::parse(bytes).ok()?;
+        let is_redirect = view.protocol() == IpProtocol::ICMPV4 && view.payload().first() == Some(&REDIRECT);
+        Self::read_quoted(view.payload().get(ICMP_HEADER..).filter(|_| is_redirect)?)
+    }
+
     /// Gives what an error quotes other ends, and the error other addresses.
     pub(crate) fn rewrite_error(
         &self,
@@ -185,6 +192,9 @@ impl Packet {
 /// An ICMP error that is not whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Damaged;
+
+/// The kind of an ICMP redirect.
+const REDIRECT: u8 = 5;
 
 /// Bytes of an ICMP error before what it quotes.
 const ICMP_HEADER: usize = 8;

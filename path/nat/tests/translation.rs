@@ -8,7 +8,7 @@ use firelane_units::{
     Direction, DropReason, FilterPorts, NatAction, NatFiltering, NatLimits, NatPorts, NatRedirect, NatRule,
     NatTarget, Port,
 };
-use firelane_wire::{IpProtocol, Ipv4View, Sum, TcpFlags};
+use firelane_wire::{Icmpv4Repr, IpProtocol, Ipv4View, Sum, TcpFlags};
 
 const HOST: End<'_> = ("10.0.0.5", 5000);
 const PEER: End<'_> = ("198.51.100.7", 53);
@@ -370,6 +370,35 @@ fn what_has_left_gets_back_the_ends_with_which_it_came() {
     let mut left = net.out(&udp(HOST, PEER, b"long enough")).unwrap();
     net.wait(301);
     assert!(!net.nat.restore(&mut left, net.now));
+}
+
+/// On one arm a host's packets leave by the link that they came by, and a shorter way would go round the translation.
+#[test]
+fn redirects_of_what_is_translated_do_not_leave() {
+    let mut net = Net::new(vec![
+        from_inside(to_link(RANGE)),
+        redirect(FilterPorts::Equal(Port(80)), "10.0.0.9", 8080, false),
+    ]);
+    let about = |packet: &[u8], to: &str| {
+        let message = Icmpv4Repr::Redirect { code: 1, gateway: ip("192.0.2.9"), quoted: packet };
+        let mut body = vec![0; message.emitted_len()];
+        message.emit(&mut body);
+        common::packet(OUTSIDE, to, IpProtocol::ICMPV4, &body)
+    };
+    let mut leaves = |packet: &[u8], to| net.pass(Direction::Out, WAN, &mut about(packet, to));
+    let translated = udp(HOST, PEER, b"long enough");
+    let ended = Outcome::Ended(DropReason::NatRedirect);
+    assert_eq!(leaves(&translated, HOST.0), ended, "it is told before its packet leaves");
+    let untranslated = udp(("172.16.0.1", 9), PEER, b"long enough");
+    assert_eq!(leaves(&untranslated, "172.16.0.1"), Outcome::Untouched);
+    assert_eq!(leaves(&udp((OUTSIDE, 9), PEER, b"long enough"), "192.0.2.7"), Outcome::Untouched);
+    let asked = net.back(&udp(PEER, (OUTSIDE, 80), b"question")).unwrap();
+    assert_eq!(
+        net.pass(Direction::Out, WAN, &mut about(&asked, PEER.0)),
+        ended,
+        "it has another destination"
+    );
+    assert_eq!(net.nat.counts().ended, 2);
 }
 
 #[test]
