@@ -1,8 +1,8 @@
 //! The thread of an interface: its control socket, its doorbells, its sessions.
 //!
 //! Started by `open.rs`; ends when the last queue is dropped. It sleeps in poll(2) unless something happens. It is
-//! the only one that writes to descriptors which the other process has: if that makes it wait for ever, it is this
-//! interface alone that stands still.
+//! the only one that writes to descriptors which the other process has: if that makes it wait, it is this interface
+//! alone that stands still, until that process has gone (`doorbell.rs`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::Shutdown;
 
 use crate::config::{MemifConfig, Role};
+use crate::doorbell::Doorbells;
 use crate::handshake::{Beside, ClientHandshake, ClientStep, Peer, Refusal, ServerHandshake, ServerStep};
 use crate::message::{Message, Name, UnknownType};
 use crate::seat::{Shared, Standing};
@@ -42,7 +44,13 @@ struct Connection {
     socket: OwnedFd,
     stage: Stage,
     began: Instant,
-    bells: Vec<Bells>,
+    doorbells: Arc<Doorbells>,
+}
+
+impl Connection {
+    fn new(socket: OwnedFd, stage: Stage, began: Instant) -> Self {
+        Self { socket, stage, began, doorbells: Doorbells::new(Vec::new()) }
+    }
 }
 
 /// Runs an interface.
@@ -111,9 +119,8 @@ impl Keeper {
 
     fn ring_doorbells(&self) {
         let wanted = self.shared.take_doorbells();
-        let bells = self.connection.iter().flat_map(|it| &it.bells).enumerate();
-        for (_, bells) in bells.filter(|(nth, _)| wanted >> nth & 1 != 0) {
-            let _ = rustix::io::write(&bells.send, &1u64.to_ne_bytes());
+        if let Some(connection) = &self.connection {
+            connection.doorbells.ring(wanted);
         }
     }
 
@@ -179,11 +186,14 @@ impl Keeper {
     fn begin(&mut self, pairs: Vec<Pair>, bells: Vec<Bells>, peer: Peer) -> Result<(), End> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         connection.stage = Stage::Running;
-        connection.bells = bells;
+        connection.doorbells = Doorbells::new(bells);
+        let watched = connection.doorbells.watch(&connection.socket, &self.shared);
+        watched.map_err(|error| Refusal::Memory(error.raw_os_error().unwrap_or_default()))?;
         self.epoch += 1;
         self.pause = RETRY.0;
         self.shared.set_connected(peer);
-        for ((seat, mut pair), bells) in self.shared.seats.iter().zip(pairs).zip(&connection.bells) {
+        for ((seat, mut pair), bells) in self.shared.seats.iter().zip(pairs).zip(connection.doorbells.iter())
+        {
             let watched = seat.watch(&bells.receive);
             watched.map_err(|error| Refusal::Memory(error.raw_os_error().unwrap_or_default()))?;
             pair.receiver.begin();
@@ -196,7 +206,7 @@ impl Keeper {
     fn end(&mut self, end: End, now: Instant) {
         let Some(connection) = self.connection.take() else { return };
         self.epoch += 1;
-        for (seat, bells) in self.shared.seats.iter().zip(&connection.bells) {
+        for (seat, bells) in self.shared.seats.iter().zip(connection.doorbells.iter()) {
             seat.forget(&bells.receive);
         }
         for seat in &self.shared.seats {
@@ -210,6 +220,8 @@ impl Keeper {
                 why
             }
         };
+        // Who watches the socket has it, too: letting it go would end nothing.
+        let _ = rustix::net::shutdown(&connection.socket, Shutdown::Both);
         self.shared.set_standing(Standing::Waiting(Some(why)));
         self.put_off(now);
     }
@@ -236,7 +248,7 @@ impl Keeper {
             let handshake = ServerHandshake::new(&self.config);
             if wire::send(&socket, &handshake.hello(), None).is_ok() {
                 let stage = Stage::Server(handshake);
-                self.connection = Some(Connection { socket, stage, began: now, bells: Vec::new() });
+                self.connection = Some(Connection::new(socket, stage, now));
             }
         }
     }
@@ -249,7 +261,7 @@ impl Keeper {
         match wire::connect(&self.config.socket) {
             Ok(socket) => {
                 let stage = Stage::Client(ClientHandshake::new(&self.config), None);
-                self.connection = Some(Connection { socket, stage, began: now, bells: Vec::new() });
+                self.connection = Some(Connection::new(socket, stage, now));
             }
             Err(error) => {
                 let why = format!("{}: {error}", self.config.socket.display());

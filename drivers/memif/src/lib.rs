@@ -9,12 +9,13 @@
 //! has too, because a write to it can be made to block: doorbells go through the interface's keeper thread.
 //!
 //! - `message.rs`, `handshake.rs`: the control protocol, sans-I/O. `wire.rs`: its socket. `keeper.rs`: the
-//!   thread that runs it.
+//!   thread that runs it. `doorbell.rs`: the only descriptors of a stranger that it writes to.
 //! - `layout.rs`: where rings and buffers lie. `sys.rs`: the mapping, the only unsafe code.
 //! - `session.rs`: a session's rings, made and checked. `receive.rs`, `transmit.rs`: the two directions.
 //! - `queue.rs`: a ring pair as a [`firelane_frame::Driver`]. `seat.rs`: how it learns of sessions.
 
 mod config;
+mod doorbell;
 mod handshake;
 mod keeper;
 mod layout;

@@ -3,7 +3,7 @@
 //! A queue reads one word per call to see whether its session changed; everything else happens once per session.
 //! - R1. The keeper puts a pair into the seat with its epoch, then shows the epoch; the queue sees another one than its own, then takes
 //!   the pair with the epoch that lies there, which may be a later one.
-//! - R2. Only the keeper writes to descriptors that the other process has too.
+//! - R2. Only the keeper writes to descriptors that the other process has too; who frees it from a write that waits reads them, without waiting.
 //! - R3. Only the keeper lets go of a session's memory: the queues hand it back, because to unmap a gigabyte takes a second.
 
 use std::io;
@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     /// What queues had of sessions that are over.
     left: Mutex<Vec<Pair>>,
     stop: AtomicBool,
+    /// Rung once, when the interface is removed, and read by nobody.
+    removed: OwnedFd,
     standing: Mutex<Standing>,
 }
 
@@ -126,6 +128,7 @@ impl Shared {
             fault: Mutex::default(),
             left: Mutex::default(),
             stop: AtomicBool::new(false),
+            removed: bell()?,
             standing: Mutex::new(Standing::Waiting(None)),
         })
     }
@@ -185,6 +188,12 @@ impl Shared {
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         ring(&self.bell);
+        ring(&self.removed);
+    }
+
+    /// What is readable once the interface is removed.
+    pub(crate) fn removed(&self) -> BorrowedFd<'_> {
+        self.removed.as_fd()
     }
 
     pub(crate) fn has_stopped(&self) -> bool {
