@@ -589,6 +589,7 @@ impl Inner {
             faults = self.works.interface_faults(&self.store.active);
         }
         self.told.tell(faults);
+        self.told.memifs.tell(self.works.memifs(&self.store.active));
     }
 
     /// Makes interfaces again that were deleted; with `anywhere` their namespaces, too. The steps that were carried out.

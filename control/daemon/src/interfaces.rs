@@ -29,6 +29,7 @@ pub(crate) struct Told {
     faults: BTreeMap<LinkName, String>,
     /// Why links do not get the interfaces that are there again, and when that was.
     refused: BTreeMap<LinkName, (String, Instant)>,
+    pub(crate) memifs: memif::Told,
 }
 
 impl Told {

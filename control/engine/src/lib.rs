@@ -114,8 +114,8 @@ pub use firelane_driver_afxdp::{
     open as open_afxdp, probe as probe_afxdp, receive_queues,
 };
 pub use firelane_driver_memif::{
-    MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError, Role as MemifRole, Secret as MemifSecret,
-    Standing, open as open_memif,
+    Failures as MemifFailures, MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError,
+    Role as MemifRole, Secret as MemifSecret, Standing, open as open_memif,
 };
 pub use firelane_driver_memory::{
     Chance, Conditions, Control as WireControl, Corruption, End as WireEnd, EndCounters as WireEndCounters,

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::OwnedFd;
 
-use crate::config::{MemifConfig, Secret};
+use crate::config::{MemifConfig, Role, Secret};
 use crate::layout::{LOG2_SIZE_MAX, Plan};
 use crate::message::{
     AddRing, Hello, Init, MODE_ETHERNET, Message, Name, RING_TO_SERVER, VERSION, reason_text,
@@ -81,6 +81,23 @@ impl fmt::Display for Refusal {
             Self::TooFewRings { wanted } => write!(f, "{wanted} ring(s) each way are wanted"),
             Self::Memory(errno) => write!(f, "no memory for the session (errno {errno})"),
             Self::Told(reason) => write!(f, "the other end: {reason}"),
+        }
+    }
+}
+
+impl Refusal {
+    /// What sets it right, for who looks at this end: the reason itself goes to the other one, and has no word of our settings.
+    pub(crate) fn remedy(&self, config: &MemifConfig) -> Option<String> {
+        let id = config.id;
+        match (self, config.role) {
+            (Self::SecretRequired | Self::SecretWrong, _) => {
+                Some("`secret` has to be the same at both ends".to_owned())
+            }
+            (Self::Id(_), _) => Some(format!("`id` has to be the same at both ends: here {id}")),
+            (Self::Told(_), Role::Client) => Some(format!(
+                "`id` (here {id}) and `secret` have to be the same at both ends, and no other client may be there"
+            )),
+            _ => None,
         }
     }
 }
@@ -371,7 +388,6 @@ impl ClientHandshake {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Role;
     use proptest::prelude::*;
 
     fn fd() -> OwnedFd {

@@ -71,16 +71,58 @@ pub(crate) struct Keeper {
 enum End {
     /// The other end is gone or has said goodbye.
     Theirs(String),
-    /// We end it, and say why.
+    /// One end refuses the other.
+    Refused(Refusal),
+    /// We end it for what the other end has done, and say what.
     Ours(String),
+    /// We go ourselves.
+    Removed,
 }
 
 impl From<Refusal> for End {
     fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Told(_) => Self::Theirs(refusal.to_string()),
-            _ => Self::Ours(refusal.to_string()),
+        Self::Refused(refusal)
+    }
+}
+
+impl End {
+    /// What the other end is told: nothing if it knows.
+    fn told(&self) -> Option<String> {
+        match self {
+            Self::Theirs(_) | Self::Refused(Refusal::Told(_)) => None,
+            Self::Refused(refusal) => Some(refusal.to_string()),
+            Self::Ours(why) => Some(why.clone()),
+            Self::Removed => Some("the interface was removed".to_owned()),
         }
+    }
+
+    /// What is known here.
+    fn standing(self, config: &MemifConfig) -> Standing {
+        match self {
+            Self::Theirs(why) => Standing::Waiting(Some(why)),
+            Self::Removed => Standing::Waiting(None),
+            Self::Ours(why) => Standing::Failed(why),
+            Self::Refused(refusal) => match refusal.remedy(config) {
+                Some(remedy) => Standing::Failed(format!("{refusal}; {remedy}")),
+                None => Standing::Failed(refusal.to_string()),
+            },
+        }
+    }
+}
+
+/// Why a client has reached no server.
+fn unreached(error: &io::Error) -> Standing {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            Standing::Waiting(Some("nobody listens there".to_owned()))
+        }
+        io::ErrorKind::WouldBlock => Standing::Waiting(Some("too many clients wait there".to_owned())),
+        io::ErrorKind::PermissionDenied => Standing::Failed(format!(
+            "{error}; this process needs the right to write to `socket` and to go through its folders"
+        )),
+        _ => Standing::Failed(format!(
+            "{error}; `socket` has to be the path of the server's socket (SOCK_SEQPACKET)"
+        )),
     }
 }
 
@@ -113,7 +155,7 @@ impl Keeper {
             self.sleep(now);
         }
         if self.connection.is_some() {
-            self.end(End::Ours("the interface was removed".into()), Instant::now());
+            self.end(End::Removed, Instant::now());
         }
     }
 
@@ -153,7 +195,8 @@ impl Keeper {
         match &mut connection.stage {
             Stage::Running => match message {
                 Message::Disconnect { reason, .. } => {
-                    Err(Refusal::Told(crate::message::reason_text(&reason)).into())
+                    let told = Refusal::Told(crate::message::reason_text(&reason));
+                    Err(End::Theirs(told.to_string()))
                 }
                 _ => Err(Refusal::Unexpected(message.number()).into()),
             },
@@ -212,17 +255,13 @@ impl Keeper {
         for seat in &self.shared.seats {
             seat.put(self.epoch, None);
         }
-        let why = match end {
-            End::Theirs(why) => why,
-            End::Ours(why) => {
-                // Who does not read it has gone anyway.
-                let _ = wire::send(&connection.socket, &Message::disconnect(&why), None);
-                why
-            }
-        };
+        if let Some(why) = end.told() {
+            // Who does not read it has gone anyway.
+            let _ = wire::send(&connection.socket, &Message::disconnect(&why), None);
+        }
         // Who watches the socket has it, too: letting it go would end nothing.
         let _ = rustix::net::shutdown(&connection.socket, Shutdown::Both);
-        self.shared.set_standing(Standing::Waiting(Some(why)));
+        self.shared.set_standing(end.standing(&self.config));
         self.put_off(now);
     }
 
@@ -264,8 +303,7 @@ impl Keeper {
                 self.connection = Some(Connection::new(socket, stage, now));
             }
             Err(error) => {
-                let why = format!("{}: {error}", self.config.socket.display());
-                self.shared.set_standing(Standing::Waiting(Some(why)));
+                self.shared.set_standing(unreached(&error));
                 self.put_off(now);
             }
         }
@@ -278,7 +316,7 @@ impl Keeper {
 
     fn rest(&mut self, why: &io::Error, now: Instant) {
         if self.connection.is_none() {
-            self.shared.set_standing(Standing::Waiting(Some(format!("no client is taken: {why}"))));
+            self.shared.set_standing(Standing::Failed(format!("no client is taken: {why}")));
         }
         self.rests_until = Some(now + REST);
     }
@@ -347,6 +385,22 @@ mod tests {
         assert_eq!(keeper.rests_until, Some(now + REST), "nobody was asked for");
         keeper.look_for_clients(now + REST);
         assert_eq!(keeper.rests_until, Some(now + 2 * REST), "it has tried again");
+    }
+
+    #[test]
+    fn who_has_to_set_it_right_that_a_client_reaches_no_server_is_told_how() {
+        let standing = |errno: rustix::io::Errno| unreached(&errno.into());
+        for errno in [rustix::io::Errno::NOENT, rustix::io::Errno::CONNREFUSED] {
+            assert_eq!(standing(errno), Standing::Waiting(Some("nobody listens there".to_owned())));
+        }
+        assert!(matches!(standing(rustix::io::Errno::AGAIN), Standing::Waiting(Some(_))));
+        for (errno, advice) in [
+            (rustix::io::Errno::ACCESS, "the right to write to `socket`"),
+            (rustix::io::Errno::PROTOTYPE, "has to be the path"),
+        ] {
+            let told = standing(errno);
+            assert!(matches!(&told, Standing::Failed(why) if why.contains(advice)), "{told:?}");
+        }
     }
 
     /// The end may come at any moment of the thread's first round.

@@ -33,4 +33,4 @@ pub use config::{ConfigError, MemifConfig, OpenError, Role, SECRET_BYTES_MAX, Se
 pub use message::{MESSAGE_BYTES, Message, Name};
 pub use open::open;
 pub use queue::MemifQueue;
-pub use seat::{MemifStatus, Standing};
+pub use seat::{Failures, MemifStatus, Standing};

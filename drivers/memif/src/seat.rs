@@ -21,8 +21,10 @@ use crate::session::Pair;
 /// Whether anybody is at the other end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// Nobody, and why the last one left or was refused.
+    /// Nobody, and why the last one left: another may come at any time.
     Waiting(Option<String>),
+    /// Nobody, and why the last attempt or session failed: whoever comes next fails, too, unless that is set right.
+    Failed(String),
     /// A session runs.
     Connected {
         /// The program, as it calls itself.
@@ -30,6 +32,15 @@ pub enum Standing {
         /// The interface, as the other end calls it.
         interface: String,
     },
+}
+
+/// What has failed since the interface was made.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Failures {
+    /// How many attempts and sessions.
+    pub count: u64,
+    /// Why the last one did.
+    pub last: String,
 }
 
 /// One queue's place.
@@ -56,7 +67,7 @@ pub(crate) struct Shared {
     stop: AtomicBool,
     /// Rung once, when the interface is removed, and read by nobody.
     removed: OwnedFd,
-    standing: Mutex<Standing>,
+    standing: Mutex<(Standing, Failures)>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -129,7 +140,7 @@ impl Shared {
             left: Mutex::default(),
             stop: AtomicBool::new(false),
             removed: bell()?,
-            standing: Mutex::new(Standing::Waiting(None)),
+            standing: Mutex::new((Standing::Waiting(None), Failures::default())),
         })
     }
 
@@ -201,7 +212,12 @@ impl Shared {
     }
 
     pub(crate) fn set_standing(&self, standing: Standing) {
-        *lock(&self.standing) = standing;
+        let mut known = lock(&self.standing);
+        if let Standing::Failed(why) = &standing {
+            known.1.count += 1;
+            known.1.last.clone_from(why);
+        }
+        known.0 = standing;
     }
 
     /// The keeper: the peer of a session that begins.
@@ -218,7 +234,12 @@ pub struct MemifStatus(pub(crate) Arc<Shared>);
 impl MemifStatus {
     /// Who is there now.
     pub fn standing(&self) -> Standing {
-        lock(&self.0.standing).clone()
+        lock(&self.0.standing).0.clone()
+    }
+
+    /// What has failed until now, also if somebody is there again.
+    pub fn failures(&self) -> Failures {
+        lock(&self.0.standing).1.clone()
     }
 }
 

@@ -93,9 +93,10 @@ impl Port {
 
     /// Why nobody is there.
     fn await_end(&self) -> String {
-        wait_until("an end", || matches!(self.standing(), Standing::Waiting(Some(_))));
+        wait_until("an end", || matches!(self.standing(), Standing::Waiting(Some(_)) | Standing::Failed(_)));
         match self.standing() {
             Standing::Waiting(why) => why.unwrap_or_default(),
+            Standing::Failed(why) => why,
             Standing::Connected { .. } => String::new(),
         }
     }

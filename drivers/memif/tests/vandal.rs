@@ -251,7 +251,7 @@ fn a_client_that_scribbles_hurts_itself_only() {
         drop(socket);
         port.await_standing(false);
         match port.queue.status().standing() {
-            Standing::Waiting(Some(why)) if why.contains("ring") || why.contains("buffer") => ended += 1,
+            Standing::Failed(why) if why.contains("ring") || why.contains("buffer") => ended += 1,
             _ => lasted += 1,
         }
     }
@@ -311,7 +311,12 @@ fn buffers_that_hold_next_to_nothing_end_the_session() {
     port.queue.transmit(&mut chain, &mut port.drops);
     port.await_standing(false);
     let standing = port.queue.status().standing();
-    assert!(matches!(&standing, Standing::Waiting(Some(why)) if why.contains("too small")), "{standing:?}");
+    assert!(matches!(&standing, Standing::Failed(why) if why.contains("too small")), "{standing:?}");
+    // It is known also when the next one is there.
+    let _next = be_client(&path);
+    port.await_standing(true);
+    let failures = port.queue.status().failures();
+    assert!(failures.count == 1 && failures.last.contains("too small"), "{failures:?}");
 }
 
 #[test]

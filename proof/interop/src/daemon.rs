@@ -50,6 +50,19 @@ impl<'a> Daemon<'a> {
         Self::await_start(sandbox, command)
     }
 
+    /// Starts `firelaned` with a configuration in words, waits until it answers, and gives the file to which it writes its log.
+    ///
+    /// # Panics
+    /// As [`Daemon::start`].
+    pub fn start_logged(sandbox: &'a Sandbox, config: &str) -> (Self, PathBuf) {
+        let [config_path, log] = ["host.toml", "log"].map(|name| sandbox.folder().join(name));
+        std::fs::write(&config_path, config).expect("the sandbox's folder is writable");
+        let mut command = sandbox.command(binary("firelaned"));
+        command.arg("--config").arg(&config_path);
+        command.stderr(std::fs::File::create(&log).expect("the sandbox's folder is writable"));
+        (Self::await_start(sandbox, command), log)
+    }
+
     /// Starts `firelaned` with a configuration in words, as a process of a cpuset, waits until it answers, and gives the file
     /// to which it writes its log.
     ///

@@ -1,4 +1,5 @@
-//! memif against DPDK: testpmd as client and as server, frames there and back.
+//! memif against DPDK: testpmd as client and as server, frames there and back. Both ends in one daemon: what is said of a memif
+//! that stays down.
 //!
 //! testpmd sends each frame back with its addresses exchanged (`macswap`). It runs without huge pages, NIC or
 //! privileges; where it is not installed (Debian: dpdk-dev, librte-net-memif23), the tests say so and end.
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use firelane_driver_memif::{MemifConfig, MemifQueue, Role, Secret, Standing, open};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
-use firelane_interop::{Daemon, Sandbox, Testpmd, cpu_ends, skipped};
+use firelane_interop::{Daemon, Sandbox, Testpmd, cpu_ends, skipped, until};
 use firelane_units::DropCounters;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -192,4 +193,82 @@ fn a_vnic_whose_user_is_testpmd_answers_pings_from_a_namespace() {
         assert!(begin.elapsed() < LIMIT);
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Whoever looks at the daemon, at either end, learns what keeps a memif down and what sets it right.
+#[test]
+fn why_a_memif_stays_down_is_told_by_status_doctor_and_log() {
+    let sandbox = Sandbox::new();
+    let [socket, nobody] =
+        ["memif.sock", "nobody.sock"].map(|name| sandbox.folder().join(name).display().to_string());
+    let config = |id: u32, secret: &str| {
+        format!(
+            "[link.up0]\nkind = 'memif'\nmemif = {{ role = 'server', socket = '{socket}', secret = 'open sesame' }}\n\
+             [link.up1]\nkind = 'memif'\n\
+             memif = {{ role = 'client', socket = '{socket}', id = {id}, secret = '{secret}' }}\n\
+             [link.up2]\nkind = 'memif'\nmemif = {{ role = 'client', socket = '{nobody}' }}\n"
+        )
+    };
+    let (daemon, log) = Daemon::start_logged(&sandbox, &config(0, "open barley"));
+    let log = || std::fs::read_to_string(&log).unwrap();
+    let file = sandbox.folder().join("host.toml");
+    let apply = |id, secret: &str| {
+        std::fs::write(&file, config(id, secret)).unwrap();
+        daemon.firelane(&["apply", &file.to_string_lossy()]).expect_success();
+    };
+    let status = || daemon.firelane(&["status"]).expect_success();
+    let is_told = |lines: &[String]| {
+        until(&format!("{lines:?} in status"), LIMIT, || {
+            lines.iter().all(|line| status().contains(line.as_str()))
+        });
+        until(&format!("{lines:?} in the log"), LIMIT, || {
+            lines.iter().all(|line| log().contains(line.split_once(": ").unwrap().1))
+        });
+        let told = daemon.firelane(&["doctor"]);
+        assert_eq!(told.code(), 1, "{}", told.stdout);
+        for line in lines {
+            let (kind, rest) = line.split_once(": link ").unwrap();
+            let (name, detail) = rest.split_once(": ").unwrap();
+            let state = if kind == "note" { "note" } else { "fail" };
+            let line = format!("{:<14} {state:<5} {detail}", format!("link {name}"));
+            assert!(told.stdout.contains(&line), "{line:?} in {}", told.stdout);
+        }
+    };
+    let nobody_at = |kind: &str, link: &str, role: &str, socket: &str, why: &str| {
+        format!("{kind}: link {link}: nobody is at the other end of its memif ({role} of {socket}): {why}\n")
+    };
+    let same = "`id` (here 0) and `secret` have to be the same at both ends";
+    is_told(&[
+        nobody_at(
+            "problem",
+            "up0",
+            "server",
+            &socket,
+            "the secret is wrong; `secret` has to be the same at both ends",
+        ),
+        nobody_at(
+            "problem",
+            "up1",
+            "client",
+            &socket,
+            &format!("the other end: the secret is wrong; {same}, and no other client may be there"),
+        ),
+        nobody_at("note", "up2", "client", &nobody, "nobody listens there"),
+    ]);
+    apply(7, "open sesame");
+    is_told(&[nobody_at(
+        "problem",
+        "up0",
+        "server",
+        &socket,
+        "interface id 7 is not on this socket; `id` has to be the same at both ends: here 0",
+    )]);
+    apply(0, "open sesame");
+    let mended = |link: &str| format!("link {link}: somebody is at the other end of its memif");
+    until("it is mended", LIMIT, || !status().contains("problem: ") && log().contains(&mended("up0")));
+    until("the other end says so", LIMIT, || log().contains(&mended("up1")));
+    let told = daemon.firelane(&["doctor"]);
+    assert_eq!(told.code(), 0, "{}", told.stdout);
+    let count = log().matches("link up2: ").count();
+    assert_eq!(count, 1, "once is enough: {}", log());
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use firelane::{Engine, IpTables};
 use firelane_api::{
     AccountingInfo, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest,
-    DestinationInfo, DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo,
-    IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession, NeighbourInfo,
-    NetstackInfo, ObjectProps, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
-    ProtocolProperty, Replacing, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
-    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, device_is_there,
-    forget_ended, informed_object, leased_object, made_permanent,
+    DestinationInfo, DropInfo, EtherstubInfo, FilterInfo, Finding, FindingState, FlowInfo, FlowStats,
+    FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, MemoryInfo, NatInfo, NatSession,
+    NeighbourInfo, NetstackInfo, ObjectProps, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property,
+    ProtocolCounters, ProtocolProperty, Replacing, RouteInfo, SocketPage, Status, StatusInfo, StepInfo,
+    Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats,
+    device_is_there, forget_ended, informed_object, leased_object, made_permanent,
 };
 use firelane_model::{Instance, Model};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -32,6 +32,9 @@ impl Api for Host {
         inner.note_addresses();
         let model = &inner.store.active;
         let snapshot = inner.works.engine.snapshot();
+        let (failed, noted): (Vec<_>, Vec<_>) =
+            inner.works.vacancies(model).into_iter().partition(|it| it.state == FindingState::Fail);
+        let line = |Finding { check, detail, .. }: Finding| format!("{check}: {detail}");
         Ok(StatusInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: self.instance.clone(),
@@ -48,11 +51,13 @@ impl Api for Host {
                 .detours()
                 .into_iter()
                 .chain(note_of_lies(snapshot.counters.shm_lies))
+                .chain(noted.into_iter().map(line))
                 .collect(),
             problems: {
                 let mut problems = inner.problems(self.lanes_given, snapshot.lanes.len());
                 let faults = inner.interface_faults();
                 problems.extend(faults.into_iter().map(|(name, fault)| format!("link {name}: {fault}")));
+                problems.extend(failed.into_iter().map(line));
                 problems
             },
         })
@@ -397,7 +402,10 @@ impl Api for Host {
         let common = lanes.min(inner.works.engine.lanes());
         let returned = inner.returns.told(inner.works.engine.lanes());
         let problems = inner.problems(self.lanes_given, lanes);
-        Ok(doctor::examine(&inner.works, common, &returned, inner.interface_faults(), &problems))
+        let mut findings =
+            doctor::examine(&inner.works, common, &returned, inner.interface_faults(), &problems);
+        findings.extend(inner.works.vacancies(&inner.store.active));
+        Ok(findings)
     }
 }
 
