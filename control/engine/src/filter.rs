@@ -1,12 +1,12 @@
 //! A netstack's packet filter: its rules, and what it has counted.
 //!
-//! Called by the daemon for `[netstack.NAME] filter` and `ipfstat`. Each lane follows its own copy of the rules; what one lets through
+//! Called by the daemon for `[netstack.NAME] filter` and `ipfstat`. Rules become a list here, which all lanes share, and each has its own states; what one lets through
 //! the others hear of where they must (`path/lane/src/stacks/filtered.rs`).
 
 use core::time::Duration;
 use std::sync::Arc;
 
-use firelane_filter::{FOREVER, FilterConfig, FilterCounts, PoolChange};
+use firelane_filter::{FOREVER, FilterConfig, FilterCounts, PoolChange, RuleList};
 use firelane_lane::Control;
 use firelane_units::{FilterRule, Instant, IpPrefix, LinkId, NetstackId};
 
@@ -34,9 +34,25 @@ impl Engine {
         netstack: NetstackId,
         rules: Vec<FilterRule<LinkId>>,
     ) -> Result<(), ChangeError> {
-        self.0.registry().netstack_mut(netstack)?;
-        let rules: Arc<[_]> = rules.into();
-        self.0.tell_all(|_| Control::SetFilter(netstack, Arc::clone(&rules)))
+        let mut list = RuleList::new(rules);
+        loop {
+            let before = Arc::clone(&self.0.registry().netstack_mut(netstack)?.filter);
+            // Of a long one this takes milliseconds, in which others go on.
+            list.compare(&before);
+            let mut registry = self.0.registry();
+            let known = &mut registry.netstack_mut(netstack)?.filter;
+            if !Arc::ptr_eq(known, &before) {
+                continue;
+            }
+            let list = Arc::new(list);
+            *known = Arc::clone(&list);
+            // In the order in which they are known: what each was compared with is what lanes follow then.
+            let told = self.0.tell_all(|_| Control::SetFilter(netstack, Arc::clone(&list)));
+            drop(registry);
+            // No lane follows it any more: it ends here and not in one of them.
+            drop(before);
+            return told;
+        }
     }
 
     /// Lets networks come into the pools that the rules name, and go, in this order. Each lane takes so many of them at a time that

@@ -122,7 +122,8 @@ impl Engine {
     /// It does not exist.
     pub fn remove_netstack(&self, id: NetstackId) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
-        registry.netstacks.remove(&id).ok_or(ChangeError::NoNetstack(id))?;
+        // What lanes share of it ends behind them, and not in one of them.
+        let _netstack = registry.netstacks.remove(&id).ok_or(ChangeError::NoNetstack(id))?;
         let removed = self.0.tell_all(|_| Control::RemoveNetstack(id));
         let removed = removed.and(self.0.take_back(&mut registry));
         drop(registry);

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicUsize;
 
 use firelane_classify::{FlowMatch, FlowRules, RuleError, Steering};
 use firelane_driver_tap::Selector;
+use firelane_filter::RuleList;
 use firelane_flow::FlowConfig;
 use firelane_ip::{Forwarding, IfRouting, Resolvers, broadcast_of};
 use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
@@ -153,6 +154,8 @@ pub(crate) struct Netstack {
     pub(crate) resolvers: Vec<Resolvers>,
     pub(crate) listeners: Vec<Claim>,
     pub(crate) config: Arc<NetstackConfig>,
+    /// The rules that its filter follows in each lane.
+    pub(crate) filter: Arc<RuleList>,
 }
 
 impl Netstack {
@@ -160,7 +163,19 @@ impl Netstack {
     pub(crate) fn new(lanes: Vec<LaneId>, config: Arc<NetstackConfig>) -> Self {
         let (addresses, configured, resolvers, listeners) = Default::default();
         let (steering, placing, routing) = (Steering::even(&lanes), Arc::default(), BTreeMap::new());
-        Self { lanes, steering, placing, routing, addresses, configured, resolvers, listeners, config }
+        let filter = Arc::default();
+        Self {
+            lanes,
+            steering,
+            placing,
+            routing,
+            addresses,
+            configured,
+            resolvers,
+            listeners,
+            config,
+            filter,
+        }
     }
 
     /// Whether it passes on packets for others, by any of its interfaces.

@@ -14,12 +14,14 @@ mod state;
 mod states;
 mod tcp;
 
+use std::sync::Arc;
+
 use firelane_units::{BlockAnswer, Direction, FilterAction, FilterRule, Instant, IpPrefix, LinkId};
 
 pub use frags::Datagram;
 pub use packet::{Packet, Piece};
 pub use pools::{FOREVER, PoolChange};
-pub use rules::{OneWay, RuleCount};
+pub use rules::{OneWay, RuleCount, RuleList};
 pub use states::{FORESEEN_MAX, FlowNames, STATES_MAX, Sought, StateCounts, StateRef, Whole};
 
 use frags::Frags;
@@ -113,8 +115,6 @@ pub struct Filter {
     pools: Pools,
     states: States,
     frags: Frags,
-    /// A rule keeps state.
-    keeps: bool,
     passed: [u64; 2],
     blocked: [u64; 2],
     expire_at: Option<Instant>,
@@ -144,7 +144,6 @@ impl Filter {
             pools: Pools::new(keys[0]),
             states: States::new(keys[1], states_max),
             frags: Frags::default(),
-            keeps: false,
             passed: [0; 2],
             blocked: [0; 2],
             expire_at: None,
@@ -180,10 +179,13 @@ impl Filter {
 
     /// As [`set`](Self::set), with the pools as they are.
     pub fn set_rules(&mut self, rules: Vec<FilterRule<LinkId>>) {
-        self.keeps = rules.iter().any(|rule| rule.keep_state.is_some());
-        let mut rules = Rules::new(rules);
-        self.states.begin_list(&rules.go_on_from(&self.rules));
-        self.rules = rules;
+        self.follow_list(&Arc::new(RuleList::new(rules)));
+    }
+
+    /// The same with a list that was made before, for this filter and others. No rule is looked at if it was compared with the one that
+    /// this filter follows; that one is left to whoever else has it.
+    pub fn follow_list(&mut self, list: &Arc<RuleList>) {
+        self.states.begin_list(&self.rules.follow(list));
     }
 
     /// Networks come into pools and go. A pool is there as soon as something is in it.
@@ -381,7 +383,7 @@ impl Filter {
 
     fn is_for_all(&self, is_found_so: bool) -> bool {
         // An entry of a pool that ends would make it another verdict.
-        is_found_so && !self.keeps && self.states.len() == 0 && self.expire_at.is_none()
+        is_found_so && !self.rules.keeps() && self.states.len() == 0 && self.expire_at.is_none()
     }
 
     /// Forgets what has ended; when to do so again.

@@ -4,7 +4,9 @@
 //! group's rules, whose last match counts more than the head's own, `call` goes on with the rules of the group that a map has for an
 //! address, and `skip` leaves some out. A match of `count`, `log` or `call` is noted and decides nothing by itself.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
 
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -49,15 +51,28 @@ pub struct RuleCount {
     pub bytes: u64,
 }
 
-/// Rules, groups by number, and what each rule has met.
+/// Rules in their order, compiled, and compared with those whose place they take: what all lanes of a netstack share.
+///
+/// A list may have thousands of rules, and its making takes milliseconds then, as its end does. So whoever gives it to lanes makes it
+/// before, and keeps the one before it until no lane follows that any more.
 #[derive(Debug, Default)]
-pub(crate) struct Rules {
+pub struct RuleList {
     rules: Vec<Rule>,
     /// Of each direction: the main rules.
     main: [Vec<u32>; 2],
     groups: Vec<Vec<u32>>,
     /// Of each direction: which of them has a number.
     numbers: [BTreeMap<NonZeroU32, u32>; 2],
+    /// A rule keeps state.
+    keeps: bool,
+    /// The list that it was compared with, and which rule of that each of its own is.
+    before: (Weak<RuleList>, Vec<Option<u32>>),
+}
+
+/// The list that a filter follows, and what each rule has met.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    list: Arc<RuleList>,
     counts: Vec<RuleCount>,
 }
 
@@ -92,58 +107,85 @@ pub(crate) struct Found {
     pub is_for_all: bool,
 }
 
-impl Rules {
+impl RuleList {
     /// From the rules in their order.
-    pub(crate) fn new(rules: Vec<FilterRule<LinkId>>) -> Self {
-        let mut numbers = <[BTreeMap<NonZeroU32, u32>; 2]>::default();
-        let mut groups: Vec<Vec<u32>> = Vec::new();
-        let mut main = <[Vec<u32>; 2]>::default();
+    pub fn new(rules: Vec<FilterRule<LinkId>>) -> Self {
+        let mut list = Self { rules: Vec::with_capacity(rules.len()), ..Self::default() };
+        let Self { rules: compiled, main, groups, numbers, keeps, .. } = &mut list;
         let mut number = |groups: &mut Vec<Vec<u32>>, direction: Direction, group| {
             *numbers[direction.index()].entry(group).or_insert_with(|| {
                 groups.push(Vec::new());
                 groups.len() as u32 - 1
             })
         };
-        let mut compiled = Vec::with_capacity(rules.len());
         for (nth, rule) in rules.into_iter().enumerate() {
-            let list = match rule.group {
+            let members = match rule.group {
                 None => &mut main[rule.direction.index()],
                 Some(group) => {
-                    let at = number(&mut groups, rule.direction, group);
+                    let at = number(groups, rule.direction, group);
                     &mut groups[at as usize]
                 }
             };
-            list.push(nth as u32);
-            let group = rule.head.map(|head| number(&mut groups, rule.direction, head));
+            members.push(nth as u32);
+            let group = rule.head.map(|head| number(groups, rule.direction, head));
+            *keeps |= rule.keep_state.is_some();
             compiled.push(Rule { rule, group });
         }
-        let counts = vec![RuleCount::default(); compiled.len()];
-        Self { rules: compiled, main, groups, numbers, counts }
+        list
     }
 
-    /// Takes the place of `old`: a rule that is there, too, goes on counting. Answers of each rule which one of `old` it is; of
-    /// equal rules the first is the first.
-    pub(crate) fn go_on_from(&mut self, old: &Self) -> Vec<Option<u32>> {
+    /// Compares it with the list whose place it takes, so that nobody who follows that one has to. A rule that is there, too, goes on.
+    pub fn compare(&mut self, old: &Arc<Self>) {
+        let same = self.find_same(old);
+        self.before = (Arc::downgrade(old), same);
+    }
+
+    /// Which rule of `old` each one is; of equal rules the first is the first.
+    fn find_same(&self, old: &Self) -> Vec<Option<u32>> {
+        if old.rules.is_empty() {
+            return vec![None; self.rules.len()];
+        }
         let mut known: HashMap<&FilterRule<LinkId>, VecDeque<u32>> = HashMap::new();
         for (nth, it) in old.rules.iter().enumerate() {
             known.entry(&it.rule).or_default().push_back(nth as u32);
         }
-        let same = self.rules.iter().map(|it| known.get_mut(&it.rule)?.pop_front());
-        let same: Vec<_> = same.collect();
-        for (count, nth) in self.counts.iter_mut().zip(&same) {
-            *count = nth.map_or_else(RuleCount::default, |nth| old.counts[nth as usize]);
+        self.rules.iter().map(|it| known.get_mut(&it.rule)?.pop_front()).collect()
+    }
+
+    /// The same without a search, if it was compared with `old`.
+    fn same_as(&self, old: &Arc<Self>) -> Cow<'_, [Option<u32>]> {
+        let (before, same) = &self.before;
+        match core::ptr::eq(before.as_ptr(), Arc::as_ptr(old)) {
+            true => Cow::Borrowed(same),
+            false => Cow::Owned(self.find_same(old)),
         }
+    }
+}
+
+impl Rules {
+    /// Follows another list: a rule that is there, too, goes on counting. Answers of each rule which one of the list before it is.
+    pub(crate) fn follow<'a>(&mut self, list: &'a Arc<RuleList>) -> Cow<'a, [Option<u32>]> {
+        let same = list.same_as(&self.list);
+        let count = |nth: &Option<u32>| nth.map_or_else(RuleCount::default, |nth| self.counts[nth as usize]);
+        self.counts = same.iter().map(count).collect();
+        self.list = Arc::clone(list);
         same
+    }
+
+    /// Whether a rule keeps state.
+    #[inline]
+    pub(crate) fn keeps(&self) -> bool {
+        self.list.keeps
     }
 
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.list.rules.is_empty()
     }
 
     /// The rule `nth`.
     pub(crate) fn get(&self, nth: u32) -> Option<&FilterRule<LinkId>> {
-        self.rules.get(nth as usize).map(|it| &it.rule)
+        self.list.rules.get(nth as usize).map(|it| &it.rule)
     }
 
     /// What each has met, in their order.
@@ -176,7 +218,8 @@ impl Rules {
             };
             may_be_there && end.ports.contains(port)
         };
-        self.main[way.direction.index()].iter().map(|&nth| &self.rules[nth as usize].rule).any(|rule| {
+        let RuleList { rules, main, .. } = &*self.list;
+        main[way.direction.index()].iter().map(|&nth| &rules[nth as usize].rule).any(|rule| {
             (rule.head.is_some() || !matches!(rule.action, FilterAction::Skip(_)))
                 && is_protocol(rule.matching.protocol, way.protocol)
                 && rule.link.is_none_or(&may_carry)
@@ -193,7 +236,8 @@ impl Rules {
         pools: PoolsInSight<'_>,
         now: Instant,
     ) -> Found {
-        let Self { rules, main, groups, numbers, counts } = self;
+        let Self { list, counts } = self;
+        let RuleList { rules, main, groups, numbers, .. } = &**list;
         let numbers = &numbers[packet.direction.index()];
         let looked = Looked::at(packet, is_out_of_window);
         let mut found = Found { is_for_all: true, ..Found::default() };
@@ -370,4 +414,31 @@ fn is_protocol(wanted: FilterProtocol, protocol: IpProtocol) -> bool {
 fn asks_more_than_flow(matching: &FilterMatch) -> bool {
     let FilterMatch { tos, ttl, flags, icmp, with, .. } = matching;
     tos.is_some() || ttl.is_some() || flags.is_some() || icmp.is_some() || !with.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it was compared with before is not looked at again; whoever follows another list has it compared with that.
+    #[test]
+    fn a_list_is_compared_once_with_the_one_before_it() {
+        let rule = |ttl: &u8| {
+            let mut rule = FilterRule::new(Direction::In, FilterAction::Pass);
+            rule.matching.ttl = Some(*ttl);
+            rule
+        };
+        let list = |rules: &[u8]| RuleList::new(rules.iter().map(rule).collect());
+        let (first, other) = (Arc::new(list(&[1, 2, 2])), Arc::new(list(&[3])));
+        let mut second = list(&[2, 3, 1, 2]);
+        assert!(matches!(second.same_as(&first), Cow::Owned(_)));
+        second.compare(&first);
+        assert!(matches!(second.same_as(&first), Cow::Borrowed([Some(1), None, Some(0), Some(2)])));
+        assert!(matches!(second.same_as(&other), Cow::Owned(_)));
+        assert_eq!(*second.same_as(&other), [None, Some(0), None, None]);
+        // A list that has ended has left its name to no other.
+        drop(first);
+        let later: Vec<_> = (0..64).map(|_| Arc::new(list(&[3]))).collect();
+        assert!(later.iter().all(|later| matches!(second.same_as(later), Cow::Owned(_))));
+    }
 }

@@ -78,6 +78,9 @@ pub struct Sought {
 
 const _: () = assert!(FORESEEN_MAX as u32 == u64::BITS);
 
+/// What a new rule is called before it has a name.
+const NAMELESS: RuleId = RuleId(u32::MAX);
+
 /// The place of none.
 const NOWHERE: u32 = u32::MAX;
 
@@ -207,26 +210,29 @@ impl Owners {
 
     /// Another list, in which each of `same` is that rule of the one before.
     fn begin(&mut self, same: &[Option<u32>]) {
-        self.names.iter_mut().for_each(|name| name.rule = None);
         let before = core::mem::take(&mut self.list);
-        let known: Vec<_> =
-            same.iter().map(|old| old.and_then(|old| before.get(old as usize).copied())).collect();
-        for (nth, id) in known.iter().enumerate() {
+        before.iter().for_each(|id| self.names[id.0 as usize].rule = None);
+        self.list.reserve_exact(same.len());
+        for (nth, old) in same.iter().enumerate() {
+            let id = old.and_then(|old| before.get(old as usize).copied());
             if let Some(id) = id {
                 self.names[id.0 as usize].rule = Some(nth as u32);
             }
+            self.list.push(id.unwrap_or(NAMELESS));
         }
         while self.names.last().is_some_and(Name::is_free) {
             self.names.pop();
         }
-        let free: Vec<usize> = (0..self.names.len()).filter(|&at| self.names[at].is_free()).collect();
-        let mut fresh = free.into_iter().chain(self.names.len()..);
-        for (nth, id) in known.into_iter().enumerate() {
-            let id = id.or_else(|| fresh.next().map(|at| RuleId(at as u32))).expect("numbers do not end");
-            let at = id.0 as usize;
-            self.names.resize(self.names.len().max(at + 1), Name::default());
+        let mut at = 0;
+        for (nth, id) in self.list.iter_mut().enumerate().filter(|(_, id)| **id == NAMELESS) {
+            while self.names.get(at).is_some_and(|name| !name.is_free()) {
+                at += 1;
+            }
+            if at == self.names.len() {
+                self.names.push(Name::default());
+            }
             self.names[at].rule = Some(nth as u32);
-            self.list.push(id);
+            *id = RuleId(at as u32);
         }
     }
 }

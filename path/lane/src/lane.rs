@@ -211,7 +211,7 @@ impl<D: Driver> Lane<D> {
                 links.set_guard(id, mac, rules);
                 Ok(())
             }
-            Control::SetFilter(id, rules) => stacks.set_filter(id, rules.to_vec()),
+            Control::SetFilter(id, list) => stacks.set_filter(id, &list),
             Control::ChangePools(id, changes) => stacks.change_pools(id, &changes),
             Control::SetNat(id, config) => {
                 let doors = stacks.set_nat(common, id, &config)?;

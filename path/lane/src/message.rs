@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 
 use firelane_classify::{FlowMatch, Steering};
-use firelane_filter::{FilterConfig, PoolChange};
+use firelane_filter::{FilterConfig, PoolChange, RuleList};
 use firelane_flow::{Board, FlowConfig};
 use firelane_frame::Chain;
 use firelane_ip::{
@@ -28,8 +28,8 @@ use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig, Tuning};
 use firelane_tunnel::Config as TunnelConfig;
 use firelane_udp::Sharing;
 use firelane_units::{
-    BitRate, Bytes, Direction, Family, FilterRule, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mss, Mtu,
-    NetstackId, Priority, SocketId, VlanId,
+    BitRate, Bytes, Direction, Family, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mss, Mtu, NetstackId,
+    Priority, SocketId, VlanId,
 };
 use firelane_wire::GroupSaying;
 
@@ -215,8 +215,9 @@ pub enum Control<D> {
     ChangeRoutes(NetstackId, Arc<[RouteChange]>),
     /// An interface of a netstack has other settings.
     SetRouting(NetstackId, LinkId, IfRouting),
-    /// A netstack's filter follows other rules; what they let through before may go on.
-    SetFilter(NetstackId, Arc<[FilterRule<LinkId>]>),
+    /// A netstack's filter follows other rules; what they let through before may go on. Whoever gives the list keeps the one before it
+    /// until all lanes follow this one: its end takes as long as it is.
+    SetFilter(NetstackId, Arc<RuleList>),
     /// Networks come into the pools that its rules name, and go.
     ChangePools(NetstackId, Arc<[PoolChange]>),
     /// A netstack's addresses are translated by other rules; what a rule has made that stays, stays.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Verdict};
+use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, RuleList, Verdict};
 use firelane_frame::Chain;
 use firelane_lane::*;
 use firelane_units::{
@@ -122,7 +122,7 @@ impl Router {
 
     fn follow(&mut self, rules: &[FilterRule<LinkId>]) {
         self.rules = rules.to_vec();
-        let config = Arc::from(self.rules.as_slice());
+        let config = Arc::new(RuleList::new(self.rules.clone()));
         self.net.world.all(|| Control::SetFilter(ROUTER, Arc::clone(&config)));
         self.net.world.run();
     }

@@ -4,6 +4,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use firelane_filter::RuleList;
 use firelane_lane::*;
 use firelane_units::{
     BlockAnswer, Direction, DropReason, FilterAction, FilterProtocol, FilterRule, KeepState, LinkId, Mtu,
@@ -20,7 +21,7 @@ const CUTS: [usize; 2] = [24, 48];
 const BLOCK: FilterAction = FilterAction::Block(BlockAnswer::Silent);
 
 fn set(world: &mut World, netstack: NetstackId, rules: &[FilterRule<LinkId>]) {
-    let config: Arc<[_]> = Arc::from(rules);
+    let config = Arc::new(RuleList::new(rules.to_vec()));
     world.all(|| Control::SetFilter(netstack, Arc::clone(&config)));
     world.run();
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firelane_filter::{FilterCounts, Verdict};
+use firelane_filter::{FilterCounts, RuleList, Verdict};
 use firelane_lane::*;
 use firelane_socket::SocketError;
 use firelane_units::{
@@ -35,9 +35,13 @@ fn keep(mut rule: FilterRule<LinkId>) -> FilterRule<LinkId> {
     rule
 }
 
+fn list(rules: Vec<FilterRule<LinkId>>) -> Arc<RuleList> {
+    Arc::new(RuleList::new(rules))
+}
+
 fn set(world: &mut World, netstack: NetstackId, rules: Vec<FilterRule<LinkId>>) {
-    let config = Arc::from(rules);
-    world.all(|| Control::SetFilter(netstack, Arc::clone(&config)));
+    let list = list(rules);
+    world.all(|| Control::SetFilter(netstack, Arc::clone(&list)));
     world.run();
 }
 
@@ -185,6 +189,26 @@ fn a_change_of_rules_counts_for_the_next_packet_of_a_known_flow() {
             (0..3).for_each(|_| assert!(net.forward(dst, 5).is_some()));
         }
         net.world.check_conservation();
+    }
+}
+
+/// A list of thousands takes milliseconds to make and to end: lanes have it as it was given, and leave the one before it to who has it.
+#[test]
+fn lanes_share_a_list_and_end_none() {
+    for lanes in [1, 2, 4] {
+        let mut net = Net::new(lanes);
+        let blocked = |port| to_port(rule(Direction::In, BLOCK), IpProtocol::UDP, port);
+        let first = list(vec![blocked(53)]);
+        let second = list(vec![blocked(54), blocked(53)]);
+        let mut used = |list: &Arc<_>| {
+            net.world.all(|| Control::SetFilter(ROUTER, Arc::clone(list)));
+            net.world.run();
+        };
+        used(&first);
+        assert!(Arc::strong_count(&first) > usize::from(lanes));
+        used(&second);
+        assert_eq!(Arc::strong_count(&first), 1, "no lane ends it");
+        assert!(Arc::strong_count(&second) > usize::from(lanes));
     }
 }
 

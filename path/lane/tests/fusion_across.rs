@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use firelane_filter::RuleList;
 use firelane_flow::FlowConfig;
 use firelane_ip::DadConfig;
 use firelane_lane::*;
@@ -195,12 +196,12 @@ fn who_filters_packets_sees_them() {
     for netstack in [NetstackId(1), NetstackId(2)] {
         assert!(!pair.carries(50_000));
         let rules = [Direction::In, Direction::Out].map(|way| FilterRule::new(way, FilterAction::Pass));
-        let filter = Arc::from(rules);
+        let filter = Arc::new(RuleList::new(rules.to_vec()));
         pair.change(|| Control::SetFilter(netstack, Arc::clone(&filter)));
         assert!(!pair.are_fused());
         assert_eq!(pair.why(), [Some(Unfused::Filtered); 2]);
         assert!(pair.carries(50_000));
-        let none = Arc::from(Vec::new());
+        let none = Arc::new(RuleList::default());
         pair.change(|| Control::SetFilter(netstack, Arc::clone(&none)));
         assert!(pair.are_fused());
     }
@@ -215,8 +216,8 @@ fn who_keeps_state_sees_packets_as_long_as_that_stands() {
         rule.keep_state = Some(firelane_units::KeepState::default());
         rule
     };
-    let rules = Arc::from(Direction::ALL.map(keep));
-    let none = Arc::from(Vec::new());
+    let rules = Arc::new(RuleList::new(Direction::ALL.map(keep).to_vec()));
+    let none = Arc::new(RuleList::default());
     for _ in 0..2 {
         pair.change(|| Control::SetFilter(NetstackId(2), Arc::clone(&rules)));
         assert!(pair.carries(500_000));
@@ -261,7 +262,7 @@ fn rules_that_meet_no_packet_of_a_connection_leave_it_fused() {
     ];
     let mut pair = pair(1, "10.0.0.2:80", &BOTH);
     for (rule, stays) in table {
-        let filter = Arc::from(vec![rule.clone()]);
+        let filter = Arc::new(RuleList::new(vec![rule.clone()]));
         pair.change(|| Control::SetFilter(NetstackId(2), Arc::clone(&filter)));
         assert_eq!(pair.are_fused(), stays, "{rule:?}");
         assert_eq!(pair.why(), [(!stays).then_some(Unfused::Filtered); 2]);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firelane_classify::Steering;
+use firelane_filter::RuleList;
 use firelane_lane::*;
 use firelane_units::{
     BlockAnswer, Direction, DropReason, FilterAction, FilterPorts, FilterProtocol, FilterRule, NatRule, Port,
@@ -111,7 +112,7 @@ fn the_filter_sees_them_behind_the_first() {
         serves.matching.protocol = FilterProtocol::Number(17);
         serves.matching.to.ports = FilterPorts::Equal(firelane_units::Port(port));
         let blocks = FilterRule::new(Direction::In, FilterAction::Block(BlockAnswer::Silent));
-        let filter = Arc::from(vec![blocks, serves]);
+        let filter = Arc::new(RuleList::new(vec![blocks, serves]));
         net.change(|| Control::SetFilter(ROUTER, Arc::clone(&filter)));
         translate(&mut net, &[redirect(80, station(0).0, 8080)]);
         let whole = datagram_of(1, (station(1).0, 5), (OUTSIDE, 80), &[7; 60]);

@@ -4,6 +4,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use firelane_filter::RuleList;
 use firelane_lane::*;
 use firelane_nat::{NatConfig, NatCounts};
 use firelane_units::{
@@ -379,7 +380,7 @@ fn the_filter_sees_inside() {
         serves.matching.protocol = FilterProtocol::Number(17);
         serves.matching.to.ports = FilterPorts::Equal(Port(8080));
         let rules = vec![block(Direction::In), block(Direction::Out), asks, serves];
-        let filter = Arc::from(rules);
+        let filter = Arc::new(RuleList::new(rules));
         net.change(|| Control::SetFilter(ROUTER, Arc::clone(&filter)));
         translate(&mut net, &[redirect(80, inside, 8080), map()]);
         for _ in 0..4 {
@@ -441,7 +442,7 @@ proptest! {
             translate(net, &rules);
             if is_filtered {
                 let rules = vec![FilterRule::new(Direction::In, FilterAction::Pass)];
-                let filter = Arc::from(rules);
+                let filter = Arc::new(RuleList::new(rules));
                 net.change(|| Control::SetFilter(ROUTER, Arc::clone(&filter)));
             }
         }

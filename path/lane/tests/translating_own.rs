@@ -4,6 +4,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use firelane_filter::RuleList;
 use firelane_lane::*;
 use firelane_nat::NatConfig;
 use firelane_units::{
@@ -123,7 +124,7 @@ fn what_is_blocked_is_answered_in_the_names_outside() {
         let mut block = FilterRule::new(Direction::In, FilterAction::Block(answer));
         block.matching.protocol = FilterProtocol::Number(6);
         block.matching.to.ports = FilterPorts::Equal(Port(8080));
-        let filter = Arc::from(vec![block]);
+        let filter = Arc::new(RuleList::new(vec![block]));
         net.change(|| Control::SetFilter(ROUTER, Arc::clone(&filter)));
         net.received(1);
         for nth in 0..3 {

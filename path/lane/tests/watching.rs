@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firelane_filter::Verdict;
+use firelane_filter::{RuleList, Verdict};
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_ip::{Forwarding, RouteKind};
 use firelane_lane::*;
@@ -166,7 +166,7 @@ fn what_the_filter_and_the_translator_say_is_seen() {
         rule
     };
     let mut net = Net::new(1);
-    let filter = |ports: &[u16]| -> Arc<[_]> { ports.iter().map(|&port| block(port)).collect() };
+    let filter = |ports: &[u16]| Arc::new(RuleList::new(ports.iter().map(|&port| block(port)).collect()));
     let rules = filter(&[54, 53]);
     net.world.all(|| Control::SetFilter(HOST, Arc::clone(&rules)));
     let blocked = Verdict::Block(BlockAnswer::Silent);

@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use firelane_filter::RuleList;
 use firelane_lane::Control;
 use firelane_units::{
     BlockAnswer, Direction, FilterAction, FilterAddresses, FilterPorts, FilterProtocol, FilterRule,
@@ -62,8 +63,8 @@ struct Side {
 impl Side {
     fn new(case: &Case, rules: Vec<FilterRule<LinkId>>) -> Self {
         let mut world = World::new(case);
-        let config = Arc::from(rules);
-        world.tell(Control::SetFilter(ROUTER, config));
+        let list = Arc::new(RuleList::new(rules));
+        world.tell(Control::SetFilter(ROUTER, list));
         Self { world, rates: Samples::default(), allocations: 0, frames: 0 }
     }
 

@@ -7,14 +7,15 @@
 //! rules that it is of. What a netstack sends to itself passes neither gate, as in the original.
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 
 use firelane_classify::{FlowCache, Headers, L3, Tuple};
-use firelane_filter::{Filter, FilterCounts, Packet, PoolChange, Ruling, STATES_MAX, Verdict};
+use firelane_filter::{Filter, FilterCounts, Packet, PoolChange, RuleList, Ruling, STATES_MAX, Verdict};
 use firelane_frame::{Chain, Frame};
 use firelane_ip::LOOPBACK;
 use firelane_nat::{Nat, NatConfig, NatRef};
 use firelane_tcp::{ResetBudget, reset_for};
-use firelane_units::{BlockAnswer, Direction, DropReason, FilterRule, Instant, LaneId, LinkId, NetstackId};
+use firelane_units::{BlockAnswer, Direction, DropReason, Instant, LaneId, LinkId, NetstackId};
 use firelane_wire::IpProtocol;
 
 use super::early::Stay;
@@ -308,14 +309,10 @@ impl Gate {
 
 impl Stacks {
     /// A netstack's filter follows other rules; its pools stay.
-    pub(crate) fn set_filter(
-        &mut self,
-        id: NetstackId,
-        rules: Vec<FilterRule<LinkId>>,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn set_filter(&mut self, id: NetstackId, list: &Arc<RuleList>) -> Result<(), Refusal> {
         let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
         shard.gate.list = shard.gate.list.wrapping_add(1).max(1);
-        shard.gate.filter.set_rules(rules);
+        shard.gate.filter.follow_list(list);
         shard.gate.look();
         shard.begin_edition();
         Ok(())
@@ -624,7 +621,7 @@ const fn reason(verdict: Verdict) -> DropReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelane_units::FilterAction;
+    use firelane_units::{FilterAction, FilterRule};
     use firelane_wire::{EtherType, EthernetRepr, Ipv4Repr};
 
     /// A datagram's frame.
