@@ -16,7 +16,9 @@ mod tcp;
 
 use std::sync::Arc;
 
-use firelane_units::{BlockAnswer, Direction, FilterAction, FilterRule, Instant, IpPrefix, LinkId};
+use firelane_units::{
+    BlockAnswer, Direction, FilterAction, FilterRule, Instant, IpPrefix, KeepState, LinkId,
+};
 
 pub use frags::Datagram;
 pub use packet::{Packet, Piece};
@@ -185,7 +187,7 @@ impl Filter {
     /// The same with a list that was made before, for this filter and others. No rule is looked at if it was compared with the one that
     /// this filter follows; that one is left to whoever else has it.
     pub fn follow_list(&mut self, list: &Arc<RuleList>) {
-        self.states.begin_list(&self.rules.follow(list));
+        self.states.begin_list(list, &self.rules.follow(list));
     }
 
     /// Networks come into pools and go. A pool is there as soon as something is in it.
@@ -372,12 +374,13 @@ impl Filter {
     }
 
     /// Another lane's filter has let a packet through by a state which this one's table is to have, too: what comes back to it arrives
-    /// here. A state without room, or of other rules, is not made, and what comes back is asked about like anything else.
+    /// here. A state without room, or of other rules, is not made, and what comes back is asked about like anything else. It is the same
+    /// conversation, which a rule's limit counts where it began.
     pub fn adopt(&mut self, packet: &Packet<'_>, rule: Option<u32>, now: Instant) {
         let keep = rule.and_then(|rule| self.rules.get(rule)).and_then(|rule| rule.keep_state);
         let belongs = self.states.take(packet, now);
         if let (Belongs::No | Belongs::Moved(_), Some(rule), Some(keep)) = (belongs, rule, keep) {
-            let _ = self.states.make(packet, rule, keep, now);
+            let _ = self.states.make(packet, rule, KeepState { limit: None, ..keep }, now);
         }
     }
 

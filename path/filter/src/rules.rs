@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
 use core::net::IpAddr;
@@ -65,6 +66,8 @@ pub struct RuleList {
     numbers: [BTreeMap<NonZeroU32, u32>; 2],
     /// A rule keeps state.
     keeps: bool,
+    /// A rule may have no more than so many states.
+    limits: bool,
     /// The list that it was compared with, and which rule of that each of its own is.
     before: (Weak<RuleList>, Vec<Option<u32>>),
 }
@@ -81,6 +84,8 @@ struct Rule {
     rule: FilterRule<LinkId>,
     /// The group that a match goes on with.
     group: Option<u32>,
+    /// How many states it has in all lanes, if it may not have more than so many.
+    states: Option<Arc<AtomicU32>>,
 }
 
 /// The packets that one end of a conversation sends the other.
@@ -111,7 +116,7 @@ impl RuleList {
     /// From the rules in their order.
     pub fn new(rules: Vec<FilterRule<LinkId>>) -> Self {
         let mut list = Self { rules: Vec::with_capacity(rules.len()), ..Self::default() };
-        let Self { rules: compiled, main, groups, numbers, keeps, .. } = &mut list;
+        let Self { rules: compiled, main, groups, numbers, keeps, limits, .. } = &mut list;
         let mut number = |groups: &mut Vec<Vec<u32>>, direction: Direction, group| {
             *numbers[direction.index()].entry(group).or_insert_with(|| {
                 groups.push(Vec::new());
@@ -129,15 +134,34 @@ impl RuleList {
             members.push(nth as u32);
             let group = rule.head.map(|head| number(groups, rule.direction, head));
             *keeps |= rule.keep_state.is_some();
-            compiled.push(Rule { rule, group });
+            let states = rule.keep_state.and_then(|keep| keep.limit).map(|_| Arc::default());
+            *limits |= states.is_some();
+            compiled.push(Rule { rule, group, states });
         }
         list
     }
 
-    /// Compares it with the list whose place it takes, so that nobody who follows that one has to. A rule that is there, too, goes on.
+    /// Compares it with the list whose place it takes, so that nobody who follows that one has to. A rule that is there, too, goes on,
+    /// and counts its states where it has counted them before.
     pub fn compare(&mut self, old: &Arc<Self>) {
         let same = self.find_same(old);
+        for (rule, nth) in self.rules.iter_mut().zip(&same).filter(|(rule, _)| rule.states.is_some()) {
+            rule.states = match nth {
+                Some(nth) => old.rules[*nth as usize].states.clone(),
+                None => Some(Arc::default()),
+            };
+        }
         self.before = (Arc::downgrade(old), same);
+    }
+
+    /// Whether a rule may have no more than so many states.
+    pub(crate) const fn has_limits(&self) -> bool {
+        self.limits
+    }
+
+    /// How many states a rule has in all lanes that follow the list, if that is limited.
+    pub(crate) fn states(&self, nth: u32) -> Option<&AtomicU32> {
+        self.rules.get(nth as usize)?.states.as_deref()
     }
 
     /// Which rule of `old` each one is; of equal rules the first is the first.
@@ -152,11 +176,15 @@ impl RuleList {
         self.rules.iter().map(|it| known.get_mut(&it.rule)?.pop_front()).collect()
     }
 
+    /// Whether it was compared with `old`.
+    pub(crate) fn continues(&self, old: &Arc<Self>) -> bool {
+        core::ptr::eq(self.before.0.as_ptr(), Arc::as_ptr(old))
+    }
+
     /// The same without a search, if it was compared with `old`.
     fn same_as(&self, old: &Arc<Self>) -> Cow<'_, [Option<u32>]> {
-        let (before, same) = &self.before;
-        match core::ptr::eq(before.as_ptr(), Arc::as_ptr(old)) {
-            true => Cow::Borrowed(same),
+        match self.continues(old) {
+            true => Cow::Borrowed(&self.before.1),
             false => Cow::Owned(self.find_same(old)),
         }
     }
@@ -289,7 +317,7 @@ impl Search<'_> {
                 skipped -= 1;
                 continue;
             }
-            let Rule { rule, group } = &self.rules[nth as usize];
+            let Rule { rule, group, .. } = &self.rules[nth as usize];
             if !self.is_of_flow(rule) {
                 continue;
             }

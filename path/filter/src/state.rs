@@ -100,6 +100,8 @@ pub(crate) struct State {
     age: [u32; 2],
     /// ICMP errors about it do not pass by it.
     pub(crate) no_icmp_err: bool,
+    /// It is one of those that its rule's limit counts.
+    pub(crate) is_limited: bool,
     pub(crate) tcp: Tracked,
 }
 
@@ -268,6 +270,7 @@ impl State {
             high: [src[0], dst[0]],
             age: keep.age.map_or([0; 2], |(forth, back)| [forth, back]),
             no_icmp_err: keep.no_icmp_err,
+            is_limited: keep.limit.is_some(),
             tcp,
         };
         state.links[packet.direction.index()] = packet.link;
@@ -430,6 +433,7 @@ mod tests {
             high: [key.src[0], key.dst[0]],
             age: [0; 2],
             no_icmp_err: false,
+            is_limited: false,
             tcp: Tracked::default(),
         }
     }

@@ -3,13 +3,17 @@
 //! They stand in [`Places`], with an index with a secret hash by the two ends. When all places are taken one that is over goes first, then
 //! the half-open entry that waits longest; what both ends have shown to be theirs stays, and the newcomer is refused.
 
+use core::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use firelane_frame::{read_ahead, read_begin_ahead};
 use firelane_table::{Index, Places};
 use firelane_units::{Direction, Instant, KeepState, LinkId, Port};
 use firelane_wire::{IpProtocol, TcpView};
 
 use crate::packet::Packet;
-use crate::rules::OneWay;
+use crate::rules::{OneWay, RuleList};
 use crate::state::{Going, Key, RuleId, Secret, State, asks, is_question, query, query_ports};
 
 /// How many states there may be, unless said otherwise.
@@ -169,7 +173,9 @@ impl StateCounts {
 /// Which rules have made the states.
 #[derive(Debug, Default)]
 struct Owners {
-    /// Of each rule of the list that is there now its name.
+    /// The list that is there now, whose rules count states that are limited for all lanes together.
+    rules: Arc<RuleList>,
+    /// Of each of its rules its name.
     list: Vec<RuleId>,
     names: Vec<Name>,
 }
@@ -181,6 +187,8 @@ struct Name {
     rule: Option<u32>,
     /// So many states know it.
     states: u32,
+    /// Of these, so many are counted by the rule's limit.
+    limited: u32,
 }
 
 impl Name {
@@ -197,19 +205,63 @@ impl Owners {
         self.names.get(id.0 as usize)?.rule
     }
 
-    /// How many states know a name.
-    fn states(&mut self, id: RuleId) -> Option<&mut u32> {
-        self.names.get_mut(id.0 as usize).map(|name| &mut name.states)
+    /// The name of a rule of the list.
+    fn owner(&self, rule: u32) -> Option<RuleId> {
+        self.list.get(rule as usize).copied()
     }
 
-    /// The name of a rule of the list, and how many states it has.
-    fn owner(&self, rule: u32) -> Option<(RuleId, u32)> {
-        let id = *self.list.get(rule as usize)?;
-        Some((id, self.names.get(id.0 as usize)?.states))
+    /// A rule is to have another state: whether it may, of those that count.
+    fn take_room(&self, rule: u32, limit: NonZeroU32) -> bool {
+        let more = |states: u32| (states < limit.get()).then(|| states + 1);
+        let states = self.rules.states(rule);
+        states.is_none_or(|it| it.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok())
+    }
+
+    /// A state that counts has gone, or did not come.
+    fn leave_room(&self, id: RuleId) {
+        if let Some(states) = self.rule(id).and_then(|rule| self.rules.states(rule)) {
+            states.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A state comes.
+    fn enter(&mut self, state: &State) {
+        if let Some(name) = self.names.get_mut(state.rule.0 as usize) {
+            name.states += 1;
+            name.limited += u32::from(state.is_limited);
+        }
+    }
+
+    /// A state goes.
+    fn leave(&mut self, state: &State) {
+        if let Some(name) = self.names.get_mut(state.rule.0 as usize) {
+            name.states -= 1;
+            name.limited -= u32::from(state.is_limited);
+        }
+    }
+
+    /// This lane's states are counted by another list's rules, or by none.
+    fn count_elsewhere(&self, list: Option<&RuleList>, same: &[Option<u32>]) {
+        let limited = |nth: u32| self.names[self.list[nth as usize].0 as usize].limited;
+        for nth in 0..self.list.len() as u32 {
+            if let Some(states) = self.rules.states(nth) {
+                states.fetch_sub(limited(nth), Ordering::Relaxed);
+            }
+        }
+        for (nth, old) in (0..).zip(same) {
+            if let (Some(old), Some(states)) = (*old, list.and_then(|list| list.states(nth))) {
+                states.fetch_add(limited(old), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Another list, in which each of `same` is that rule of the one before.
-    fn begin(&mut self, same: &[Option<u32>]) {
+    fn begin(&mut self, list: &Arc<RuleList>, same: &[Option<u32>]) {
+        // A list that was compared with the one before counts where that did.
+        if self.rules.has_limits() && !list.continues(&self.rules) {
+            self.count_elsewhere(Some(list), same);
+        }
+        self.rules = Arc::clone(list);
         let before = core::mem::take(&mut self.list);
         before.iter().for_each(|id| self.names[id.0 as usize].rule = None);
         self.list.reserve_exact(same.len());
@@ -233,6 +285,15 @@ impl Owners {
             }
             self.names[at].rule = Some(nth as u32);
             *id = RuleId(at as u32);
+        }
+    }
+}
+
+impl Drop for Owners {
+    fn drop(&mut self) {
+        // Other lanes may go on with the list.
+        if self.rules.has_limits() {
+            self.count_elsewhere(None, &[]);
         }
     }
 }
@@ -271,8 +332,8 @@ impl States {
 
     /// Another list of rules counts from here on, in which each of `same` is that rule of the one before: states stay, and those
     /// of other rules belong to none.
-    pub(crate) fn begin_list(&mut self, same: &[Option<u32>]) {
-        self.rules.begin(same);
+    pub(crate) fn begin_list(&mut self, list: &Arc<RuleList>, same: &[Option<u32>]) {
+        self.rules.begin(list, same);
     }
 
     /// The state that a packet belongs to; it lasts longer for that.
@@ -448,17 +509,23 @@ impl States {
         if is_never || packet.is_for_many() {
             return Err(NoState::Never);
         }
-        let (id, of_rule) = self.rules.owner(rule).ok_or(NoState::Never)?;
+        let id = self.rules.owner(rule).ok_or(NoState::Never)?;
         // What is there did not take the packet: the names have a new user.
         let before = self.find(&key).map(|(at, _)| at);
-        let is_own = |at: u32| self.places.get(at).is_some_and(|state| state.rule == id);
-        let others = of_rule - u32::from(before.is_some_and(is_own));
-        if keep.limit.is_some_and(|limit| others >= limit.get()) {
+        let is_alike = |state: &State| state.rule == id && state.is_limited;
+        let has_room = before.and_then(|at| self.places.get(at)).is_some_and(is_alike);
+        if keep.limit.is_some_and(|limit| !has_room && !self.rules.take_room(rule, limit)) {
             self.counts.rule_full += 1;
             return Err(NoState::RuleFull);
         }
-        before.into_iter().for_each(|at| self.remove(at));
+        match before {
+            // It has the other one's room in its rule.
+            Some(at) if keep.limit.is_some() && has_room => _ = self.take_out(at),
+            Some(at) => self.remove(at),
+            None => {}
+        }
         if self.places.is_full() && !self.evict(now) {
+            keep.limit.iter().for_each(|_| self.rules.leave_room(id));
             self.counts.full += 1;
             return Err(NoState::Full);
         }
@@ -469,9 +536,7 @@ impl States {
 
     fn enter(&mut self, state: State) -> StateRef {
         let (number, hash) = (state.number, state.key().hash(self.secret));
-        if let Some(count) = self.rules.states(state.rule) {
-            *count += 1;
-        }
+        self.rules.enter(&state);
         let at = self.places.enter(state);
         self.counts.added += 1;
         self.index.insert(hash, at);
@@ -496,16 +561,22 @@ impl States {
     }
 
     fn remove(&mut self, at: u32) {
-        let Some(state) = self.places.take(at) else { return };
+        if let Some(state) = self.take_out(at).filter(|state| state.is_limited) {
+            self.rules.leave_room(state.rule);
+        }
+    }
+
+    /// A state ends, whose room in its rule is somebody else's.
+    fn take_out(&mut self, at: u32) -> Option<State> {
+        let state = self.places.take(at)?;
         let hash = state.key().hash(self.secret);
         self.index.remove(hash, at);
-        if let Some(count) = self.rules.states(state.rule) {
-            *count -= 1;
-        }
+        self.rules.leave(&state);
         if self.places.is_empty() {
             // All memory goes with the last one.
             self.index = Index::default();
         }
+        Some(state)
     }
 
     /// Makes room: one that is over goes, or the half-open state that waits longest. Whether there was one.
@@ -565,30 +636,31 @@ mod tests {
     #[test]
     fn names_are_those_of_rules_and_of_states_and_no_more() {
         let mut owners = Owners::default();
-        owners.begin(&[None, None]);
+        let none = Arc::default();
+        owners.begin(&none, &[None, None]);
         let (kept, old) = (owners.list[0], owners.list[1]);
-        [kept, old].iter().for_each(|&id| *owners.states(id).unwrap() += 1);
+        [kept, old].iter().for_each(|id| owners.names[id.0 as usize].states += 1);
         for _ in 0..1000 {
-            owners.begin(&[None, Some(0), None]);
+            owners.begin(&none, &[None, Some(0), None]);
             assert_eq!(
                 (owners.rule(kept), owners.rule(old)),
                 (Some(1), None),
                 "states of the other are nobody's"
             );
-            owners.begin(&[Some(1)]);
-            assert_eq!((owners.rule(kept), owners.owner(0)), (Some(0), Some((kept, 1))));
+            owners.begin(&none, &[Some(1)]);
+            assert_eq!((owners.rule(kept), owners.owner(0)), (Some(0), Some(kept)));
         }
         for _ in 0..1000 {
             // A rule that comes stays, and the one before it goes.
-            owners.begin(&[Some(0), None]);
-            owners.begin(&[Some(1)]);
+            owners.begin(&none, &[Some(0), None]);
+            owners.begin(&none, &[Some(1)]);
         }
         assert!(owners.names.len() <= 4);
-        owners.begin(&[None]);
+        owners.begin(&none, &[None]);
         assert_eq!((owners.rule(kept), owners.rule(old)), (None, None));
         assert!(![kept, old].contains(&owners.list[0]), "states know them");
-        *owners.states(old).unwrap() -= 1;
-        owners.begin(&[None, Some(0)]);
+        owners.names[old.0 as usize].states -= 1;
+        owners.begin(&none, &[None, Some(0)]);
         assert!(owners.list.contains(&old), "nobody remembers it");
     }
 }

@@ -3,11 +3,12 @@
 mod common;
 
 use common::*;
-use firelane_filter::{Filter, Verdict};
+use firelane_filter::{Filter, Packet, RuleList, Verdict};
 use firelane_units::{Direction, FilterLog, Instant, KeepState, LinkId};
 use firelane_wire::{Icmpv4Repr, Icmpv4Unreachable, IpProtocol, TcpFlags};
 use proptest::prelude::*;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 const CLIENT: &str = "10.0.0.1:4000";
 const SERVER: &str = "192.0.2.7:80";
@@ -681,6 +682,47 @@ fn a_rule_that_stays_goes_on_counting_and_keeps_its_states() {
     // When its states end, it may have others.
     filter.on_time(firelane_units::Instant::from_secs(500));
     assert_eq!(ask_at(&mut filter, IN, LINK, &udp("10.0.0.8:1", "192.0.2.7:53"), 500).verdict, Verdict::Pass);
+}
+
+/// Lanes that follow one list have one limit, whether it was compared with the one before it or not.
+#[test]
+fn filters_of_one_list_share_its_limits() {
+    let three = KeepState { limit: NonZeroU32::new(3), ..KeepState::default() };
+    let kept = rule(IN, PASS).with(|it| it.keep_state = Some(three));
+    for is_compared in [false, true] {
+        let first = Arc::new(RuleList::new(vec![kept.clone()]));
+        let mut lanes = [(); 2].map(|()| Filter::new([(1, 2), (3, 4)], 100));
+        lanes.iter_mut().for_each(|lane| lane.follow_list(&first));
+        let mut next = 0;
+        let mut begin = |lane: &mut Filter, at: u64| {
+            next += 1;
+            ask_at(lane, IN, LINK, &udp(&format!("10.0.0.1:{next}"), "192.0.2.7:53"), at).verdict
+        };
+        let [one, other] = &mut lanes;
+        assert_eq!([begin(one, 0), begin(one, 0), begin(other, 0)], [Verdict::Pass; 3]);
+        assert_eq!([begin(one, 0), begin(other, 0)], [Verdict::NoRoom; 2]);
+        // What another lane has begun takes no room of its own.
+        let bytes = udp("10.0.0.1:1", "192.0.2.7:53");
+        other.adopt(&Packet::read(IN, LINK, &bytes).unwrap(), Some(0), Instant::from_secs(0));
+        assert_eq!((one.counts().states.active, other.counts().states.active), (2, 2));
+        let mut second = RuleList::new(vec![rule(OUT, BLOCK), kept.clone()]);
+        if is_compared {
+            second.compare(&first);
+        }
+        let second = Arc::new(second);
+        one.follow_list(&second);
+        other.follow_list(&second);
+        assert_eq!([begin(one, 0), begin(other, 0)], [Verdict::NoRoom; 2]);
+        one.on_time(Instant::from_secs(500));
+        assert_eq!(
+            [begin(other, 1), begin(one, 500), begin(other, 1)],
+            [Verdict::Pass, Verdict::Pass, Verdict::NoRoom]
+        );
+        // A lane that ends gives its room to the others.
+        let [one, mut other] = lanes;
+        drop(one);
+        assert_eq!([begin(&mut other, 2), begin(&mut other, 2)], [Verdict::Pass, Verdict::NoRoom]);
+    }
 }
 
 proptest! {

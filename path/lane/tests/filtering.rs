@@ -328,3 +328,62 @@ fn syn(port: u16) -> Vec<u8> {
     bytes.extend([high, low, 0, 53, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 16, 0, 0, 0, 0, 0]);
     bytes
 }
+
+/// Sends a frame of a station; whether the other one gets it, where the router's lanes may have to ask for it first.
+fn passes(net: &mut Net, side: usize, bytes: &[u8]) -> bool {
+    net.send(side, bytes);
+    let mut received = net.received(1 - side);
+    if received.first().is_some_and(|frame| frame[12..14] == [8, 6]) {
+        net.answer(1 - side);
+        received = net.received(1 - side);
+    }
+    received.iter().any(|frame| frame[12..14] == [8, 0])
+}
+
+/// A limit is the rule's and not each lane's. What lanes tell each other of, so that answers pass, is one state all the same.
+#[test]
+fn a_limit_counts_the_states_of_all_lanes() {
+    for lanes in [1, 2, 4] {
+        for protocol in [IpProtocol::TCP, IpProtocol::UDP] {
+            let mut net = Net::new(lanes);
+            let mut limited = to_port(rule(Direction::In, PASS), protocol, 53);
+            limited.keep_state = Some(KeepState { limit: NonZeroU32::new(10), ..KeepState::default() });
+            let blocks = Direction::ALL.map(|direction| rule(direction, BLOCK));
+            set(&mut net.world, ROUTER, [&blocks[..], &[limited]].concat());
+            let frame = |net: &Net, port| match protocol {
+                IpProtocol::TCP => syn(port),
+                _ => net.datagram(station(1).0, port),
+            };
+            for port in 1..=60 {
+                let bytes = frame(&net, port);
+                assert_eq!(
+                    passes(&mut net, 0, &bytes),
+                    port <= 10,
+                    "{lanes} lanes, {protocol:?}, port {port}"
+                );
+            }
+            assert_eq!(
+                (net.drops(DropReason::FilterFull), counts(&net.world, ROUTER).states.rule_full),
+                (50, 50)
+            );
+            if protocol == IpProtocol::UDP {
+                for port in 1..=10 {
+                    let back = net.back(port);
+                    assert!(passes(&mut net, 1, &back), "{lanes} lanes, port {port}");
+                }
+                // Half a minute later all are told of anew, and when they have ended others may begin.
+                net.world.run_for(Duration::from_secs(30));
+                let again = frame(&net, 3);
+                assert!(passes(&mut net, 0, &again));
+                net.world.run_for(Duration::from_secs(300));
+                (0..2).for_each(|side| net.introduce(side));
+                let heard = (101..=120).filter(|&port| {
+                    let bytes = frame(&net, port);
+                    passes(&mut net, 0, &bytes)
+                });
+                assert_eq!(heard.count(), 10, "{lanes} lanes");
+            }
+            net.world.check_conservation();
+        }
+    }
+}
