@@ -387,3 +387,69 @@ fn a_limit_counts_the_states_of_all_lanes() {
         }
     }
 }
+
+/// Whoever sends what a rule keeps from leaving hears of it, as with rules about what comes in: another station, each time, whether the
+/// rule was looked at or what it said is remembered.
+#[test]
+fn who_sends_what_may_not_leave_is_told() {
+    for lanes in [1, 2, 4] {
+        for as_dest in [false, true] {
+            let mut net = Net::new(lanes);
+            let leg = Some(LinkId(11));
+            let block =
+                |answer| FilterRule { link: leg, ..rule(Direction::Out, FilterAction::Block(answer)) };
+            let unreachable = block(BlockAnswer::Icmp { code: 10, as_dest });
+            let reset = to_port(block(BlockAnswer::Reset), IpProtocol::TCP, 53);
+            // The way onward is known, so that packets get as far as the gate.
+            for port in 1..=4 {
+                assert!(net.forward(station(1).0, port).is_some());
+                assert!(passes(&mut net, 0, &syn(port)));
+            }
+            set(&mut net.world, ROUTER, vec![unreachable, reset]);
+            let from = if as_dest { station(1).0 } else { Ipv4Addr::new(10, 1, 0, 1) };
+            for port in [1, 2, 3, 4, 1, 2, 1, 1] {
+                let datagram = net.datagram(station(1).0, port);
+                let error = told(&mut net, &datagram).map(|(from, error)| (from, [error[0], error[1]]));
+                assert_eq!(error, Some((from, [3, 10])), "{lanes} lanes, port {port}");
+                let reset = told(&mut net, &syn(port)).map(|(from, segment)| (from, segment[13]));
+                assert_eq!(reset, Some((station(1).0, 0x14)), "{lanes} lanes, port {port}");
+            }
+            assert_eq!((net.drops(DropReason::FilterBlocked), net.received(1).len()), (16, 0));
+            net.world.check_conservation();
+        }
+    }
+}
+
+/// The same of the netstack's own sockets.
+#[test]
+fn a_socket_is_told_that_it_may_not_send() {
+    for lanes in [1, 2, 4] {
+        for remote in ["10.0.0.2:80", "[fd00::2]:80"] {
+            let mut world = two_stacks(lanes, Mtu::ETHERNET);
+            let listener = world.listen(2, 9, remote, 8);
+            let port =
+                |answer| to_port(rule(Direction::Out, FilterAction::Block(answer)), IpProtocol::TCP, 80);
+            let icmp = |as_dest| BlockAnswer::Icmp { code: 13, as_dest };
+            for (answer, told) in [
+                (BlockAnswer::Reset, SocketError::Refused),
+                // RFC 1122 §4.2.3.9, as of another station's.
+                (icmp(false), SocketError::HostUnreachable),
+                (icmp(true), SocketError::HostUnreachable),
+            ] {
+                set(&mut world, NetstackId(1), vec![port(answer)]);
+                for _ in 0..3 {
+                    let client = world.connect(1, 0, remote);
+                    world.run();
+                    assert_eq!(client.poll_connected(), Err(told), "{remote} {answer:?}");
+                }
+            }
+            assert!(listener.accept().is_none());
+            assert_eq!(counts(&world, NetstackId(1)).blocked, [0, 9]);
+            set(&mut world, NetstackId(1), Vec::new());
+            let client = world.connect(1, 0, remote);
+            world.run();
+            assert_eq!(client.poll_connected(), Ok(true));
+            world.check_conservation();
+        }
+    }
+}

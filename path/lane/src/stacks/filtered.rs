@@ -507,8 +507,11 @@ impl<D> Inside<'_, D> {
 
     /// Whom it is for knows the packet by its names outside, if it was translated before rules saw it.
     fn answer_goes_out(&mut self) {
+        // Packets that have not been asked about may wait behind it.
+        let answers = self.shard.ip.core.output().len().saturating_sub(self.shard.gate.asked);
         self.shard.gate.take_unasked(self.shard.ip.core.output());
-        while let Some(mut frame) = self.shard.gate.ready.pop() {
+        for _ in 0..answers {
+            let Some(mut frame) = self.shard.gate.ready.pop() else { return };
             let link = frame.meta().ingress;
             let passed = match Headers::parse(frame.as_slice()) {
                 Ok(headers) if link != LOOPBACK => self.translate_out(&mut frame, headers.l3_offset),
@@ -561,6 +564,7 @@ impl<D> Inside<'_, D> {
                     gone
                 }
                 Err((ruling, stay)) => {
+                    self.answer_leaving(ruling.verdict, &frame);
                     self.stay(frame, stay);
                     Gone { ruling, session: None, stays: true }
                 }
@@ -579,7 +583,18 @@ impl<D> Inside<'_, D> {
     /// The frame that IP has made ready last ends here.
     pub(crate) fn end_last(&mut self, verdict: Verdict) {
         if let Some(frame) = self.shard.ip.core.output().pop_back() {
+            self.answer_leaving(verdict, &frame);
             self.stay(frame, Stay::Ended(reason(verdict)));
+        }
+    }
+
+    /// Tells the sender of a packet that may not leave what the rule wants him to hear: another station, or by the netstack's way to
+    /// itself one of its own sockets.
+    fn answer_leaving(&mut self, verdict: Verdict, frame: &Frame) {
+        if let Verdict::Block(answer @ (BlockAnswer::Reset | BlockAnswer::Icmp { .. })) = verdict
+            && let Ok(headers) = Headers::parse(frame.as_slice())
+        {
+            self.answer_blocked(answer, frame.meta().ingress, frame.as_slice(), &headers);
         }
     }
 
