@@ -57,19 +57,16 @@ enum Width {
     Long,
 }
 
-/// How far a conversation without a handshake is. A question with one answer may have come in anybody's name, so it is half-open still.
+/// How far a conversation without a handshake is. A question and its answers may have come in anybody's name, so it is half-open still.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Heard {
     /// One end has sent.
     One,
     /// The other has answered.
     Answer,
-    /// Somebody has asked again behind an answer, or was answered for longer.
+    /// Who has asked has asked again behind an answer.
     Both,
 }
-
-/// Who is answered for so many seconds without asking again is sent a stream.
-const STREAM: u16 = 2;
 
 /// What may be known of a state's packet.
 #[derive(Debug)]
@@ -364,7 +361,7 @@ impl State {
     pub(crate) fn renew(&mut self, way: usize, now: Instant) -> bool {
         if self.heard != Heard::Both {
             // Until then: what is not written to need not go back to memory.
-            self.hear(way, now);
+            self.hear(way);
         }
         self.ends = now + self.lasts(way);
         let is_news = way == 0 && seconds(now).wrapping_sub(self.told) >= TELL;
@@ -374,12 +371,10 @@ impl State {
         is_news
     }
 
-    fn hear(&mut self, way: usize, now: Instant) {
+    fn hear(&mut self, way: usize) {
         self.heard = match (self.heard, way) {
             (Heard::One, 1) => Heard::Answer,
             (Heard::Answer, 0) => Heard::Both,
-            // The question that it began with was the last that others have heard of.
-            (Heard::Answer, _) if seconds(now).wrapping_sub(self.told) > STREAM => Heard::Both,
             (heard, _) => heard,
         };
     }

@@ -2,8 +2,8 @@
 //!
 //! TCP's times are RFC 5382 REQ-5's, with RFC 7857 §2: a reset only shortens a connection's time, and what comes after it
 //! shows that it was not the end. Whether segments are in the window is the filter's question (`keep state`). What has no handshake is
-//! a conversation once somebody asks again behind an answer, or is answered for longer: one question with one answer may have come in
-//! anybody's name.
+//! a conversation once who has asked asks again behind an answer, or is inside and is answered for longer: a question from outside and its
+//! answers may have come in anybody's name.
 
 use core::num::NonZeroU16;
 use core::time::Duration;
@@ -79,7 +79,7 @@ const _: () = assert!(size_of::<Option<Session>>() <= 128);
 /// more than one question (RFC 4787 REQ-5 a).
 const UDP_QUESTION: Duration = Duration::from_secs(30);
 const WELL_KNOWN: u16 = 1023;
-/// Who is answered for longer than this without asking again is sent a stream.
+/// Who is answered from outside for longer than this without asking again is sent a stream.
 const STREAM: Duration = Duration::from_secs(2);
 
 impl Kept for Session {
@@ -167,7 +167,10 @@ impl Session {
         self.phase = match (self.phase, way) {
             (Phase::Asked, 1) => Phase::Answered,
             (Phase::Answered, 0) => Phase::Established,
-            (Phase::Answered, _) if now >= self.began + STREAM => Phase::Established,
+            // Servers repeat what they answer, to whoever seems to have asked from outside.
+            (Phase::Answered, _) if self.at[0] == Direction::Out && now >= self.began + STREAM => {
+                Phase::Established
+            }
             (phase, _) => phase,
         };
     }

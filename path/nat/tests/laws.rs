@@ -500,7 +500,10 @@ fn a_question_and_its_answer_give_way_and_conversations_stay() {
     for nth in 0..4000_u16 {
         let stranger = format!("203.0.113.{}", nth % 256);
         net.back(&udp((&stranger, nth + 1), (OUTSIDE, 53), b"?")).unwrap();
-        net.out(&udp(("10.0.0.9", 53), (&stranger, nth + 1), b"!")).unwrap();
+        for _ in 0..2 {
+            net.out(&udp(("10.0.0.9", 53), (&stranger, nth + 1), b"!")).unwrap();
+            net.now += core::time::Duration::from_millis(2);
+        }
     }
     let counts = net.nat.counts();
     assert_eq!((counts.sessions, counts.half_open, counts.evicted), (1000, 500, 3500));

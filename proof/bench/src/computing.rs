@@ -61,6 +61,10 @@ pub(crate) fn run() -> Result<Verdict> {
             foreign.push(meter.stop().foreign());
         }
     }
+    // An echo that is lost is waited for without end.
+    if let Some(case) = cases.iter().find(|case| case.times.percentile(P95).is_infinite()) {
+        return Err(format!("{}: more than one echo in twenty was lost", case.name).into());
+    }
     Ok(report(&cases, &foreign))
 }
 

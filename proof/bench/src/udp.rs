@@ -146,6 +146,9 @@ impl Kernel {
         let flood = format!("flood {address} {size} {millis}");
         let [received, sent] = self.both(&format!("sink {how} {longer}"), &flood, per, foreign)?;
         cell.one_way.push(received * 1e-6);
+        if sent == 0.0 {
+            return Err(format!("nothing was sent to {address}").into());
+        }
         cell.lost.push(1.0 - received / sent);
         let ask = format!("ask {address} {size} {millis} {how}");
         let [_, trips] = self.both(&format!("echo {how} {longer}"), &ask, per, foreign)?;

@@ -143,7 +143,7 @@ impl AtWork {
         }
         // Who sees that the question has ended may ask again at once, for which the port must be free.
         let Self { inform, socket, awaiting, known, base, .. } = self;
-        drop((socket, awaiting));
+        drop((awaiting, socket));
         Self::note(&inform, &known, base);
     }
 

@@ -302,8 +302,9 @@ struct AtWork {
     /// `Some` if the operator wants one.
     link_local: Option<LinkLocal>,
     clock: Clock,
-    socket: UdpSocket,
+    // It ends before the socket does, as who has the port next has an exchange of his own.
     awaiting: Awaiting,
+    socket: UdpSocket,
     interface: Arc<Interface>,
     keep: Keep,
 }

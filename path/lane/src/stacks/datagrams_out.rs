@@ -103,9 +103,9 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// Lets the sockets that have something to send at this moment send their shares, of what is `left` of the round for this netstack.
-    /// Whether there is more, for its next one.
-    pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>, mut left: usize) -> bool {
+    /// Lets the sockets that have something to send at this moment send their shares, of what is `left` of the round for this netstack, if
+    /// other lanes have not too much yet to take. Whether there is more, for its next one.
+    pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>, left: usize) -> bool {
         self.shard.hear_of_next_hops(self.common.now);
         let Shard { limited_datagrams, dirty_datagrams, datagrams, .. } = &mut *self.shard;
         let mut each = |socket: SocketId, ticket| {
@@ -118,9 +118,12 @@ impl<D> Inside<'_, D> {
         };
         limited_datagrams.wake(self.common.now, &mut each, |limits| links.sent.note_asked(limits));
         // Whoever takes them calls the lane then, and nothing else is to wait behind more: a connection that begins, least of all.
-        if self.shard.dirty_datagrams.len() > 0 && self.common.is_ahead() {
-            return false;
-        }
+        let is_kept_back = self.shard.dirty_datagrams.len() > 0 && self.common.is_ahead();
+        !is_kept_back && self.send_shares(links, left)
+    }
+
+    /// The same, however much others have yet to take: the last words of a netstack that ends.
+    pub(super) fn send_shares(&mut self, links: &Links<D>, mut left: usize) -> bool {
         let mut more = false;
         for _ in 0..self.shard.dirty_datagrams.len() {
             if left == 0 {

@@ -77,6 +77,10 @@ impl Stacks {
         self.transmit(common, links, out);
         self.conns.leave_turns(id);
         let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
+        if common.is_ahead() {
+            Inside { common, shard: &mut shard, conns: &mut self.conns }
+                .send_shares(links, super::datagrams_out::TURN);
+        }
         shard.searches.end(common);
         self.ports_from = self.ports_from.max(shard.port_counter);
         self.removed.push_back(Removed { shard: Box::new(shard), stage: Stage::Listeners, at: 0 });

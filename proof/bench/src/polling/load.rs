@@ -28,7 +28,7 @@ const QUESTION_BYTES: usize = 66 - 42;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_millis(2000);
 /// Stands for the time of an answer that has not come.
-const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 const LISTENER_KEY: u64 = 0;
 
 /// Serves connections by one thread: reads what comes, and writes to those who ask for it at every beat.

@@ -98,7 +98,10 @@ impl Trips {
     /// The mean of what several clients have answered.
     fn push(&mut self, answers: &[Vec<u64>]) {
         for (nth, samples) in self.0.iter_mut().enumerate() {
-            let micros = answers.iter().map(|it| it[nth + 1] as f64 * 1e-3);
+            let micros = answers.iter().map(|it| match it[nth + 1] {
+                load::NEVER => f64::INFINITY,
+                nanos => nanos as f64 * 1e-3,
+            });
             samples.push(micros.sum::<f64>() / answers.len() as f64);
         }
         let [asked, lost] = [0, 3].map(|nth| answers.iter().map(|it| it[nth]).sum::<u64>());

@@ -229,8 +229,9 @@ impl Interface {
 struct AtWork {
     client: Client,
     clock: Clock,
-    socket: UdpSocket,
+    // It ends before the socket does, as who has the port next has an exchange of his own.
     awaiting: Awaiting,
+    socket: UdpSocket,
     interface: Arc<Interface>,
     keep: Keep,
     /// Who waits for the end of a release.
