@@ -9,7 +9,7 @@ use firelane_lane::*;
 use firelane_nat::NatConfig;
 use firelane_units::{
     BlockAnswer, Direction, DropReason, FilterAction, FilterPorts, FilterProtocol, FilterRule, NatAction,
-    NatFiltering, NatLimits, NatPorts, NatRule, NatTarget, Port,
+    NatEnd, NatFiltering, NatLimits, NatPorts, NatRedirect, NatRule, NatTarget, Port,
 };
 use firelane_wire::{Ipv4View, TcpFlags, TcpView};
 use firelane_world::router::*;
@@ -107,6 +107,62 @@ fn a_socket_of_the_netstacks_own_keeps_its_names() {
             assert!(end.recv.recv(&mut text).unwrap().is_some(), "{lanes} lanes, {port}");
             net.world.check_conservation();
         }
+    }
+}
+
+/// The whole address is somebody's inside, and the netstack asks others all the same: its connections, datagrams and echoes come back, and what
+/// begins from outside goes inside.
+#[test]
+fn an_exposed_host_leaves_the_netstack_what_it_has_asked_for() {
+    let (inside, peer) = (station(0).0, station(1).0);
+    let NatAction::Redirect(to) = redirect(1, inside, 1).action else { unreachable!() };
+    let all = NatAction::Redirect(NatRedirect { port: None, ..to });
+    let end =
+        |address: Ipv4Addr| NatEnd { prefix: format!("{address}/32").parse().ok(), ..NatEnd::default() };
+    let exposed = NatRule { to: end(OUTSIDE), ..NatRule::new(WAN, all) };
+    let own_of_one = NatRule { from: end(inside), ..NatRule::new(WAN, NatAction::Bimap(NatTarget::OfLink)) };
+    for (lanes, rule) in [1, 2, 4].into_iter().flat_map(|lanes| [(lanes, exposed), (lanes, own_of_one)]) {
+        let mut net = ready(lanes);
+        translate(&mut net, &[rule, map()]);
+        for lane in 0..lanes {
+            net.received(1);
+            let stream = net.world.connect(ROUTER.0, lane, &format!("{peer}:80"));
+            net.world.run();
+            let mut frames = net.received(1);
+            if frames.first().is_some_and(|frame| frame[12..14] == [8, 6]) {
+                // A lane that does not know the station yet asks for itself.
+                net.answer(1);
+                frames = net.received(1);
+            }
+            let syn = frames.iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 6).expect("a SYN");
+            let view = Ipv4View::parse(&syn[14..]).unwrap();
+            let asked = TcpView::parse(view.payload()).unwrap();
+            let ends = [(peer, 80), (OUTSIDE, asked.src_port().0)];
+            let answer = (TcpFlags::SYN.with(TcpFlags::ACK), 9, asked.seq().0.wrapping_add(1));
+            let (third, _) = segment(&mut net, (1, 1), ends, answer, &[]).expect("its ACK");
+            assert!(third[47] & 0x04 == 0, "{lanes} lanes, lane {lane}: no reset");
+            drop(stream);
+        }
+        for nth in 0..8_u16 {
+            let local = format!("{OUTSIDE}:{}", 40_000 + nth);
+            let mut end = net.world.bind(ROUTER.0, 100 + u32::from(nth), 0, &local);
+            if lanes == 1 && nth % 2 == 0 {
+                net.world
+                    .connect_datagrams(ROUTER.0, 100 + u32::from(nth), Some(&format!("{peer}:53")))
+                    .unwrap();
+            }
+            assert_eq!(pass(&mut net, 1, (peer, 53), (OUTSIDE, 40_000 + nth)), None);
+            let mut text = [0; 9];
+            assert!(end.recv.recv(&mut text).unwrap().is_some(), "{lanes} lanes, {local}");
+        }
+        // A server of the netstack's own at that address is in the shade of the rule.
+        let _server = net.world.bind(ROUTER.0, 200, 0, &format!("{OUTSIDE}:53"));
+        for port in [53, 54] {
+            let got = pass(&mut net, 1, (STRANGER, 9), (OUTSIDE, port))
+                .map(|frame| super::translating::ends(&frame));
+            assert_eq!(got, Some(((STRANGER, 9), (inside, port))), "{lanes} lanes");
+        }
+        net.world.check_conservation();
     }
 }
 

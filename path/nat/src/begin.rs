@@ -7,7 +7,7 @@
 use core::net::Ipv4Addr;
 
 use firelane_units::{
-    Direction, DropReason, Instant, LinkId, NatAction, NatFiltering, NatPorts, NatTarget, Port,
+    Direction, DropReason, FilterPorts, Instant, LinkId, NatAction, NatFiltering, NatPorts, NatTarget, Port,
 };
 use firelane_wire::{IpProtocol, Ipv4View};
 
@@ -18,7 +18,7 @@ use crate::rules::{Rule, matches};
 use crate::session::{NO_MAPPING, Session};
 use crate::sessions::NatRef;
 use crate::tuple::Tuple;
-use crate::{Host, Nat, Outcome};
+use crate::{Arrived, Host, Nat, Outcome};
 
 /// Who a packet is really for.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,20 @@ struct Outer {
     rule: Rule,
     end: (Ipv4Addr, u16),
     mapping: u32,
+}
+
+impl Inner {
+    /// Whether the netstack itself may be whom a packet is for. It comes before what others have been given, and keeps of what a rule
+    /// gives others the conversations that it has.
+    fn is_for_host(&self, packet: &Packet, host: &impl Host) -> bool {
+        let tuple = packet.tuple;
+        if self.mapping != NO_MAPPING {
+            return host.expects(&tuple);
+        }
+        let begins = packet.flags.syn() && !packet.flags.ack();
+        let is_of_ports = self.rule.rule.to.ports != FilterPorts::Any;
+        host.owns(tuple.dst) && host.has_begun(&Arrived { tuple, begins, is_of_ports })
+    }
 }
 
 impl Nat {
@@ -80,10 +94,10 @@ impl Nat {
     ) -> Result<Option<u32>, DropReason> {
         let tuple = &packet.tuple;
         if let Some(inner) = self.inner(link, tuple, host) {
+            if inner.is_for_host(packet, host) {
+                return Ok(None);
+            }
             if inner.mapping != NO_MAPPING {
-                if host.expects(tuple) {
-                    return Ok(None);
-                }
                 self.may_answer(inner.mapping, tuple.src)?;
             }
             self.make_room_beside(inner.mapping, tuple.src, now)?;
@@ -113,6 +127,9 @@ impl Nat {
     ) -> Result<Option<u32>, DropReason> {
         let tuple = &packet.tuple;
         let Some(inner) = self.inner_behind(link, tuple, host) else { return Ok(None) };
+        if inner.mapping == NO_MAPPING && inner.is_for_host(packet, host) {
+            return Ok(None);
+        }
         let turned = self.turn_to(&inner, packet, host, now);
         if turned.is_err() {
             // The session that needed it may have given way.

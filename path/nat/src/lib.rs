@@ -67,6 +67,21 @@ pub trait Host {
 
     /// Whether a packet that arrives may be for the netstack itself, though somebody inside has such names, too.
     fn expects(&self, arrived: &Tuple) -> bool;
+
+    /// Whether a packet that arrives may be of a conversation that the netstack has already: a rule that sends to others what comes to its
+    /// address is for what begins there.
+    fn has_begun(&self, arrived: &Arrived) -> bool;
+}
+
+/// A packet that arrives, and that a rule has for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    /// Its names.
+    pub tuple: Tuple,
+    /// It asks for a connection.
+    pub begins: bool,
+    /// The rule says which ports it is for: what comes there is for no socket that would take it from anybody.
+    pub is_of_ports: bool,
 }
 
 /// What becomes of a packet.

@@ -3,10 +3,10 @@
 mod common;
 
 use common::*;
-use firelane_nat::{NatConfig, Outcome};
+use firelane_nat::{NatConfig, Outcome, Tuple};
 use firelane_units::{
-    Direction, DropReason, FilterPorts, NatAction, NatFiltering, NatLimits, NatPorts, NatRedirect, NatRule,
-    NatTarget, Port,
+    Direction, DropReason, FilterPorts, FilterProtocol, NatAction, NatEnd, NatFiltering, NatLimits, NatPorts,
+    NatRedirect, NatRule, NatTarget, Port,
 };
 use firelane_wire::{Icmpv4Repr, IpProtocol, Ipv4View, Sum, TcpFlags};
 
@@ -139,6 +139,46 @@ fn a_server_inside_is_reached_by_its_names_outside() {
     assert_eq!(ends(&of_range).1.1, 7004);
     let other = tcp(client, (OUTSIDE, 81), SYN, b"");
     assert_eq!(net.back(&other), Ok(other));
+}
+
+/// What the netstack itself has asked for comes back to it, though all that comes to its address is for somebody inside.
+#[test]
+fn a_rule_for_all_that_comes_leaves_the_netstack_its_own_conversations() {
+    let exposed = |to_port| NatRule {
+        protocol: FilterProtocol::Any,
+        action: NatAction::Redirect(NatRedirect {
+            address: ip("10.0.0.9"),
+            second: None,
+            port: to_port,
+            is_range: false,
+        }),
+        ..redirect(FilterPorts::Any, "10.0.0.9", 0, false)
+    };
+    let alias = NatTarget::OfLink;
+    let one = NatEnd { prefix: "10.0.0.9/32".parse().ok(), ..NatEnd::default() };
+    let bimap = NatRule { from: one, ..NatRule::new(WAN, NatAction::Bimap(alias)) };
+    for rule in [exposed(None), exposed(Some(Port(7))), bimap] {
+        let mut net = Net::new(vec![rule]);
+        let answers = [
+            tcp(PEER, (OUTSIDE, 40_000), SYN.with(ACK), b""),
+            udp(PEER, (OUTSIDE, 40_000), b"answer"),
+            echo(PEER.0, OUTSIDE, true, 7),
+        ];
+        let tuple = |protocol, ports| Tuple { src: ip(PEER.0), dst: ip(OUTSIDE), ports, protocol };
+        let both = [PEER.1, 40_000];
+        net.router.begun = vec![
+            tuple(IpProtocol::TCP, both),
+            tuple(IpProtocol::UDP, both),
+            tuple(IpProtocol::ICMPV4, [0, 7]),
+        ];
+        for answer in &answers {
+            assert_eq!(net.back(answer), Ok(answer.clone()), "{rule:?}");
+            // By the other link as well.
+            assert_eq!(net.forward(LAN, WAN, answer), Ok(answer.clone()), "{rule:?}");
+        }
+        let begins = net.back(&tcp(PEER, (OUTSIDE, 40_001), SYN, b"")).unwrap();
+        assert_eq!(ends(&begins).1.0, ip("10.0.0.9"), "{rule:?}");
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use firelane_classify::{ConnTable, Fragment, Headers, L3, Listeners, Steering, SteeringKey};
 use firelane_frame::{Checksum, Frame};
 use firelane_ip::{Adjacency, Ip, LOOPBACK};
-use firelane_nat::{Host, Nat, NatConfig, NatCounts, NatRef, NatRow, Outcome};
-use firelane_udp::UdpTable;
+use firelane_nat::{Arrived, Host, Nat, NatConfig, NatCounts, NatRef, NatRow, Outcome};
+use firelane_udp::{Blamed, UdpTable};
 use firelane_units::{Direction, LaneId, LinkId, NetstackId, Port};
 use firelane_wire::IpProtocol;
 
@@ -77,6 +77,17 @@ impl Own<'_> {
             _ => false,
         }
     }
+
+    fn is_connected(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let of_tuple = |tuple| self.shard_conns.lookup(&tuple, |id| self.conns.is_named(id, &tuple));
+        Inside::<()>::tuple(local, remote).and_then(of_tuple).is_some()
+    }
+
+    /// Whether the netstack chooses ports of its own sockets from there on: whoever has one has asked somebody for something.
+    fn is_chosen(&self, protocol: IpProtocol, local: SocketAddr) -> bool {
+        let IpAddr::V4(address) = local.ip() else { return false };
+        self.chooses_from(protocol, address).is_some_and(|first| first.0 <= local.port())
+    }
 }
 
 impl Host for Own<'_> {
@@ -94,12 +105,8 @@ impl Host for Own<'_> {
 
     fn uses(&self, arrived: &firelane_nat::Tuple) -> bool {
         let (local, remote) = ends_of(arrived);
-        let is_connection = || {
-            let tuple = Inside::<()>::tuple(local, remote);
-            let of_tuple = |tuple| self.shard_conns.lookup(&tuple, |id| self.conns.is_named(id, &tuple));
-            arrived.protocol == IpProtocol::TCP && tuple.is_some_and(|tuple| of_tuple(tuple).is_some())
-        };
-        self.has_socket(arrived.protocol, local, remote) || is_connection()
+        self.has_socket(arrived.protocol, local, remote)
+            || arrived.protocol == IpProtocol::TCP && self.is_connected(local, remote)
     }
 
     fn chooses_from(&self, protocol: IpProtocol, address: Ipv4Addr) -> Option<Port> {
@@ -115,6 +122,28 @@ impl Host for Own<'_> {
         let elsewhere = self.elsewhere.as_ref().filter(|_| self.owns(arrived.dst));
         let (local, remote) = ends_of(arrived);
         self.uses(arrived) || elsewhere.is_some_and(|it| it.may_expect(arrived.protocol, local, remote))
+    }
+
+    fn has_begun(&self, &Arrived { tuple, begins, is_of_ports }: &Arrived) -> bool {
+        let (protocol, (local, remote)) = (tuple.protocol, ends_of(&tuple));
+        // Who waits for whoever comes has begun nothing, and most programs that ask many of one socket let the netstack choose its port.
+        let is_askers = || !is_of_ports && self.is_chosen(protocol, local);
+        let is_here = match protocol {
+            IpProtocol::TCP => self.is_connected(local, remote),
+            IpProtocol::UDP => match self.udp.blamed(local, remote) {
+                Some(Blamed::Connected(_)) => true,
+                Some(Blamed::Unconnected(_)) => is_askers(),
+                None => false,
+            },
+            _ => self.has_socket(protocol, local, remote),
+        };
+        // Another lane answers for all sockets that it has, and a flood of those who begin is not sent round.
+        let may_be_there = match protocol {
+            IpProtocol::TCP => !begins,
+            _ => is_askers(),
+        };
+        let elsewhere = self.elsewhere.as_ref().filter(|_| may_be_there);
+        is_here || elsewhere.is_some_and(|it| it.may_expect(protocol, local, remote))
     }
 }
 

@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use std::collections::VecDeque;
 
 use firelane_frame::{Pools, PoolsConfig};
-use firelane_nat::{Host, Nat, NatConfig, Outcome, Returned, Tuple};
+use firelane_nat::{Arrived, Host, Nat, NatConfig, Outcome, Returned, Tuple};
 use firelane_units::{
     Direction, DropReason, FilterPorts, FilterProtocol, Instant, LinkId, NatAction, NatEnd, NatLimits,
     NatPorts, NatRedirect, NatRule, NatTarget, Port, SeqNum,
@@ -29,6 +29,8 @@ pub(crate) fn ip(text: &str) -> Ipv4Addr {
 #[derive(Default)]
 pub(crate) struct Router {
     pub(crate) used: Vec<u16>,
+    /// What arrives of its own conversations.
+    pub(crate) begun: Vec<Tuple>,
 }
 
 impl Host for Router {
@@ -46,6 +48,9 @@ impl Host for Router {
     }
     fn expects(&self, arrived: &Tuple) -> bool {
         self.uses(arrived)
+    }
+    fn has_begun(&self, arrived: &Arrived) -> bool {
+        self.begun.contains(&arrived.tuple)
     }
 }
 
