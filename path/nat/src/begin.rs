@@ -78,7 +78,8 @@ impl Nat {
             return Ok(None);
         }
         self.make_room(tuple.src, now)?;
-        let Some(outer) = self.outer(link, tuple, host)? else { return Ok(None) };
+        let peer = (tuple.dst, tuple.ports[1]);
+        let Some(outer) = self.outer(link, packet, peer, host, now)? else { return Ok(None) };
         let back = Tuple { src: outer.end.0, ports: [outer.end.1, tuple.ports[1]], ..*tuple }.reversed();
         let at = [Direction::Out, Direction::In];
         let session = Session::new([*tuple, back], at, [outer.mapping, NO_MAPPING]);
@@ -101,7 +102,10 @@ impl Nat {
                 self.may_answer(inner.mapping, tuple.src)?;
             }
             self.make_room_beside(inner.mapping, tuple.src, now)?;
-            let back = Tuple { dst: inner.end.0, ports: [tuple.ports[0], inner.end.1], ..*tuple }.reversed();
+            let back = match inner.mapping {
+                NO_MAPPING => self.answer_of(inner.end, packet, now),
+                _ => Tuple { dst: inner.end.0, ports: [tuple.ports[0], inner.end.1], ..*tuple }.reversed(),
+            };
             let at = [Direction::In, Direction::Out];
             let session = Session::new([*tuple, back], at, [NO_MAPPING, inner.mapping]);
             return self.enter(session, &inner.rule, packet, now).map(Some);
@@ -176,7 +180,8 @@ impl Nat {
             return Ok(());
         }
         self.make_room(within.src, now)?;
-        let Some(outer) = self.outer(link, &packet.tuple, host)? else { return Ok(()) };
+        let peer = (within.dst, within.ports[1]);
+        let Some(outer) = self.outer(link, packet, peer, host, now)? else { return Ok(()) };
         let seen = Tuple { src: outer.end.0, ports: [outer.end.1, within.ports[1]], ..within };
         let at = [Direction::Out, Direction::In];
         let named = Session::new([within, seen.reversed()], at, [outer.mapping, NO_MAPPING]);
@@ -304,8 +309,16 @@ impl Nat {
         if may { Ok(()) } else { Err(DropReason::NatFiltered) }
     }
 
-    /// Who a packet seems to come from that leaves by a link.
-    fn outer(&mut self, link: LinkId, tuple: &Tuple, host: &impl Host) -> Result<Option<Outer>, DropReason> {
+    /// Who a packet seems to come from that leaves by a link for a peer.
+    fn outer(
+        &mut self,
+        link: LinkId,
+        packet: &Packet,
+        peer: (Ipv4Addr, u16),
+        host: &impl Host,
+        now: Instant,
+    ) -> Result<Option<Outer>, DropReason> {
+        let tuple = &packet.tuple;
         let Some(rule) = self.rules.of_source(link, tuple) else { return Ok(None) };
         let of_link = host.address_of(link);
         let (to, ports) = match rule.rule.action {
@@ -323,6 +336,9 @@ impl Nat {
         {
             return Ok(Some(Outer { rule, end: mapping.outside, mapping: at }));
         }
+        if let Some(end) = self.served_as((link, to), packet, peer, host, now) {
+            return Ok(Some(Outer { rule, end, mapping: NO_MAPPING }));
+        }
         let end = self.choose(&rule, (to, ports), tuple, of_link, host).ok_or(DropReason::NatPorts)?;
         let mapping = self.mappings.enter(Mapping::new(tuple.protocol, inside, end, link, rule.id));
         Ok(Some(Outer { rule, end, mapping }))
@@ -338,7 +354,8 @@ impl Nat {
     ) -> Option<(Ipv4Addr, u16)> {
         let is_used = |address, port| {
             let answer = Tuple { src: address, ports: [port, tuple.ports[1]], ..*tuple }.reversed();
-            host.uses(&answer)
+            // A server that a rule has given this port may speak to the same peer.
+            host.uses(&answer) || self.sessions.find(&answer).is_some()
         };
         let own_from = |address| host.chooses_from(tuple.protocol, address).map(|port| port.0);
         choose(&rule.rule, to, tuple, of_link, &self.hasher, (self.mappings.taken(), is_used), own_from)

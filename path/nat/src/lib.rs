@@ -17,6 +17,7 @@ mod outside;
 mod packet;
 mod pieces;
 mod rules;
+mod served;
 mod session;
 mod sessions;
 mod taken;

@@ -141,6 +141,121 @@ fn a_server_inside_is_reached_by_its_names_outside() {
     assert_eq!(net.back(&other), Ok(other));
 }
 
+/// RFC 4787 REQ-1: what a server sends first has the names by which it is reached, so that who is asked may ask in turn.
+#[test]
+fn a_server_that_speaks_first_does_so_in_the_names_by_which_it_is_reached() {
+    let server = ("10.0.0.9", 5060);
+    let map = from_inside(to_link(RANGE));
+    let any = |rule: NatRule<_>| NatRule { to: NatEnd { prefix: None, ..rule.to }, ..rule };
+    let of_port = |outside| redirect(FilterPorts::Equal(Port(outside)), server.0, server.1, false);
+    let mut kept = redirect(FilterPorts::Range(Port(5000), Port(5100)), server.0, 1, false);
+    let NatAction::Redirect(to) = kept.action else { unreachable!() };
+    kept.action = NatAction::Redirect(NatRedirect { port: None, ..to });
+    let range = redirect(FilterPorts::Range(Port(7000), Port(7010)), server.0, 5055, true);
+    let exposed = NatRule { to: NatEnd { ports: FilterPorts::Any, ..kept.to }, ..kept };
+    for (rule, outside) in [
+        (of_port(5060), 5060),
+        (of_port(80), 80),
+        (any(of_port(80)), 80),
+        (kept, 5060),
+        (range, 7005),
+        (exposed, 5060),
+    ] {
+        for nth in 0..2 {
+            let mut net = Net::new(vec![map, rule]);
+            let peer = (PEER.0, 5060);
+            if nth == 0 {
+                assert_eq!(
+                    seen(&net.out(&udp(server, peer, b"a")).unwrap()),
+                    (ip(OUTSIDE), outside),
+                    "{rule:?}"
+                );
+                assert_eq!(
+                    seen(&net.out(&udp(server, PEER, b"a")).unwrap()),
+                    (ip(OUTSIDE), outside),
+                    "{rule:?}"
+                );
+            }
+            let came = net.back(&udp(peer, (OUTSIDE, outside), b"b")).unwrap();
+            assert_eq!(ends(&came), ((ip(peer.0), peer.1), (ip(server.0), server.1)), "{rule:?}");
+            let answered = net.out(&udp(server, peer, b"c")).unwrap();
+            assert_eq!(ends(&answered), ((ip(OUTSIDE), outside), (ip(peer.0), peer.1)), "{rule:?}");
+            let counts = net.nat.counts();
+            assert_eq!((counts.sessions, counts.mappings), (2 - nth, 0), "{rule:?}");
+        }
+    }
+}
+
+/// Where a server has other names outside, as for a rule that came later, who is asked may ask in turn all the same.
+#[test]
+fn who_is_spoken_to_in_other_names_is_let_in_from_another_port() {
+    let (server, peer) = (("10.0.0.9", 5060), (PEER.0, 5060));
+    let sip = redirect(FilterPorts::Equal(Port(5060)), server.0, server.1, false);
+    // It is for some, or of two in turn: no name of the server's alone.
+    let some = NatEnd { prefix: "198.51.100.0/24".parse().ok(), ..NatEnd::default() };
+    let both = NatRedirect { address: ip(server.0), second: Some(ip(server.0)), port: None, is_range: false };
+    let both = NatRule { action: NatAction::Redirect(both), ..sip };
+    for rule in [NatRule { from: some, ..sip }, both] {
+        let mut net = Net::new(vec![from_inside(to_link(RANGE)), rule]);
+        let other = seen(&net.out(&udp(server, peer, b"a")).unwrap());
+        assert_ne!(other.1, 5060);
+        for nth in 0..3 {
+            let came = ends(&net.back(&udp(peer, (OUTSIDE, 5060), b"b")).unwrap());
+            assert_eq!((came.0.0, came.1), (ip(peer.0), (ip(server.0), server.1)), "{nth}");
+            assert!(came.0.1 != 5060 && came.0.1 % 2 == 0 && came.0.1 >= 1024, "{nth}");
+            let answered = net.out(&udp(server, (peer.0, came.0.1), b"c")).unwrap();
+            assert_eq!(ends(&answered), ((ip(OUTSIDE), 5060), (ip(peer.0), peer.1)), "{nth}");
+            // And what it began goes on.
+            assert_eq!(seen(&net.out(&udp(server, peer, b"d")).unwrap()), other);
+            let back = ends(&net.back(&udp(peer, (OUTSIDE, other.1), b"e")).unwrap());
+            assert_eq!(back, ((ip(peer.0), peer.1), (ip(server.0), server.1)));
+            // An error about it finds back.
+            let error = net.back(&unreachable(peer.0, &answered)).unwrap();
+            assert_eq!(ends(quote(&error)), ((ip(server.0), server.1), (ip(peer.0), came.0.1)));
+        }
+        assert_eq!(net.nat.counts().sessions, 2);
+        // A connection as well; what asks for none has no names to itself.
+        let (begun, late) = (seen(&net.out(&tcp(server, peer, SYN, b"")).unwrap()), (OUTSIDE, 5060));
+        assert_ne!(begun.1, 5060);
+        assert_eq!(net.back(&tcp(peer, late, ACK, b"")), ended(DropReason::NatPorts));
+        assert_ne!(seen(&net.back(&tcp(peer, late, SYN, b"")).unwrap()).1, 5060);
+    }
+}
+
+/// Names that are somebody else's for a peer are not taken from him.
+#[test]
+fn a_server_that_speaks_first_takes_nobodys_names() {
+    let (server, peer) = (("10.0.0.9", 5060), (PEER.0, 5060));
+    let sip = |outside| redirect(FilterPorts::Equal(Port(outside)), server.0, server.1, false);
+    // Whose port is the netstack's own, or another's by a mapping or by a rule that comes first.
+    let of_netstack = (vec![sip(80)], Some(80), None);
+    let of_mapping = (vec![sip(20_100)], None, Some(20_100));
+    let first = redirect(FilterPorts::Equal(Port(80)), "10.0.0.10", 80, false);
+    let of_rule = (vec![first, sip(80)], None, None);
+    for (mut rules, used, mapped) in [of_netstack, of_mapping, of_rule] {
+        rules.insert(0, from_inside(to_link(RANGE)));
+        let mut net = Net::new(rules);
+        net.router.used.extend(used);
+        if let Some(port) = mapped {
+            assert_eq!(seen(&net.out(&udp(("10.0.0.6", port), PEER, b"a")).unwrap()).1, port);
+        }
+        let port = seen(&net.out(&udp(server, peer, b"a")).unwrap()).1;
+        assert!(port != 80 && port != 20_100 && (20_000..30_000).contains(&port));
+    }
+    // Nor are those that it has for a peer given to another for him.
+    let mut net = Net::new(vec![from_inside(to_link(RANGE)), sip(20_100)]);
+    assert_eq!(seen(&net.out(&udp(server, peer, b"a")).unwrap()).1, 20_100);
+    assert_ne!(seen(&net.out(&udp(("10.0.0.6", 20_100), peer, b"a")).unwrap()).1, 20_100);
+    // Of all ports, one that the netstack may choose for its own.
+    let all = redirect(FilterPorts::Any, server.0, 1, false);
+    let NatAction::Redirect(to) = all.action else { unreachable!() };
+    let all = NatRule { action: NatAction::Redirect(NatRedirect { port: None, ..to }), ..all };
+    let mut net = Net::new(vec![from_inside(to_link(RANGE)), all]);
+    net.router.chooses_from = Some(Port(32_768));
+    assert!(seen(&net.out(&udp((server.0, 40_000), peer, b"a")).unwrap()).1 < 30_000);
+    assert_eq!(seen(&net.out(&udp((server.0, 4000), peer, b"a")).unwrap()).1, 4000);
+}
+
 /// What the netstack itself has asked for comes back to it, though all that comes to its address is for somebody inside.
 #[test]
 fn a_rule_for_all_that_comes_leaves_the_netstack_its_own_conversations() {

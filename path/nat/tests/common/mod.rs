@@ -31,6 +31,8 @@ pub(crate) struct Router {
     pub(crate) used: Vec<u16>,
     /// What arrives of its own conversations.
     pub(crate) begun: Vec<Tuple>,
+    /// From where on it chooses ports.
+    pub(crate) chooses_from: Option<Port>,
 }
 
 impl Host for Router {
@@ -44,7 +46,7 @@ impl Host for Router {
         arrived.dst == ip(OUTSIDE) && self.used.contains(&arrived.ports[1])
     }
     fn chooses_from(&self, _: IpProtocol, _: Ipv4Addr) -> Option<Port> {
-        None
+        self.chooses_from
     }
     fn expects(&self, arrived: &Tuple) -> bool {
         self.uses(arrived)
