@@ -266,7 +266,8 @@ impl Nat {
             None => asked,
             Some(first) if to.is_range => {
                 let least = first_port(rule.rule.to.ports).unwrap_or(Port(asked));
-                first.0.wrapping_add(asked.wrapping_sub(least.0))
+                // Who reads rules refuses those whose ports go beyond the last one.
+                first.0.checked_add(asked.checked_sub(least.0)?)?
             }
             Some(port) => port.0,
         };

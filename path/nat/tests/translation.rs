@@ -139,6 +139,12 @@ fn a_server_inside_is_reached_by_its_names_outside() {
     assert_eq!(ends(&of_range).1.1, 7004);
     let other = tcp(client, (OUTSIDE, 81), SYN, b"");
     assert_eq!(net.back(&other), Ok(other));
+    // A range that goes beyond the last port has no others.
+    let mut net =
+        Net::new(vec![redirect(FilterPorts::Range(Port(9000), Port(9010)), "10.0.0.9", 65_530, true)]);
+    assert_eq!(ends(&net.back(&tcp(client, (OUTSIDE, 9005), SYN, b"")).unwrap()).1.1, 65_535);
+    let beyond = tcp(client, (OUTSIDE, 9006), SYN, b"");
+    assert_eq!(net.back(&beyond), Ok(beyond));
 }
 
 /// RFC 4787 REQ-1: what a server sends first has the names by which it is reached, so that who is asked may ask in turn.

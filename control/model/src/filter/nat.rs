@@ -231,8 +231,7 @@ fn redirect(link: LinkName, words: &mut Words<'_>) -> Read<NatRule<LinkName>> {
     let (mut first, mut is_range) = (None, false);
     if words.take("port") {
         is_range = !words.take("=") && matches!(to.ports, FilterPorts::Range(..));
-        const WHICH: &str = "the port whom it is for, from 1; the one that it has if nothing is said";
-        first = Some(words.value(WHICH, |word| port(word).filter(|port| *port != NO_PORT))?);
+        first = Some(first_of(to.ports, is_range, words)?);
     }
     let action = NatAction::Redirect(NatRedirect { address, second, port: first, is_range });
     let mut rule = NatRule { from, to, ..NatRule::new(link, action) };
@@ -245,6 +244,18 @@ fn redirect(link: LinkName, words: &mut Words<'_>) -> Read<NatRule<LinkName>> {
     options(words, &mut rule)?;
     refuse_ports(&rule, words)?;
     Ok(rule)
+}
+
+/// The port whom it is for, or the first of as many as are asked for.
+fn first_of(asked: FilterPorts, is_range: bool, words: &mut Words<'_>) -> Read<Port> {
+    const WHICH: &str = "the port whom it is for, from 1; the one that it has if nothing is said";
+    let last = match asked {
+        FilterPorts::Range(low, high) if is_range => u16::MAX - (high.0 - low.0),
+        _ => u16::MAX,
+    };
+    let fewer = format!("a port from 1 to {last}, as there are as many from it on as before ->");
+    let which = if last == u16::MAX { WHICH } else { &fewer };
+    words.value(which, |word| port(word).filter(|port| (1..=last).contains(&port.0)))
 }
 
 /// What may stand at the end of each rule.
@@ -382,6 +393,14 @@ mod tests {
                 "rdr w0 from any to 192.0.2.1/32 port 80:90 -> 10.0.0.9 port 8080 tcp",
             ),
             (
+                "rdr w0 192.0.2.1/32 port 9000-9010 -> 10.0.0.9 port 65525",
+                "rdr w0 from any to 192.0.2.1/32 port 9000:9010 -> 10.0.0.9 port 65525 tcp",
+            ),
+            (
+                "rdr w0 192.0.2.1/32 port 9000-9010 -> 10.0.0.9 port = 65530",
+                "rdr w0 from any to 192.0.2.1/32 port 9000:9010 -> 10.0.0.9 port = 65530 tcp",
+            ),
+            (
                 "rdr w0 0/0 port 53 -> 10.0.0.9,10.0.0.10 port 53 udp round-robin",
                 "rdr w0 from any to 0.0.0.0/0 port = 53 -> 10.0.0.9,10.0.0.10 port = 53 udp",
             ),
@@ -426,6 +445,9 @@ mod tests {
             ("rdr w0 192.0.2.1/32 port 0 -> 10.0.0.9 port 80 tcp", "0"),
             ("rdr w0 192.0.2.1/32 port 80 -> 10.0.0.9 port 0 tcp", "0"),
             ("map w0 10.0.0.0/8 -> 0/32 portmap tcp/udp 0:65535", "0:65535"),
+            // As many ports as are asked for are not left.
+            ("rdr w0 192.0.2.1/32 port 9000-9010 -> 10.0.0.9 port 65526 tcp", "65526"),
+            ("rdr w0 from any to any port 1:65535 -> 10.0.0.9 port 2 udp", "2"),
         ];
         for (text, token) in cases {
             let error = text.parse::<IpnatRule>().expect_err(text);
