@@ -361,6 +361,11 @@ impl Ip {
         }
     }
 
+    /// This host's first own address of a link: what comes to it later stands beside that one.
+    pub fn first_own(&self, link: LinkId) -> Option<Ipv4Addr> {
+        self.addresses.first_v4(link)
+    }
+
     /// Where a packet for `dst` goes next.
     pub(crate) fn way(&self, src: Option<IpAddr>, dst: IpAddr) -> Option<Way> {
         if dst.is_unspecified() {

@@ -96,11 +96,7 @@ impl Host for Own<'_> {
     }
 
     fn address_of(&self, link: LinkId) -> Option<Ipv4Addr> {
-        let of_link = self.ip.addresses().filter(|address| address.link == link && address.is_usable());
-        of_link.map(|address| address.prefix.addr()).find_map(|address| match address {
-            IpAddr::V4(v4) => Some(v4),
-            IpAddr::V6(_) => None,
-        })
+        self.ip.first_own(link)
     }
 
     fn uses(&self, arrived: &firelane_nat::Tuple) -> bool {
