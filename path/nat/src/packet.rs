@@ -40,11 +40,15 @@ const SRC: usize = 12;
 const DST: usize = 16;
 const IP_SUM: usize = 10;
 
+/// Their checksums are over the addresses, too (RFC 3828 §3.1, RFC 4340 §9.1). Their ports are nobody's to change here.
+const UDP_LITE: IpProtocol = IpProtocol(136);
+const DCCP: IpProtocol = IpProtocol(33);
+
 /// Where the transport's checksum is, behind the transport's begin.
 const fn sum_at(protocol: IpProtocol) -> Option<usize> {
     match protocol {
         IpProtocol::TCP => Some(16),
-        IpProtocol::UDP => Some(6),
+        IpProtocol::UDP | UDP_LITE | DCCP => Some(6),
         _ => None,
     }
 }
@@ -217,13 +221,14 @@ fn change(bytes: &mut [u8], header: usize, from: &Tuple, to: &Tuple, is_open: bo
         return;
     }
     let mut of_ports = Sum::ZERO;
-    let places = match (from.protocol, bytes.get(header)) {
-        (IpProtocol::TCP | IpProtocol::UDP, _) => [0, 2],
+    let places: &[usize] = match (from.protocol, bytes.get(header)) {
+        (IpProtocol::TCP | IpProtocol::UDP, _) => &[0, 2],
         // The identifier is the port of whoever asks.
-        (IpProtocol::ICMPV4, Some(_)) => [4, 4],
+        (IpProtocol::ICMPV4, Some(_)) => &[4, 4],
+        (UDP_LITE | DCCP, _) => &[],
         _ => return,
     };
-    for (nth, at) in places.into_iter().enumerate() {
+    for (nth, &at) in places.iter().enumerate() {
         let (old, new) = (from.ports[nth], to.ports[nth]);
         if old != new {
             put(bytes, header + at, new);
@@ -240,9 +245,9 @@ fn change(bytes: &mut [u8], header: usize, from: &Tuple, to: &Tuple, is_open: bo
     let Some(sum) = word(bytes, header + at) else { return };
     let sum = match (is_open, from.protocol) {
         (true, _) => Sum::ZERO.add_u16(sum).combine(moved).folded(),
-        // RFC 768: there is none.
-        (false, IpProtocol::UDP) if sum == 0 => return,
-        (false, IpProtocol::UDP) => {
+        // RFC 768: there is none. UDP-Lite's may not be missing, and whoever gets it says so.
+        (false, IpProtocol::UDP | UDP_LITE) if sum == 0 => return,
+        (false, IpProtocol::UDP | UDP_LITE) => {
             Sum::ZERO.add_u16(!sum).combine(moved).combine(of_ports).checksum_nonzero()
         }
         (false, _) => Sum::ZERO.add_u16(!sum).combine(moved).combine(of_ports).checksum(),

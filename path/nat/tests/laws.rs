@@ -203,6 +203,44 @@ proptest! {
     }
 }
 
+/// RFC 3828 section 3.1, RFC 4340 section 9.1: a sum over the addresses follows them, also where nothing has a port to change; SCTP's is over none.
+#[test]
+fn sums_over_addresses_stay_right_whatever_the_transport() {
+    let (udp_lite, dccp) = (IpProtocol(136), IpProtocol(33));
+    let peer = "198.51.100.7";
+    let text: Vec<u8> = (0..40).collect();
+    for (protocol, covered, has_pseudo) in
+        [(udp_lite, 40, true), (udp_lite, 8, true), (dccp, 40, true), (IpProtocol::SCTP, 40, false)]
+    {
+        let pseudo = |from: &str, to: &str| firelane_wire::Sum::pseudo_v4(ip(from), ip(to), protocol, 40);
+        let mut transport = text.clone();
+        transport[6..8].fill(0);
+        if has_pseudo {
+            let sum = firelane_wire::Sum::of(&transport[..covered]).combine(pseudo("10.0.0.5", peer));
+            transport[6..8].copy_from_slice(&sum.checksum_nonzero().to_be_bytes());
+        }
+        let sent = packet("10.0.0.5", peer, protocol, &transport);
+        let mut net = Net::new(vec![from_inside(to_link(NatPorts::Same))]);
+        let left = net.out(&sent).unwrap();
+        assert_eq!(Ipv4View::parse(&left).unwrap().src(), ip(OUTSIDE));
+        let is_right = |packet: &[u8], from: &str, to: &str| {
+            firelane_wire::Sum::of(&packet[20..20 + covered]).combine(pseudo(from, to)).is_valid()
+        };
+        match has_pseudo {
+            true => assert!(is_right(&left, OUTSIDE, peer), "{protocol:?} {covered}"),
+            false => assert_eq!(left[20..], sent[20..], "{protocol:?}"),
+        }
+        // And back.
+        let mut answer = text.clone();
+        answer[6..8].fill(0);
+        let sum = firelane_wire::Sum::of(&answer[..covered]).combine(pseudo(peer, OUTSIDE));
+        answer[6..8].copy_from_slice(&sum.checksum_nonzero().to_be_bytes());
+        let back = net.back(&packet(peer, OUTSIDE, protocol, &answer)).unwrap();
+        assert_eq!(Ipv4View::parse(&back).unwrap().dst(), ip("10.0.0.5"));
+        assert!(!has_pseudo || is_right(&back, peer, "10.0.0.5"), "{protocol:?} {covered}");
+    }
+}
+
 #[test]
 fn a_datagram_without_a_sum_stays_without() {
     let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
