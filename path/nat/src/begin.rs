@@ -283,7 +283,9 @@ impl Nat {
         self.rules.list.iter().find_map(|rule| {
             let NatAction::Bimap(to) = rule.rule.action else { return None };
             let from = rule.rule.from.prefix.filter(|_| is_by(rule))?;
-            let (first, count) = target(to, host.address_of(rule.rule.link))?;
+            // Where thousands of rules are gone through nobody is asked for what most of them do not need.
+            let of_link = if to == NatTarget::OfLink { host.address_of(rule.rule.link) } else { None };
+            let (first, count) = target(to, of_link)?;
             let place = tuple.dst.to_bits().checked_sub(first).filter(|&place| u64::from(place) < count)?;
             let (inside, _) = crate::rules::span(from)?;
             let end = (Ipv4Addr::from_bits(inside + place), tuple.ports[1]);

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use common::*;
 use firelane_nat::{NatConfig, NatRef, Outcome};
 use firelane_units::{
-    Direction, DropReason, FilterPorts, Instant, NatAction, NatFiltering, NatLimits, NatPorts, NatTarget,
-    Port,
+    Direction, DropReason, FilterPorts, Instant, NatAction, NatEnd, NatFiltering, NatLimits, NatPorts,
+    NatRule, NatTarget, Port,
 };
 use firelane_wire::{IpProtocol, Ipv4View, TcpFlags};
 use proptest::prelude::*;
@@ -239,6 +239,21 @@ fn sums_over_addresses_stay_right_whatever_the_transport() {
         assert_eq!(Ipv4View::parse(&back).unwrap().dst(), ip("10.0.0.5"));
         assert!(!has_pseudo || is_right(&back, peer, "10.0.0.5"), "{protocol:?} {covered}");
     }
+}
+
+#[test]
+fn rules_with_addresses_of_their_own_ask_for_none() {
+    let rule = |nth: u8| {
+        let to = NatTarget::Prefix(format!("203.0.113.{nth}/32").parse().unwrap());
+        NatRule {
+            from: NatEnd { prefix: format!("{}/32", host(nth)).parse().ok(), ..NatEnd::default() },
+            ..from_inside(NatAction::Bimap(to))
+        }
+    };
+    let mut net = Net::new((0..200).map(rule).collect());
+    let own = udp(("198.51.100.7", 53), (OUTSIDE, 40_000), b"x");
+    assert_eq!(net.back(&own), Ok(own));
+    assert_eq!(net.router.asked.get(), 0);
 }
 
 #[test]

@@ -208,7 +208,7 @@ fn who_is_spoken_to_in_other_names_is_let_in_from_another_port() {
         for nth in 0..3 {
             let came = ends(&net.back(&udp(peer, (OUTSIDE, 5060), b"b")).unwrap());
             assert_eq!((came.0.0, came.1), (ip(peer.0), (ip(server.0), server.1)), "{nth}");
-            assert!(came.0.1 != 5060 && came.0.1 % 2 == 0 && came.0.1 >= 1024, "{nth}");
+            assert!(came.0.1 != 5060 && came.0.1.is_multiple_of(2) && came.0.1 >= 1024, "{nth}");
             let answered = net.out(&udp(server, (peer.0, came.0.1), b"c")).unwrap();
             assert_eq!(ends(&answered), ((ip(OUTSIDE), 5060), (ip(peer.0), peer.1)), "{nth}");
             // And what it began goes on.

@@ -1,6 +1,7 @@
 //! Packets, rules and a netstack for the translator's tests.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+use core::cell::Cell;
 use core::net::Ipv4Addr;
 use std::collections::VecDeque;
 
@@ -33,6 +34,8 @@ pub(crate) struct Router {
     pub(crate) begun: Vec<Tuple>,
     /// From where on it chooses ports.
     pub(crate) chooses_from: Option<Port>,
+    /// So often it was asked for the address of a link.
+    pub(crate) asked: Cell<u32>,
 }
 
 impl Host for Router {
@@ -40,6 +43,7 @@ impl Host for Router {
         [ip(OUTSIDE), ip("10.0.0.254")].contains(&address)
     }
     fn address_of(&self, link: LinkId) -> Option<Ipv4Addr> {
+        self.asked.set(self.asked.get() + 1);
         (link == WAN).then(|| ip(OUTSIDE))
     }
     fn uses(&self, arrived: &Tuple) -> bool {
