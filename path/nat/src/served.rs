@@ -6,8 +6,9 @@
 
 use core::net::Ipv4Addr;
 
-use firelane_units::{FilterPorts, LinkId, NatAction, NatEnd, NatRedirect, NatTarget, Port};
-use firelane_units::{Instant, NatRule};
+use firelane_units::{
+    FilterPorts, Instant, LinkId, NatAction, NatEnd, NatRedirect, NatRule, NatTarget, Port,
+};
 use firelane_wire::IpProtocol;
 
 use crate::outside::target;
