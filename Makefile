@@ -7,6 +7,7 @@
 #   make soak                    what takes long, and every property with numbers that are drawn anew
 #   make loom                    models of what threads share
 #   make lint                    format, clippy, documentation, tidy
+#   make install                 programs, manual pages, completions and a systemd unit below PREFIX (/usr/local) of DESTDIR
 
 CARGO ?= cargo
 ARGS  ?=
@@ -58,15 +59,25 @@ lint:
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 	$(CARGO) xtask tidy
 
-COMMANDS := acctadm dladm flowadm ipadm ipf ipfstat ipnat ippool route dlstat flowstat netstat connstat
+COMMANDS := acctadm dladm flowadm ipadm ipf ipfstat ipnat ippool dlstat flowstat connstat
+# The host has commands of these names, which are about the kernel: ours lie apart, for who puts them in front of those himself.
+APART := route netstat
 
 install:
 	$(CARGO) build --release --package firelane-cli --package firelane-daemon --package firelane-shim
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libfirelane_preload.so
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/firelane $(TARGET)/release/firelaned
 	for name in $(COMMANDS); do ln -sf firelane $(DESTDIR)$(PREFIX)/bin/$$name; done
+	mkdir -p $(DESTDIR)$(PREFIX)/lib/firelane/bin
+	for name in $(APART); do \
+		ln -sf ../../../bin/firelane $(DESTDIR)$(PREFIX)/lib/firelane/bin/$$name; done
 	for name in firelane $(COMMANDS); do \
 		for shell in bash:bash-completion/completions/$$name zsh:zsh/site-functions/_$$name fish:fish/vendor_completions.d/$$name.fish; do \
 			file=$(DESTDIR)$(PREFIX)/share/$${shell#*:}; mkdir -p $${file%/*}; \
 			$(TARGET)/release/firelane completion $${shell%%:*} $${name#firelane} > $$file; done; done
 	$(CARGO) xtask man $(DESTDIR)$(PREFIX)/share/man
+	mkdir -p $(DESTDIR)$(PREFIX)/lib/firelane/man/man8
+	for name in $(APART); do \
+		mv $(DESTDIR)$(PREFIX)/share/man/man8/$$name.8 $(DESTDIR)$(PREFIX)/lib/firelane/man/man8; done
+	mkdir -p $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's,@PREFIX@,$(PREFIX),' control/daemon/firelaned.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/firelaned.service

@@ -24,6 +24,7 @@ use crate::host::{self, Host, Parts};
 use crate::kernel::Kernel;
 use crate::listener;
 use crate::programs::Programs;
+use crate::ready::State as Told;
 use crate::secret;
 use crate::server;
 use crate::signals;
@@ -104,9 +105,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
         }
     }
     tracing::info!("{lanes} lanes; {}", socket.display());
+    Told::Ready.tell();
     runtime.spawn(host::follow(Arc::clone(&host)));
     runtime.spawn(host::watch_host(Arc::clone(&host)));
     let ended = runtime.block_on(until_signal(listener, Arc::clone(&host), ending));
+    Told::Stopping.tell();
     // New requests fail to connect from here on.
     let _ = std::fs::remove_file(&socket);
     let _ = std::fs::remove_file(&door);

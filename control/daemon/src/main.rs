@@ -43,6 +43,7 @@ mod netns;
 mod nic;
 mod owned;
 mod programs;
+mod ready;
 mod rebuild;
 mod refusal;
 mod resources;

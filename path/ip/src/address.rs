@@ -449,15 +449,15 @@ impl Addresses {
     }
 
     /// The one of them by which others know this station there: of the link's network before those that stand for themselves (/32), and
-    /// the one that came first.
+    /// the one with the least number, whichever came first: it is the same after the next start.
     pub(crate) fn first_v4(&self, link: LinkId) -> Option<Ipv4Addr> {
         let usable = self.on(link).filter(|address| address.is_usable());
         let of_v4 = usable.filter_map(|address| match address.prefix.addr() {
             IpAddr::V4(v4) => Some((address, v4)),
             IpAddr::V6(_) => None,
         });
-        let first = of_v4.min_by_key(|(address, _)| {
-            (address.state == AddressState::Deprecated, address.prefix.prefix_len() == 32, address.nth)
+        let first = of_v4.min_by_key(|&(address, v4)| {
+            (address.state == AddressState::Deprecated, address.prefix.prefix_len() == 32, v4)
         });
         first.map(|(_, v4)| v4)
     }

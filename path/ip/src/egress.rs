@@ -361,7 +361,7 @@ impl Ip {
         }
     }
 
-    /// This host's first own address of a link: what comes to it later stands beside that one.
+    /// This host's first own address of a link: aliases (/32) stand beside that one.
     pub fn first_own(&self, link: LinkId) -> Option<Ipv4Addr> {
         self.addresses.first_v4(link)
     }

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use firelane_filter::RuleList;
 use firelane_lane::*;
 use firelane_units::{
     BlockAnswer, Direction, DropReason, Family, FilterAction, FilterProtocol, FilterRule, LinkId, Mtu,
@@ -36,7 +37,7 @@ fn reply_v6(number: u32) -> Vec<u8> {
 fn block_datagrams(world: &mut World, netstack: NetstackId) {
     let mut rule = FilterRule::new(Direction::In, FilterAction::Block(BlockAnswer::Silent));
     rule.matching.protocol = FilterProtocol::Number(17);
-    let rules = Arc::from(vec![rule]);
+    let rules = Arc::new(RuleList::new(vec![rule]));
     world.all(|| Control::SetFilter(netstack, Arc::clone(&rules)));
 }
 

@@ -44,13 +44,27 @@ impl Inner {
         if self.mapping != NO_MAPPING {
             return host.expects(&tuple);
         }
-        let begins = packet.flags.syn() && !packet.flags.ack();
-        let is_of_ports = self.rule.rule.to.ports != FilterPorts::Any;
-        host.owns(tuple.dst) && host.has_begun(&Arrived { tuple, begins, is_of_ports })
+        is_of_host(packet, self.rule.rule.to.ports != FilterPorts::Any, host)
     }
 }
 
+/// Whether a packet that arrives may be of a conversation of the netstack's own, though a rule, which says for which ports or not, gives
+/// it to somebody inside.
+fn is_of_host(packet: &Packet, is_of_ports: bool, host: &impl Host) -> bool {
+    let (tuple, begins) = (packet.tuple, packet.flags.syn() && !packet.flags.ack());
+    host.owns(tuple.dst) && host.has_begun(&Arrived { tuple, begins, is_of_ports })
+}
+
 impl Nat {
+    /// Whether a session is in the way of what the netstack has begun itself: somebody outside sent before in the names of whom it asks now.
+    pub(crate) fn is_in_hosts_way(&self, (at, way): (u32, usize), packet: &Packet, host: &impl Host) -> bool {
+        let Some(session) = self.sessions.get(at).filter(|it| it.may_be_in_hosts_way(way)) else {
+            return false;
+        };
+        let rule = self.rules.nth(session.rule).and_then(|nth| self.rules.list.get(nth));
+        is_of_host(packet, rule.is_none_or(|it| it.rule.to.ports != FilterPorts::Any), host)
+    }
+
     /// The place of the session that a packet begins, if it is for a rule.
     pub(crate) fn begin(
         &mut self,
@@ -329,7 +343,15 @@ impl Nat {
             NatAction::Bimap(to) => {
                 let from = rule.rule.from.prefix.ok_or(DropReason::NatPorts)?;
                 let address = opposite(tuple.src, from, to, of_link).ok_or(DropReason::NatPorts)?;
-                return Ok(Some(Outer { rule, end: (address, tuple.ports[0]), mapping: NO_MAPPING }));
+                let port = tuple.ports[0];
+                let answer =
+                    Tuple { src: peer.0, dst: address, ports: [peer.1, port], protocol: tuple.protocol };
+                // The netstack itself may speak in these names already. Other lanes are not asked, so as if this began.
+                let asked = Arrived { tuple: answer, begins: true, is_of_ports: true };
+                if host.owns(address) && host.has_begun(&asked) {
+                    return Err(DropReason::NatPorts);
+                }
+                return Ok(Some(Outer { rule, end: (address, port), mapping: NO_MAPPING }));
             }
             NatAction::Redirect(_) => return Ok(None),
         };

@@ -287,7 +287,14 @@ impl Nat {
         if packet.is_error {
             return self.pass_error((direction, link), packet, bytes, host, now);
         }
-        let found = match self.find(&packet.tuple, packet.flags, now) {
+        let mut known = self.find(&packet.tuple, packet.flags, now);
+        if let Some((at, way)) = known
+            && self.is_in_hosts_way((at, way), packet, host)
+        {
+            self.remove(at);
+            known = None;
+        }
+        let found = match known {
             Some(found) => Some(self.complete(found, packet, host, now)?),
             None => self.begin((direction, link), packet, host, now)?.map(|at| (at, 0)),
         };
@@ -308,10 +315,10 @@ impl Nat {
     ) -> bool {
         let Some((at, way)) = self.sessions.known(known) else { return false };
         let Some(packet) = Packet::read(bytes) else { return false };
-        let is_its = self
-            .sessions
-            .get_mut(at)
-            .is_some_and(|it| it.keys[way] == packet.tuple && it.ends > now && !it.is_over(packet.flags));
+        let is_its = self.sessions.get_mut(at).is_some_and(|it| {
+            let is_there = it.keys[way] == packet.tuple && it.ends > now;
+            is_there && !it.is_over(packet.flags) && !it.may_be_in_hosts_way(way)
+        });
         let is_its = is_its && packet.datagram.is_none() && !packet.is_error;
         let has_passed = is_its && self.carry((at, way), direction, &packet, bytes, is_open, now).is_some();
         self.counts.translated[direction.index()] += u64::from(has_passed);

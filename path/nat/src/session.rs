@@ -134,6 +134,13 @@ impl Session {
         self.keys[1 - way].reversed()
     }
 
+    /// Whether packets of a way go inside because somebody outside has begun to send, and nobody has shown that both ends are there: the
+    /// netstack may have asked him since.
+    #[inline]
+    pub(crate) fn may_be_in_hosts_way(&self, way: usize) -> bool {
+        way == 0 && !self.has_met && self.at[0] == Direction::In && self.mappings == [NO_MAPPING; 2]
+    }
+
     /// Whether a segment opens a new connection with the names of one that is over.
     #[inline]
     pub(crate) fn is_over(&self, flags: TcpFlags) -> bool {

@@ -102,6 +102,11 @@ impl Sessions {
     }
 
     #[inline]
+    pub(crate) fn get(&self, at: u32) -> Option<&Session> {
+        self.places.get(at)
+    }
+
+    #[inline]
     pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut Session> {
         self.places.get_mut(at)
     }

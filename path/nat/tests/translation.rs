@@ -287,6 +287,11 @@ fn a_rule_for_all_that_comes_leaves_the_netstack_its_own_conversations() {
         ];
         let tuple = |protocol, ports| Tuple { src: ip(PEER.0), dst: ip(OUTSIDE), ports, protocol };
         let both = [PEER.1, 40_000];
+        // Somebody sends in the peer's name before.
+        for answer in &answers {
+            let came = net.back(answer).unwrap();
+            assert_eq!(Ipv4View::parse(&came).unwrap().dst(), ip("10.0.0.9"), "{rule:?}");
+        }
         net.router.begun = vec![
             tuple(IpProtocol::TCP, both),
             tuple(IpProtocol::UDP, both),
@@ -299,6 +304,12 @@ fn a_rule_for_all_that_comes_leaves_the_netstack_its_own_conversations() {
         }
         let begins = net.back(&tcp(PEER, (OUTSIDE, 40_001), SYN, b"")).unwrap();
         assert_eq!(ends(&begins).1.0, ip("10.0.0.9"), "{rule:?}");
+        // Nor does who is inside get the names of such a conversation.
+        let asked = udp(("10.0.0.9", 40_000), PEER, b"mine");
+        match rule.action {
+            NatAction::Bimap(_) => assert_eq!(net.out(&asked), ended(DropReason::NatPorts)),
+            _ => assert!(net.out(&asked).is_ok()),
+        }
     }
 }
 
