@@ -42,7 +42,10 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     if listener.kind() == Kind::Ended {
         return Err(ended(listener, seen));
     }
-    session::begin_to_take(listener)?;
+    if let Err(errno) = session::begin_to_take(listener) {
+        let why = if has_hung_up(listener)? { why_hung_up(listener) } else { errno };
+        return Err(told(listener, why));
+    }
     if let Some(accepted) = accept_waiting(listener, flags)? {
         return Ok(accepted);
     }
@@ -50,16 +53,20 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     let (place, remote) = loop {
         match next(listener, seen) {
             Err(Errno::INTR) => wait::interrupted(&mut seen, !options::limits_reads(listener)?)?,
-            Err(Errno::NETDOWN) => {
-                connecting::listener_closes(listener.word);
-                listener.ends();
-                return Err(Errno::NETDOWN);
-            }
-            other => break other?,
+            other => break other.map_err(|errno| told(listener, errno))?,
         }
     };
     let fd = session::take_arrival(listener, place, flags)?;
     Ok(Accepted { fd, peer: shown(listener, fd, remote) })
+}
+
+/// What `accept` is about to say for the first time. Whose daemon is gone has ended.
+fn told(listener: &Held, errno: Errno) -> Errno {
+    if errno == Errno::NETDOWN {
+        connecting::listener_closes(listener.word);
+        listener.ends();
+    }
+    errno
 }
 
 /// The peer of a connection that was accepted.
@@ -151,18 +158,24 @@ fn receive(listener: &Held, seen: Seen) -> Result<Arrived, Errno> {
         Ok(Arrived::BYTES) => Arrived::decode(&bytes).map_err(|_| Errno::PROTO),
         // The daemon writes no more: the netstack is gone, or all its lanes are.
         Ok(_) if !has_hung_up(listener)? => Err(Errno::NETDOWN),
-        // The program has shut the listener down, or the daemon is gone, whose descriptors close one after another:
-        // only an answer shows that it lives.
-        Ok(_) => Err(session::names(listener)
-            .err()
-            .filter(|&errno| errno == Errno::NETDOWN)
-            .unwrap_or(Errno::INVAL)),
+        Ok(_) => Err(why_hung_up(listener)),
         Err(errno) => Err(errno),
     }
 }
 
+/// Why a listener has hung up: its program has shut it down, or the daemon is gone, whose descriptors close one after another: only an
+/// answer shows that it lives. The daemon that answers may be another one, which follows it, and does not know the listener; nor does one
+/// that has seen its program shut it down.
+fn why_hung_up(listener: &Held) -> Errno {
+    match session::names(listener) {
+        Ok(_) => Errno::INVAL,
+        Err(errno) if errno != Errno::NETDOWN && session::is_of_sessions_daemon(listener.fd) => Errno::INVAL,
+        Err(_) => Errno::NETDOWN,
+    }
+}
+
 /// Whether both directions of a listener's descriptor have ended.
-fn has_hung_up(listener: &Held) -> Result<bool, Errno> {
+pub(crate) fn has_hung_up(listener: &Held) -> Result<bool, Errno> {
     let mut entry = [libc::pollfd { fd: listener.fd, events: 0, revents: 0 }];
     sys::ppoll(&mut entry, Some(Duration::ZERO), Manner::OWN, None)?;
     Ok(entry[0].revents & libc::POLLHUP != 0)

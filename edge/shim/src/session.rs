@@ -868,6 +868,12 @@ pub(crate) fn is_of_daemon(fd: c_int) -> bool {
     peer(sys::borrow(fd)).is_ok_and(is_it)
 }
 
+/// Whether the other end of a descriptor was made by the daemon of this session, and not by one before it, as far as can be told: in a PID
+/// namespace that does not see it they look alike.
+pub(crate) fn is_of_sessions_daemon(fd: c_int) -> bool {
+    process::has_session() && sees_daemon() && is_of_daemon(fd)
+}
+
 /// Whether this process' user may not come to the daemon, and what lies behind `fd` is a daemon's all the same: somebody who may has given
 /// it away.
 pub(crate) fn is_forbidden(fd: c_int) -> bool {

@@ -371,3 +371,29 @@ fn who_comes_when_the_memory_is_used_up_is_served() {
     }
     stage.wait_until_nothing_is_left();
 }
+
+/// Of a daemon that was followed by another, as by an upgrade, a server's new workers have the listener of their parent, who has not
+/// noticed. What nobody may go round at is told as to the old ones: to root the daemon that is there speaks, and not to `nobody`.
+#[test]
+fn who_has_a_listener_of_a_daemon_that_was_followed_by_another_does_not_go_round() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let [ready, followed] = ["ready", "followed"].map(|name| stage.folder().join(name));
+    let users: &[&str] = if rustix::process::geteuid().is_root() { &["0", "65534"] } else { &["0"] };
+    let (ready_word, followed_word) = (ready.to_string_lossy(), followed.to_string_lossy());
+    let script = script("next_worker.py");
+    let words = ["/usr/bin/python3", &script, Stage::FIRELANE, &ready_word, &followed_word];
+    let server = stage.serve(On::Firelane, &[&words, users].concat());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !ready.exists() {
+        assert!(Instant::now() < deadline, "the program does not come so far: {}", server.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    stage.kill_daemon();
+    let _next = Stage::new(&sandbox, 2);
+    std::fs::write(&followed, "").expect("the folder is writable");
+    let said = server.expect_success();
+    let told: Vec<&str> =
+        said.lines().filter(|line| !line.starts_with("firelane: this user may not")).collect();
+    assert_eq!(told, [&["EINVAL"][..], &vec!["right"; 2 * users.len()]].concat());
+}

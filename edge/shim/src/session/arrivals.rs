@@ -11,7 +11,7 @@ use super::{
     ask, attach, given, is_attached, name_of, number_by_now, order_ahead, post_closed, refusal, spare,
 };
 use crate::socket::{self, Held};
-use crate::{arenas, confining, kept, options, pool, process, sys, to_itself};
+use crate::{arenas, confining, kept, listener, options, pool, process, sys, to_itself};
 
 /// A name that no socket has: what is taken under it ends.
 const NOBODYS: SocketId = SocketId(u64::MAX);
@@ -20,7 +20,7 @@ const NOBODYS: SocketId = SocketId(u64::MAX);
 /// a session that it knows to have the listener.
 ///
 /// # Errors
-/// There is no place for this process: it takes none, so that others do.
+/// There is no place for this process: it takes none, so that others do. Or the daemon has none for the listener, whose end is told.
 pub(crate) fn begin_to_take(listener: &Held) -> Result<(), Errno> {
     let arena = socket::arena(listener.word);
     if !socket::is_queued(listener.word) || process::has_session() && is_attached(arena) {
@@ -29,6 +29,8 @@ pub(crate) fn begin_to_take(listener: &Held) -> Result<(), Errno> {
     match attach(listener.fd) {
         // Where the daemon is gone the listener says so.
         Err(errno) if errno != Errno::NETDOWN && !process::has_session() => Err(errno),
+        // What waits there is of a daemon that this one has followed.
+        Err(errno @ Errno::NOTSOCK) if listener::has_hung_up(listener) == Ok(true) => Err(errno),
         _ => Ok(()),
     }
 }
