@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use crate::socket::{Held, Kind};
 use crate::table::Word;
 use crate::{
-    connecting, epoll, fused, holds, kept, lingering, process, session, signals, socket, stdio, sys, table,
-    untold,
+    connecting, epoll, fused, holds, kept, lingering, process, session, signals, socket, standard_error,
+    stdio, sys, table, untold,
 };
 
 /// Before `fd` is closed. A descriptor of this library's own is not there for the program.
@@ -130,6 +130,7 @@ pub(crate) fn copied_over(
     to: c_int,
     copy: impl FnOnce() -> c_int,
 ) -> Option<Result<c_int, Errno>> {
+    standard_error::copies(fd, to);
     if table::get(fd).is_none() && table::get(to).is_none() || process::is_borrowed() {
         return None;
     }

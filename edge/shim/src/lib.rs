@@ -11,6 +11,7 @@
 //! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one; `environment.rs`: also for the
 //!   programs that are started. `arenas.rs`: mappings.
 //!   `pool.rs`: sockets that it has made ahead. `kept.rs`: those that the program has closed, and their descriptors.
+//!   `standard_error.rs`: where it says what is amiss.
 //! - `accept_queue.rs`: connections that wait at listeners.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
 //!   calls. `untold.rs`: options that wait for the first question.
@@ -77,6 +78,7 @@ mod signals;
 mod sleeping;
 mod socket;
 mod splicing;
+mod standard_error;
 mod stdio;
 mod stream;
 mod sys;
@@ -92,6 +94,7 @@ mod wanted;
 extern "C" fn load() {
     hooks::resolve();
     if session::is_wanted() {
+        standard_error::begins();
         environment::keep();
         passing::inherited();
         (0..=2).for_each(stdio::changed);

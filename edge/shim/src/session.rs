@@ -28,7 +28,10 @@ use crate::pool::{Mode, Spare};
 use crate::socket::Held;
 use crate::table::Word;
 use crate::wanted::{Wanted, wanted};
-use crate::{arenas, confining, epoll, holds, kept, pool, process, room, socket, sys, table, thread, untold};
+use crate::{
+    arenas, confining, epoll, holds, kept, pool, process, room, socket, standard_error, sys, table, thread,
+    untold,
+};
 
 mod arrivals;
 mod forks;
@@ -477,7 +480,8 @@ pub(crate) fn say_once(text: &str) {
 pub(crate) fn say(is_said: &AtomicBool, text: &str) {
     // A server's child may have a connection there, and one that it may not use.
     let is_ours = || table::get(libc::STDERR_FILENO).is_some() || is_of_a_daemon(libc::STDERR_FILENO);
-    if !is_said.load(Ordering::Relaxed) && !is_ours() && !is_said.swap(true, Ordering::Relaxed) {
+    let may_speak = || standard_error::is_there() && !is_ours();
+    if !is_said.load(Ordering::Relaxed) && may_speak() && !is_said.swap(true, Ordering::Relaxed) {
         let _ = rustix::io::write(sys::borrow(libc::STDERR_FILENO), format!("firelane: {text}\n").as_bytes());
     }
 }

@@ -372,6 +372,17 @@ fn who_comes_when_the_memory_is_used_up_is_served() {
     stage.wait_until_nothing_is_left();
 }
 
+#[test]
+fn what_is_said_does_not_come_into_a_file_of_the_programs() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let data = stage.folder().join("data");
+    let words = ["/usr/bin/python3", &script("data_at_two.py"), &data.to_string_lossy()];
+    let told = stage.ask(On::Firelane, &words);
+    assert_eq!(told, "2 b'MAGICEND'\nnothing\nnothing\nb'firelane'\n");
+    stage.wait_until_nothing_is_left();
+}
+
 /// Of a daemon that was followed by another, as by an upgrade, a server's new workers have the listener of their parent, who has not
 /// noticed. What nobody may go round at is told as to the old ones: to root the daemon that is there speaks, and not to `nobody`.
 #[test]
