@@ -161,13 +161,19 @@ fn by_an_offer(socket: &Held, to: SocketAddr) -> Option<(u16, u32)> {
     let arena = session::own_arena().filter(|_| is_plain && !process::is_borrowed())?;
     let memory = arenas::get(arena)?;
     let name = kept::unasked(socket.fd)?;
-    let (place, block) = memory.offers().take()?;
+    let untold = untold::take(socket.fd);
+    let offer = memory.offers().take().and_then(|(place, block)| Some((place, block, memory.block(block)?)));
+    let Some((place, block, words)) = offer else {
+        if let Some(untold) = untold {
+            untold::tell_taken(socket, &untold);
+        }
+        return None;
+    };
     let ip = match to.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
     };
-    let words = memory.block(block)?;
-    let with = untold::take(socket.fd).zip(memory.untold(place)).map_or(0, |(untold, beside)| {
+    let with = untold.zip(memory.untold(place)).map_or(0, |(untold, beside)| {
         beside.put(untold.options());
         request::UNTOLD | untold.bits()
     });

@@ -25,9 +25,11 @@ pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
     if process::is_borrowed() {
         return None;
     }
-    untold::forget(fd);
     let lingering = lingering::of(fd, word);
-    if let Some(kept) = kept::take(fd) {
+    let kept = kept::take(fd);
+    // Nothing more waits by then.
+    untold::forget(fd);
+    if let Some(kept) = kept {
         if lingering.is_none() && !forget_one(fd) {
             kept.close(word);
             return Some(Ok(0));

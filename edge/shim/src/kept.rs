@@ -216,24 +216,29 @@ pub(crate) struct Kept {
     name: SocketId,
 }
 
-/// What the daemon calls the socket behind `fd`, of which it is asked now.
-pub(crate) fn name(fd: c_int) -> Option<SocketId> {
-    let place = HIDDEN.get(fd as u32 as usize)?;
-    let mut word = place.load(Ordering::Relaxed);
-    while word != 0 && word & USED == 0 {
-        match place.compare_exchange_weak(word, word | USED, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(_) => word |= USED,
-            Err(now) => word = now,
-        }
-    }
-    (word != 0).then(|| SocketId(NAMES[fd as usize].load(Ordering::Relaxed)))
+/// Says that the daemon is asked of the socket behind `fd` now. Whether nobody had: what waits of it (`untold.rs`) is the caller's then, to take
+/// it out, and nothing more waits.
+pub(crate) fn claim(fd: c_int) -> bool {
+    let Some(place) = HIDDEN.get(fd as u32 as usize) else { return false };
+    let claimed = |word| (word != 0 && word & USED == 0).then_some(word | USED);
+    place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, claimed).is_ok()
 }
 
-/// The same of a socket that is the program's alone, and of which the daemon was asked nothing: what it knows of it is that it is new.
+/// What the daemon calls the socket behind `fd`, of which it is asked now.
+pub(crate) fn name(fd: c_int) -> Option<SocketId> {
+    claim(fd);
+    known_name(fd)
+}
+
+fn known_name(fd: c_int) -> Option<SocketId> {
+    let is_there = HIDDEN.get(fd as u32 as usize)?.load(Ordering::Relaxed) != 0;
+    is_there.then(|| SocketId(NAMES[fd as usize].load(Ordering::Relaxed)))
+}
+
+/// The same of a socket that is the program's alone, and of which the daemon was asked nothing: what it knows of it is that it is new. One
+/// thread finds it: it has claimed it.
 pub(crate) fn unasked(fd: c_int) -> Option<SocketId> {
-    let gate = GATE.load(Ordering::SeqCst);
-    let word = HIDDEN.get(fd as u32 as usize)?.load(Ordering::Relaxed);
-    if word != 0 && word & USED == 0 && is_alone(gate, word) { name(fd) } else { None }
+    if is_unasked(fd) && claim(fd) { known_name(fd) } else { None }
 }
 
 /// Whether [`unasked`] would find it, which asks nothing as yet.

@@ -35,8 +35,9 @@ fn is_nameless(socket: &Held) -> bool {
     socket.kind() == Kind::Fresh
         && !socket.is_datagram()
         && !process::is_borrowed()
-        && kept::is_unasked(socket.fd)
+        // In this order: whose `bind` was taken out to be told is claimed by then.
         && !untold::is_bound(socket.fd)
+        && kept::is_unasked(socket.fd)
 }
 
 /// The peer's address.

@@ -7,11 +7,15 @@
 //! that this library does not count, or becomes another program (`kept.rs`, `hooks/spawning.rs`), or forbids himself calls
 //! (`confining.rs`). Called by `options.rs`, `socket.rs` and `names.rs` beside those.
 //!
+//! Of several threads that want what waits of a socket one gets it: who takes out is who has claimed the socket (`kept.rs`), and behind a
+//! claim nothing is kept. Who keeps something counts it before he looks for a claim, and who has claimed looks at the count then, so that one
+//! sees the other.
+//!
 //! Signals are held back while anything here is looked at, for calls that use it may come in a handler.
 
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
 
 use firelane_shm::layout::request;
 use firelane_shm::{UNTOLD_MAX, UntoldOption};
@@ -41,7 +45,7 @@ static PLACES: Lock<[Untold; MOST]> = Lock::new([Untold::NONE; MOST]);
 /// For each descriptor one more than its place. Zero is none.
 static AT: [AtomicU8; DESCRIPTORS] = [const { AtomicU8::new(0) }; DESCRIPTORS];
 const _: () = assert!(MOST < u8::MAX as usize);
-/// How many places are taken.
+/// How many places are taken, or about to be.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Untold {
@@ -83,10 +87,11 @@ fn at(fd: c_int) -> Option<&'static AtomicU8> {
     AT.get(fd as u32 as usize)
 }
 
-/// Whether anything of `fd` waits, for who looks without waiting for others.
+/// Whether anything of `fd` waits, for who looks without waiting for others. Who finds nothing, because it was taken out, finds the claim
+/// behind that.
 #[inline]
 fn is_there(fd: c_int) -> bool {
-    COUNT.load(Ordering::Relaxed) != 0 && at(fd).is_some_and(|place| place.load(Ordering::Relaxed) != 0)
+    COUNT.load(Ordering::Acquire) != 0 && at(fd).is_some_and(|place| place.load(Ordering::Acquire) != 0)
 }
 
 /// Keeps an option that was set. Whether it may wait: if not, the daemon is to be asked.
@@ -110,21 +115,24 @@ fn keep_by(socket: &Held, change: impl FnOnce(&mut Untold) -> bool) -> bool {
         && !socket.is_datagram()
         && !socket::is_shared(socket.word)
         && !process::is_borrowed()
-        && !session::is_dead();
+        && !session::is_dead()
+        && kept::is_unasked(socket.fd);
     let Some(place) = at(socket.fd).filter(|_| may_wait) else { return false };
     let mut places = PLACES.take();
-    // Who tells all has said before why, so he is seen here, or sees what is kept.
-    if confining::is_confined() || !kept::is_unasked(socket.fd) {
-        return false;
+    // Before the looks: who claims, or tells all, has said so before he looks at the count, so he is seen here, or waits for what is kept.
+    COUNT.fetch_add(1, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    let known = usize::from(place.load(Ordering::Relaxed)).checked_sub(1);
+    let there = known
+        .or_else(|| places.iter().position(|it| it.fd < 0))
+        .filter(|_| !confining::is_confined() && kept::is_unasked(socket.fd));
+    if known.is_some() || there.is_none() {
+        COUNT.fetch_sub(1, Ordering::SeqCst);
     }
-    if let Some(there) = usize::from(place.load(Ordering::Relaxed)).checked_sub(1) {
-        return change(&mut places[there]);
-    }
-    let Some(free) = places.iter().position(|it| it.fd < 0) else { return false };
-    places[free].fd = socket.fd;
-    COUNT.fetch_add(1, Ordering::Relaxed);
-    place.store(free as u8 + 1, Ordering::SeqCst);
-    change(&mut places[free])
+    let Some(there) = there else { return false };
+    places[there].fd = socket.fd;
+    place.store(there as u8 + 1, Ordering::SeqCst);
+    change(&mut places[there])
 }
 
 /// Whether an option is on that is on or off and nothing else, of a socket of which the daemon was asked nothing: a new one has all of them
@@ -143,10 +151,12 @@ pub(crate) fn flag(socket: &Held, level: c_int, name: c_int) -> Option<bool> {
             | (IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)
     );
     let is_new = is_flag && socket.kind() == Kind::Fresh && !socket.is_datagram();
+    // In this order: what is not there because it was taken out is asked for.
+    let is_there = is_there(socket.fd);
     if !is_new || process::is_borrowed() || !kept::is_unasked(socket.fd) {
         return None;
     }
-    if !is_there(socket.fd) {
+    if !is_there {
         return Some(false);
     }
     let places = PLACES.take();
@@ -155,18 +165,20 @@ pub(crate) fn flag(socket: &Held, level: c_int, name: c_int) -> Option<bool> {
     Some(option.is_some_and(|option| option.value() != 0))
 }
 
-/// Takes out what waits, for who tells it.
+/// Takes out what waits, for who has claimed the socket.
 pub(crate) fn take(fd: c_int) -> Option<Untold> {
-    if !is_there(fd) {
+    if COUNT.load(Ordering::SeqCst) == 0 {
         return None;
     }
     let mut places = PLACES.take();
     let there = usize::from(at(fd)?.swap(0, Ordering::SeqCst)).checked_sub(1)?;
-    COUNT.fetch_sub(1, Ordering::Relaxed);
-    Some(core::mem::replace(&mut places[there], Untold::NONE))
+    let untold = core::mem::replace(&mut places[there], Untold::NONE);
+    // Last: a child that is forked meanwhile finds that something is to be cleared.
+    COUNT.fetch_sub(1, Ordering::SeqCst);
+    Some(untold)
 }
 
-/// The socket is about to be closed.
+/// The socket is about to be closed, and is no kept one any more.
 pub(crate) fn forget(fd: c_int) {
     let _ = take(fd);
 }
@@ -193,27 +205,50 @@ pub(crate) fn tell_and_wait(fd: c_int) {
 }
 
 fn tell_by(fd: c_int, set: impl Fn(&Held, c_int, c_int, &[u8]) -> Result<(), Errno>) {
-    let Some(untold) = take(fd) else { return };
-    let Some(socket) = socket::at(fd) else { return };
+    // Where another has claimed it, what waits is his to tell.
+    if !kept::claim(fd) {
+        return;
+    }
+    if let Some(untold) = take(fd)
+        && let Some(socket) = socket::at(fd)
+    {
+        tell_it(&socket, &untold, set);
+    }
+}
+
+/// What was taken out for an offer, of which there was none, is told after all.
+pub(crate) fn tell_taken(socket: &Held, untold: &Untold) {
+    tell_it(socket, untold, session::post_option);
+}
+
+fn tell_it(socket: &Held, untold: &Untold, set: impl Fn(&Held, c_int, c_int, &[u8]) -> Result<(), Errno>) {
     for option in untold.options() {
-        let _ = set(&socket, option.level(), option.name(), &option.value().to_ne_bytes());
+        let _ = set(socket, option.level(), option.name(), &option.value().to_ne_bytes());
     }
     if untold.is_bound {
         // As `bind` does that asks.
-        kept::forget(fd);
+        kept::forget(socket.fd);
         let any =
             if socket.is_v6() { Ipv6Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv4Addr::UNSPECIFIED) };
         // Where all ports are taken it has none, as who has not bound it.
-        let _ = session::bind(&socket, SocketAddr::new(any, 0));
+        let _ = session::bind(socket, SocketAddr::new(any, 0));
     }
 }
 
 /// Others are about to see this process' sockets, or it cannot tell later.
 pub(crate) fn tell_all() {
-    if COUNT.load(Ordering::SeqCst) == 0 || process::is_borrowed() {
-        return;
+    if COUNT.load(Ordering::SeqCst) != 0 && !process::is_borrowed() {
+        tell_each();
     }
-    let all = PLACES.take().map(|it| it.fd);
+}
+
+/// Apart, for programs become others in handlers, too, and on stacks that have no room for what this needs.
+#[cold]
+#[inline(never)]
+fn tell_each() {
+    let places = PLACES.take();
+    let all: [c_int; MOST] = core::array::from_fn(|nth| places[nth].fd);
+    drop(places);
     all.into_iter().filter(|&fd| fd >= 0).for_each(tell_and_wait);
 }
 
@@ -284,7 +319,52 @@ mod tests {
         assert!(keep(&socket, option(1, 9, 1)) && !keep(&socket, option(1, 2, 1)));
         forget(socket.fd);
         assert!(take(socket.fd).is_none());
+        assert_eq!(COUNT.load(Ordering::SeqCst), 0);
         drop(known);
         assert!(!keep(&socket, option(1, 9, 1)) && flag(&socket, 1, 9).is_none());
+    }
+
+    #[test]
+    fn what_waits_is_left_to_who_has_claimed_the_socket() {
+        let socket = Held { fd: 900_311, word: fresh_word(false) };
+        let _known = kept::pretend_new(socket.fd);
+        assert!(keep(&socket, option(6, 1, 1)));
+        assert!(kept::unasked(socket.fd).is_some() && !keep(&socket, option(1, 9, 1)));
+        tell(socket.fd);
+        tell_and_wait(socket.fd);
+        assert!(take(socket.fd).is_some_and(|untold| untold.options().eq([option(6, 1, 1)])));
+    }
+
+    /// One thread keeps an option while two would connect.
+    #[test]
+    fn one_thread_gets_what_waits_and_nothing_is_kept_behind_that() {
+        const ROUNDS: usize = 10_000;
+        let socket = Held { fd: 900_312, word: fresh_word(false) };
+        let barrier = std::sync::Barrier::new(3);
+        let connects = || {
+            let mut won = Vec::new();
+            for _ in 0..ROUNDS {
+                barrier.wait();
+                won.push(kept::unasked(socket.fd).map(|_| take(socket.fd).is_some()));
+                barrier.wait();
+            }
+            won
+        };
+        std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| scope.spawn(connects));
+            let mut kept = Vec::new();
+            for _ in 0..ROUNDS {
+                let _known = kept::pretend_new(socket.fd);
+                barrier.wait();
+                kept.push(keep(&socket, option(6, 1, 1)));
+                barrier.wait();
+                forget(socket.fd);
+            }
+            let [one, other] = threads.map(|it| it.join().unwrap());
+            for (nth, kept) in kept.into_iter().enumerate() {
+                let won = [one[nth], other[nth]];
+                assert!(won == [Some(kept), None] || won == [None, Some(kept)], "{nth}: {kept}, {won:?}");
+            }
+        });
     }
 }

@@ -358,6 +358,21 @@ fn what_waits_for_a_connection_is_there_for_whoever_has_the_socket() {
     as_the_kernels("untold.py", 35);
 }
 
+/// Handlers of signals have little more than what the kernel puts there, and those of runtimes start programs that show what has happened.
+#[test]
+fn who_becomes_another_program_on_a_small_stack_does() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let program = sandbox.compiled("small_stack", include_str!("shim/small_stack.c"), &[]);
+    let ask = |on| stage.ask(on, &[&program.to_string_lossy(), "4096", "32768"]);
+    let kernels = ask(On::Kernel);
+    let options = |way| format!("nodelay 1\n{way}, options 1: 0, signal 0\n");
+    let wanted = ["execve", "vfork"].map(|way| format!("{way}, options 0: 0, signal 0\n{}", options(way)));
+    assert_eq!(kernels, wanted.concat());
+    assert_eq!(ask(On::Firelane), kernels);
+    stage.wait_until_nothing_is_left();
+}
+
 #[test]
 fn who_comes_when_the_memory_is_used_up_is_served() {
     let sandbox = Sandbox::new();
