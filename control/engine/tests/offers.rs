@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firelane::TcpListener;
 use firelane_shm::control::{Answer, Place, Request, SocketId};
@@ -151,6 +151,42 @@ fn a_connection_has_the_options_that_lie_beside_its_offer() {
         connect_by_offer(&program, next, address);
         let _accepted = listener.accept().unwrap();
         assert_eq!(shown_options(&world, next), Vec::<String>::new());
+    }
+}
+
+/// TCP_CORK lies beside the offer, and is taken away before the lane has looked, or once the text is written.
+#[test]
+fn who_takes_his_cork_away_is_not_corked() {
+    let world = World::new();
+    let (program, listener, address) = offered(&world);
+    for is_early in [true, false] {
+        let (_fd, socket) = program.socket();
+        let (at, block) = program.mapping.offers().take().expect("blocks are offered");
+        let end = program.end(block);
+        program.mapping.untold(at).unwrap().put([UntoldOption::new(6, 3, 1).unwrap()]);
+        program.ask_with(block, socket, address, request::UNTOLD | request::CORK);
+        if is_early {
+            end.set_option(request::CORK, false);
+        }
+        program.kick(&end);
+        program.wait(&end, Readiness::WRITABLE);
+        let (mut peer, _) = listener.accept().unwrap();
+        if !is_early {
+            program.write(block, b"text");
+            peer.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            assert!(peer.read(&mut [0; 9]).is_err(), "it is corked");
+            end.set_option(request::CORK, false);
+            program.kick(&end);
+            peer.set_read_timeout(None).unwrap();
+            assert_eq!(peer.read(&mut [0; 9]).unwrap(), 4);
+        }
+        // What is corked leaves in the end, when the timer of a closed window has ended.
+        let begun = Instant::now();
+        for _ in 0..20 {
+            program.write(block, b"text");
+            assert_eq!(peer.read(&mut [0; 9]).unwrap(), 4);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(2), "{is_early}: {:?}", begun.elapsed());
     }
 }
 

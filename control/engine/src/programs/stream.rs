@@ -534,6 +534,9 @@ impl Stream {
                 StreamOption::Cork(is_on(request::CORK)),
                 StreamOption::QuickAck(is_on(request::QUICKACK)),
             ] {
+                if self.has(HAS_LATER) {
+                    self.later().overrule(option);
+                }
                 give(self.message(SocketCommand::SetOption(conn, option)));
             }
         }

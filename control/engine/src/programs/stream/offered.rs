@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use firelane_lane::{Connect, SocketCommand};
+use firelane_lane::{Connect, SocketCommand, StreamOption};
+use firelane_shm::layout::request;
 use firelane_shm::{Block, Mapping};
 use firelane_socket::{StreamConfig, stream_in};
 use rustix::io::Errno;
@@ -107,7 +108,12 @@ impl Stream {
         let beginning = options.beginning();
         block.file.fetch_or(beginning.shown, Ordering::Relaxed);
         block.low_water[1].store(beginning.unsent.unwrap_or(0), Ordering::SeqCst);
+        // A program that has taken its cork away since may have been heard by now, and says no more.
+        let is_corked = block.requests.load(Ordering::Acquire) & request::CORK != 0;
         for option in beginning.later {
+            if option == StreamOption::Cork(true) && !is_corked {
+                continue;
+            }
             self.later().put(option);
             self.state.fetch_or(HAS_LATER, Ordering::SeqCst);
         }
