@@ -458,7 +458,7 @@ impl Nat {
     /// Makes room for one more session, or says why there is none: what is over goes first.
     fn make_room(&mut self, source: Ipv4Addr, now: Instant) -> Result<(), DropReason> {
         if self.sessions.of_source(source) >= self.limits.per_source {
-            let its = self.sessions.gives_way_to_its_own(source, now);
+            let its = self.sessions.gives_way_to_its_own(source, now, &self.limits);
             self.evict(its.ok_or(DropReason::NatSourceFull)?);
         }
         if self.sessions.is_full() {

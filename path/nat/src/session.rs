@@ -157,10 +157,7 @@ impl Session {
             false => self.note(way, now),
         }
         self.has_met |= self.phase == Phase::Established;
-        let lasts = match self.age {
-            Some((forth, back)) => Duration::from_secs(u64::from([forth, back][way])),
-            None => self.lasts(limits),
-        };
+        let lasts = self.time(way, limits);
         if way == 0 || self.has_met || (!is_tcp && self.phase == Phase::Answered) {
             self.ends = now + lasts;
         }
@@ -202,6 +199,19 @@ impl Session {
         };
         if self.phase == Phase::Established && self.has_finished == [true; 2] {
             self.phase = Phase::Closed;
+        }
+    }
+
+    /// Whether a packet of this moment has renewed it: it may need another session, too.
+    pub(crate) fn is_of_now(&self, now: Instant, limits: &NatLimits) -> bool {
+        [0, 1].iter().any(|&way| self.ends == now + self.time(way, limits))
+    }
+
+    /// How long it lasts after a packet of a way.
+    fn time(&self, way: usize, limits: &NatLimits) -> Duration {
+        match self.age {
+            Some((forth, back)) => Duration::from_secs(u64::from([forth, back][way])),
+            None => self.lasts(limits),
         }
     }
 

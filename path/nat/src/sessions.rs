@@ -7,7 +7,7 @@ use core::net::Ipv4Addr;
 use std::collections::hash_map::Entry;
 
 use firelane_table::{Index, Kept, Places};
-use firelane_units::Instant;
+use firelane_units::{Instant, NatLimits};
 use siphasher::sip::SipHasher13;
 
 use crate::keyed::{Keyed, KeyedMap};
@@ -86,9 +86,17 @@ impl Sessions {
         self.places.is_full()
     }
 
-    /// Who makes room for another one of this source's: one of its own that is over, or else a half-open one, if one is soon found.
-    pub(crate) fn gives_way_to_its_own(&mut self, source: Ipv4Addr, now: Instant) -> Option<u32> {
-        self.places.gives_way_of(now, |session| session.keys[0].src == source)
+    /// Who makes room for another one of this source's: one of its own that is over, or else a half-open one, if one is soon found. Half-open
+    /// ones with packets of this moment are left: what needs room may be of one.
+    pub(crate) fn gives_way_to_its_own(
+        &mut self,
+        source: Ipv4Addr,
+        now: Instant,
+        limits: &NatLimits,
+    ) -> Option<u32> {
+        let may_go = |it: &Session| it.is_spent() || !it.is_of_now(now, limits);
+        let is_its = |it: &Session| it.keys[0].src == source && may_go(it);
+        self.places.gives_way_of(now, is_its)
     }
 
     /// Who makes room for anybody's: one that is over, if it is soon found, or else the half-open one that waits longest.

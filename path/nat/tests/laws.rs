@@ -522,10 +522,12 @@ fn one_source_has_no_more_than_its_share() {
     let mut net = Net::with(vec![from_inside(to_link(RANGE))], limits);
     for nth in 0..30 {
         let inside = ("10.0.0.5", 20_000 + nth);
+        net.wait(1);
         assert!(ask(&mut net, inside, nth % 2 == 0), "what it has asked before makes room, answered or not");
     }
     assert_eq!((net.nat.counts().sessions, net.nat.counts().evicted), (10, 20));
     for nth in 0..10 {
+        net.wait(1);
         assert!(
             ask(&mut net, ("10.0.0.5", 21_000 + nth), true)
                 && ask(&mut net, ("10.0.0.5", 21_000 + nth), true)

@@ -82,11 +82,9 @@ impl<D> Inside<'_, D> {
         let Some(family) = family_of(headers).filter(|_| headers.fragment == Fragment::Whole) else {
             return false;
         };
-        // A client of DHCPv6 asks from its link's own address, so nobody from elsewhere answers there.
         let is_for_us = headers.addresses().is_some_and(|(_, dst)| match dst {
             IpAddr::V4(dst) if dst.is_broadcast() => true,
-            IpAddr::V4(_) => self.shard.ip.core.is_local(dst),
-            IpAddr::V6(v6) => v6.is_unicast_link_local() && self.shard.ip.core.is_local(dst),
+            dst => self.shard.ip.core.is_local(dst),
         });
         let datagram = frame.get(usize::from(headers.l4_offset)..headers.l3_end as usize).map(UdpView::parse);
         let number = match datagram {
