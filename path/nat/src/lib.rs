@@ -57,7 +57,7 @@ pub trait Host {
     /// Whether an address is one of the netstack's own.
     fn owns(&self, address: Ipv4Addr) -> bool;
 
-    /// The first address that a link was given: others that it gets later change nothing.
+    /// The address by which others know the netstack on a link: aliases (/32) stand beside it.
     fn address_of(&self, link: LinkId) -> Option<Ipv4Addr>;
 
     /// Whether a packet with these names, should it arrive, would be for the netstack itself: nobody inside is given its names.
