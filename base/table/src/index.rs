@@ -7,7 +7,7 @@
 use firelane_frame::{prefer_large_pages, read_ahead};
 
 /// Places by hash.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Index {
     slots: Vec<Slot>,
     len: usize,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use firelane_classify::Steering;
 use firelane_lane::Control;
-use firelane_nat::{NatConfig, NatCounts, NatRow};
+use firelane_nat::{NatConfig, NatCounts, NatList, NatRow};
 use firelane_units::{Instant, LaneId, NetstackId};
 
 use crate::engine::Engine;
@@ -23,9 +23,25 @@ impl Engine {
     /// # Errors
     /// The netstack does not exist.
     pub fn set_nat(&self, netstack: NetstackId, config: NatConfig) -> Result<(), ChangeError> {
-        self.0.registry().netstack_mut(netstack)?;
-        let config = Arc::new(config);
-        self.0.tell_all(|_| Control::SetNat(netstack, Arc::clone(&config)))
+        let mut list = NatList::new(config);
+        loop {
+            let before = Arc::clone(&self.0.registry().netstack_mut(netstack)?.nat);
+            // Of a long one this takes milliseconds, in which others go on.
+            list.compare(&before);
+            let mut registry = self.0.registry();
+            let known = &mut registry.netstack_mut(netstack)?.nat;
+            if !Arc::ptr_eq(known, &before) {
+                continue;
+            }
+            let list = Arc::new(list);
+            *known = Arc::clone(&list);
+            // In the order in which they are known: what each was compared with is what the translator follows then.
+            let told = self.0.tell_all(|_| Control::SetNat(netstack, Arc::clone(&list)));
+            drop(registry);
+            // No lane follows it any more: it ends here and not in one of them.
+            drop(before);
+            return told;
+        }
     }
 
     /// What a netstack's translation has counted; nothing of one without rules.

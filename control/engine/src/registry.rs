@@ -13,6 +13,7 @@ use firelane_driver_tap::Selector;
 use firelane_filter::RuleList;
 use firelane_flow::FlowConfig;
 use firelane_ip::{Forwarding, IfRouting, Resolvers, broadcast_of};
+use firelane_nat::NatList;
 use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
 
 use crate::aside::Aside;
@@ -156,6 +157,8 @@ pub(crate) struct Netstack {
     pub(crate) config: Arc<NetstackConfig>,
     /// The rules that its filter follows in each lane.
     pub(crate) filter: Arc<RuleList>,
+    /// The rules by which its addresses are translated.
+    pub(crate) nat: Arc<NatList>,
 }
 
 impl Netstack {
@@ -163,7 +166,7 @@ impl Netstack {
     pub(crate) fn new(lanes: Vec<LaneId>, config: Arc<NetstackConfig>) -> Self {
         let (addresses, configured, resolvers, listeners) = Default::default();
         let (steering, placing, routing) = (Steering::even(&lanes), Arc::default(), BTreeMap::new());
-        let filter = Arc::default();
+        let (filter, nat) = (Arc::default(), Arc::default());
         Self {
             lanes,
             steering,
@@ -175,6 +178,7 @@ impl Netstack {
             listeners,
             config,
             filter,
+            nat,
         }
     }
 

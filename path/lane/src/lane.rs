@@ -213,8 +213,8 @@ impl<D: Driver> Lane<D> {
             }
             Control::SetFilter(id, list) => stacks.set_filter(id, &list),
             Control::ChangePools(id, changes) => stacks.change_pools(id, &changes),
-            Control::SetNat(id, config) => {
-                let doors = stacks.set_nat(common, id, &config)?;
+            Control::SetNat(id, list) => {
+                let doors = stacks.set_nat(common, id, &list)?;
                 links.set_doors(id, Some(doors));
                 Ok(())
             }

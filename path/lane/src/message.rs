@@ -18,7 +18,7 @@ use firelane_ip::{
     AutoconfConfig, Configured, DadConfig, Forwarding, Hearsay, HopLimits, IfRouting, IidKind, Primacy,
     RouteKind, SourceFilter, TransportError,
 };
-use firelane_nat::NatConfig;
+use firelane_nat::NatList;
 use firelane_socket::{
     ConnRef, DatagramSlot, ListenerSlot, SocketError, StreamConfig, StreamRef, StreamSlot,
 };
@@ -220,8 +220,9 @@ pub enum Control<D> {
     SetFilter(NetstackId, Arc<RuleList>),
     /// Networks come into the pools that its rules name, and go.
     ChangePools(NetstackId, Arc<[PoolChange]>),
-    /// A netstack's addresses are translated by other rules; what a rule has made that stays, stays.
-    SetNat(NetstackId, Arc<NatConfig>),
+    /// A netstack's addresses are translated by other rules; what a rule has made that stays, stays. Whoever gives the list keeps the one
+    /// before it until all lanes follow this one.
+    SetNat(NetstackId, Arc<NatList>),
     /// A DHCP client of the netstack's own waits on a link for the answer to the exchange with this number, or for none: that answer
     /// passes the filter and the translation.
     Await(NetstackId, LinkId, Family, Option<u32>),

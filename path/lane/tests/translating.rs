@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firelane_filter::RuleList;
 use firelane_lane::*;
-use firelane_nat::{NatConfig, NatCounts};
+use firelane_nat::{NatConfig, NatCounts, NatList};
 use firelane_units::{
     BlockAnswer, Direction, DropReason, FilterAction, FilterPorts, FilterProtocol, FilterRule, KeepState,
     LinkId, MacAddr, NatAction, NatEnd, NatLimits, NatPorts, NatRedirect, NatRule, NatTarget, Port, SeqNum,
@@ -61,7 +61,7 @@ fn introduce_other(net: &mut Net) {
 }
 
 pub(crate) fn translate(net: &mut Net, rules: &[NatRule<LinkId>]) {
-    let config = Arc::new(NatConfig { rules: rules.to_vec(), limits: NatLimits::default() });
+    let config = Arc::new(NatList::new(NatConfig { rules: rules.to_vec(), limits: NatLimits::default() }));
     net.change(|| Control::SetNat(ROUTER, Arc::clone(&config)));
 }
 
@@ -333,7 +333,10 @@ fn what_finds_no_room_on_its_way_out_does_not_leave_half_translated() {
     let hide = NatRule { from: hidden, link: LinkId(1), ..map() };
     let set = |net: &mut Net, per_source| {
         let rules = vec![redirect(80, inside, 8080), hide];
-        let config = Arc::new(NatConfig { rules, limits: NatLimits { per_source, ..NatLimits::default() } });
+        let config = Arc::new(NatList::new(NatConfig {
+            rules,
+            limits: NatLimits { per_source, ..NatLimits::default() },
+        }));
         net.change(|| Control::SetNat(ROUTER, Arc::clone(&config)));
     };
     set(&mut net, 1);
@@ -407,7 +410,8 @@ fn the_netstacks_own_connections_go_on() {
             let listener = world.listen(2, 9, remote, 8);
             for id in [1, 2] {
                 let rule = NatRule { link: LinkId(10 * id), ..map() };
-                let config = Arc::new(NatConfig { rules: vec![rule], limits: NatLimits::default() });
+                let config =
+                    Arc::new(NatList::new(NatConfig { rules: vec![rule], limits: NatLimits::default() }));
                 let netstack = firelane_units::NetstackId(id as u16);
                 world.all(|| Control::SetNat(netstack, Arc::clone(&config)));
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firelane_filter::RuleList;
 use firelane_lane::*;
-use firelane_nat::NatConfig;
+use firelane_nat::{NatConfig, NatList};
 use firelane_units::{
     BlockAnswer, Direction, DropReason, FilterAction, FilterPorts, FilterProtocol, FilterRule, NatAction,
     NatEnd, NatFiltering, NatLimits, NatPorts, NatRedirect, NatRule, NatTarget, Port,
@@ -20,7 +20,7 @@ const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 77);
 
 fn translate_with(net: &mut Net, rules: &[NatRule<firelane_units::LinkId>], filtering: NatFiltering) {
     let limits = NatLimits { filtering, ..NatLimits::default() };
-    let config = Arc::new(NatConfig { rules: rules.to_vec(), limits });
+    let config = Arc::new(NatList::new(NatConfig { rules: rules.to_vec(), limits }));
     net.change(|| Control::SetNat(ROUTER, Arc::clone(&config)));
 }
 

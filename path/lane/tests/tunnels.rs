@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
-use firelane_nat::NatConfig;
+use firelane_nat::{NatConfig, NatList};
 use firelane_tunnel::{Arrived, Config, Gre, Kind, Tunnels};
 use firelane_units::{
     DropReason, FlowId, LaneId, LinkId, Mtu, NatAction, NatEnd, NatLimits, NatPorts, NatRule, NatTarget,
@@ -585,7 +585,7 @@ fn who_was_translated_before_the_tunnel_is_told_too() {
         let from = NatEnd { prefix: "10.0.0.0/24".parse().ok(), ..NatEnd::default() };
         let action = NatAction::Map(NatTarget::OfLink, NatPorts::Range(Port(20_000), Port(29_999)));
         let rules = vec![NatRule { from, ..NatRule::new(TUNNEL_VNIC, action) }];
-        let nat = Arc::new(NatConfig { rules, limits: NatLimits::default() });
+        let nat = Arc::new(NatList::new(NatConfig { rules, limits: NatLimits::default() }));
         net.world.all(|| Control::SetNat(HOST, Arc::clone(&nat)));
         let datagram = |len: u16| {
             let mut text = [5000_u16, 53, 8 + len, 0].map(u16::to_be_bytes).concat();

@@ -8,7 +8,7 @@ use firelane_filter::{RuleList, Verdict};
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_ip::{Forwarding, RouteKind};
 use firelane_lane::*;
-use firelane_nat::NatConfig;
+use firelane_nat::{NatConfig, NatList};
 use firelane_units::{
     BlockAnswer, Direction, DropReason, FilterAction, FilterPorts, FilterProtocol, FilterRule, FlowId,
     IpPrefix, LaneId, LinkId, NatAction, NatLimits, NatRedirect, NatRule, NetstackId, Port,
@@ -180,7 +180,7 @@ fn what_the_filter_and_the_translator_say_is_seen() {
     // The filter sees what the translator has made of it.
     let to = NatRedirect { address: CLOSED, second: None, port: Some(Port(54)), is_range: false };
     let rule = NatRule { protocol: FilterProtocol::TcpUdp, ..NatRule::new(LEG, NatAction::Redirect(to)) };
-    let config = Arc::new(NatConfig { rules: vec![rule], limits: NatLimits::default() });
+    let config = Arc::new(NatList::new(NatConfig { rules: vec![rule], limits: NatLimits::default() }));
     net.world.all(|| Control::SetNat(HOST, Arc::clone(&config)));
     let sights = at_the_doors(&mut net);
     let [Sight::Translated(headers), judged, end] = sights[..] else { panic!("{sights:?}") };

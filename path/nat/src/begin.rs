@@ -12,9 +12,9 @@ use firelane_units::{
 use firelane_wire::{IpProtocol, Ipv4View};
 
 use crate::mappings::Mapping;
-use crate::outside::{choose, opposite, target};
+use crate::outside::{choose, opposite};
 use crate::packet::Packet;
-use crate::rules::{Rule, matches};
+use crate::rules::Rule;
 use crate::session::{NO_MAPPING, Session};
 use crate::sessions::NatRef;
 use crate::tuple::Tuple;
@@ -61,7 +61,7 @@ impl Nat {
         let Some(session) = self.sessions.get(at).filter(|it| it.may_be_in_hosts_way(way)) else {
             return false;
         };
-        let rule = self.rules.nth(session.rule).and_then(|nth| self.rules.list.get(nth));
+        let rule = self.rules.get(session.rule);
         is_of_host(packet, rule.is_none_or(|it| it.rule.to.ports != FilterPorts::Any), host)
     }
 
@@ -236,8 +236,7 @@ impl Nat {
     ) -> Result<(u32, usize), DropReason> {
         let Some(session) = self.sessions.get_mut(at) else { return Err(DropReason::NatFull) };
         let (known, within) = (NatRef::new(at, way, session.number), session.ends_of(way));
-        let Some(nth) = self.rules.nth(session.rule) else { return Ok((at, way)) };
-        let link = self.rules.list[nth].rule.link;
+        let Some(link) = self.rules.get(session.rule).map(|it| it.rule.link) else { return Ok((at, way)) };
         self.name_sender(link, within, packet, host, now)?;
         // It may have given its own place for that.
         let found = self.sessions.known(known).ok_or(DropReason::NatFull)?;
@@ -249,8 +248,8 @@ impl Nat {
         if let Some(rule) = self.rules.of_destination(link, tuple, false) {
             return self.redirected(rule, tuple);
         }
-        let at_link = |rule: &Rule| rule.rule.link == link;
-        self.inner_of_bimap(tuple, host, at_link).or_else(|| self.inner_of_mapping(tuple, |its| its == link))
+        self.inner_of_bimap(link, tuple, false, host)
+            .or_else(|| self.inner_of_mapping(tuple, |its| its == link))
     }
 
     /// Who a packet of somebody inside is for, whose destination is an address outside.
@@ -260,8 +259,7 @@ impl Nat {
         {
             return self.redirected(rule, tuple);
         }
-        let elsewhere = |rule: &Rule| rule.rule.link != link;
-        self.inner_of_bimap(tuple, host, elsewhere)
+        self.inner_of_bimap(link, tuple, true, host)
             .or_else(|| self.inner_of_mapping(tuple, |its| its != link))
     }
 
@@ -290,29 +288,19 @@ impl Nat {
 
     fn inner_of_bimap(
         &self,
+        link: LinkId,
         tuple: &Tuple,
+        is_from_inside: bool,
         host: &impl Host,
-        is_by: impl Fn(&Rule) -> bool,
     ) -> Option<Inner> {
-        self.rules.list.iter().find_map(|rule| {
-            let NatAction::Bimap(to) = rule.rule.action else { return None };
-            let from = rule.rule.from.prefix.filter(|_| is_by(rule))?;
-            // Where thousands of rules are gone through nobody is asked for what most of them do not need.
-            let of_link = if to == NatTarget::OfLink { host.address_of(rule.rule.link) } else { None };
-            let (first, count) = target(to, of_link)?;
-            let place = tuple.dst.to_bits().checked_sub(first).filter(|&place| u64::from(place) < count)?;
-            let (inside, _) = crate::rules::span(from)?;
-            let end = (Ipv4Addr::from_bits(inside + place), tuple.ports[1]);
-            // As if it had asked.
-            let asked = Tuple { dst: end.0, ..*tuple }.reversed();
-            matches(&rule.rule, &asked).then_some(Inner { rule: *rule, end, mapping: NO_MAPPING })
-        })
+        let (rule, inside) = self.rules.of_opposite(link, tuple, is_from_inside, host)?;
+        Some(Inner { rule, end: (inside, tuple.ports[1]), mapping: NO_MAPPING })
     }
 
     fn inner_of_mapping(&self, tuple: &Tuple, is_by: impl Fn(LinkId) -> bool) -> Option<Inner> {
         let at = self.mappings.of_outside(tuple.protocol, (tuple.dst, tuple.ports[1]))?;
         let mapping = self.mappings.get(at).filter(|mapping| is_by(mapping.link))?;
-        let rule = self.rules.list[self.rules.nth(mapping.rule)?];
+        let rule = *self.rules.get(mapping.rule)?;
         Some(Inner { rule, end: mapping.inside, mapping: at })
     }
 
@@ -388,24 +376,7 @@ impl Nat {
 
     /// Whether a port outside is nobody's, and a rule may give it to somebody.
     fn may_become_mapped(&self, link: LinkId, tuple: &Tuple, host: &impl Host) -> bool {
-        let gives = self.rules.first(|rule| {
-            let NatAction::Map(to, ports) = rule.action else { return false };
-            let (low, high) = match ports {
-                NatPorts::Range(low, high) => (low.0, high.0),
-                NatPorts::Block(_) => (firelane_units::NAT_BLOCKS_FROM, u16::MAX),
-                NatPorts::Same => return false,
-            };
-            rule.link == link
-                && (low..=high).contains(&tuple.ports[1])
-                && self.is_of(to, tuple.dst, host.address_of(link))
-        });
-        gives.is_some() && !host.expects(tuple)
-    }
-
-    pub(crate) fn is_of(&self, to: NatTarget, address: Ipv4Addr, of_link: Option<Ipv4Addr>) -> bool {
-        target(to, of_link).is_some_and(|(first, count)| {
-            address.to_bits().checked_sub(first).is_some_and(|place| u64::from(place) < count)
-        })
+        self.rules.may_give(link, tuple, host) && !host.expects(tuple)
     }
 
     /// A packet that belongs to nothing known and begins nothing: it goes on as it is, unless it would leave with an address
@@ -438,13 +409,7 @@ impl Nat {
 
     /// Whether who sends by a link has another address outside, whatever it sends.
     pub(crate) fn is_mapped_source(&self, link: LinkId, src: Ipv4Addr, host: &impl Host) -> bool {
-        let is_it = self.rules.first(|rule| {
-            let is_map = !matches!(rule.action, NatAction::Redirect(_));
-            rule.link == link
-                && is_map
-                && rule.from.prefix.is_some_and(|from| from.contains(src.into())) != rule.from.negated
-        });
-        is_it.is_some() && !host.owns(src)
+        self.rules.is_mapped(link, src) && !host.owns(src)
     }
 
     /// Makes room for one more session that needs a mapping, whoever else gives way.

@@ -12,6 +12,8 @@ mod begin;
 mod early;
 mod errors;
 mod keyed;
+mod list;
+mod lookup;
 mod mappings;
 mod outside;
 mod packet;
@@ -24,12 +26,14 @@ mod taken;
 mod tuple;
 
 use core::net::Ipv4Addr;
+use std::sync::Arc;
 
 use firelane_units::{Direction, DropReason, Instant, LinkId, NatLimits, NatRule, Port};
 use firelane_wire::{IpProtocol, TcpFlags};
 use siphasher::sip::SipHasher13;
 
 pub use early::Returned;
+pub use list::NatList;
 pub use pieces::EarlyPiece;
 pub use rules::RuleCount;
 pub use session::Phase;
@@ -59,6 +63,9 @@ pub trait Host {
 
     /// The address by which others know the netstack on a link: aliases (/32) stand beside it.
     fn address_of(&self, link: LinkId) -> Option<Ipv4Addr>;
+
+    /// The link that has an address of the netstack's own.
+    fn link_of(&self, address: Ipv4Addr) -> Option<LinkId>;
 
     /// Whether a packet with these names, should it arrive, would be for the netstack itself: nobody inside is given its names.
     fn uses(&self, arrived: &Tuple) -> bool;
@@ -181,16 +188,23 @@ impl Nat {
     /// Whether packets have to be asked about.
     #[inline]
     pub fn is_on(&self) -> bool {
-        !self.rules.list.is_empty()
+        !self.rules.is_empty()
     }
 
-    /// Follows other rules from now on. What a rule has made that stays in the list stays, and it goes on counting; the rest ends. Sessions are
-    /// looked at only if some of them stay and others end.
+    /// Follows other rules from now on, as [`follow_list`](Self::follow_list).
     pub fn set(&mut self, config: NatConfig) {
-        let NatConfig { rules, limits } = config;
-        let ends = self.rules.set(rules);
-        self.limits = limits;
-        self.sessions.set_most(limits.sessions as usize);
+        let mut list = NatList::new(config);
+        list.compare(self.rules.list());
+        self.follow_list(&Arc::new(list));
+    }
+
+    /// Follows a list that was made before. What a rule has made that stays in the list stays, and it goes on counting; the rest ends.
+    /// Sessions are looked at only if some of them stay and others end; no rule is, if the list was compared with the one that this
+    /// translator follows. That one is left to whoever else has it.
+    pub fn follow_list(&mut self, list: &Arc<NatList>) {
+        let ends = self.rules.follow(list);
+        self.limits = self.rules.limits();
+        self.sessions.set_most(self.limits.sessions as usize);
         match ends as usize {
             0 => {}
             all if all == self.sessions.len() => _ = self.flush(),
@@ -204,7 +218,7 @@ impl Nat {
         self.sessions.end_all();
         // Each stood for one of them.
         self.mappings = Mappings::new(self.hasher);
-        self.rules.list.iter_mut().for_each(|rule| rule.count.active = 0);
+        self.rules.end_all();
         self.counts.flushed += count;
         count
     }
@@ -406,7 +420,7 @@ impl Nat {
             mappings: self.mappings.len() as u64,
             waiting: self.waiting() as u64,
             added: self.sessions.added(),
-            rules: self.rules.list.iter().map(|rule| rule.count).collect(),
+            rules: self.rules.counts().to_vec(),
             ..self.counts.clone()
         }
     }

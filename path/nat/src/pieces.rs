@@ -11,12 +11,11 @@ use std::collections::VecDeque;
 
 use firelane_frame::Frame;
 use firelane_table::Recent;
-use firelane_units::{Direction, DropReason, Instant, LinkId, NatAction};
+use firelane_units::{Direction, DropReason, Instant, LinkId};
 use firelane_wire::IpProtocol;
 
 use crate::early::{Early, Returned};
 use crate::packet::Packet;
-use crate::rules::is_of_protocol;
 use crate::sessions::NatRef;
 use crate::tuple::Tuple;
 use crate::{Host, Nat, Outcome};
@@ -220,36 +219,10 @@ impl Nat {
             Direction::Out => {
                 self.is_mapped_source(link, tuple.src, host)
                     // A server inside, and somebody who has asked one.
-                    || (self.sessions.of_source(tuple.dst) > 0 && self.is_server(tuple.src))
+                    || (self.sessions.of_source(tuple.dst) > 0 && self.rules.is_server(tuple.src))
             }
-            Direction::In => self.is_translated_destination(link, tuple, host),
+            // From outside, or from another inside (RFC 4787 REQ-9).
+            Direction::In => self.rules.is_translated(link, tuple, host),
         }
-    }
-
-    /// Whether packets to others are for it.
-    fn is_server(&self, address: Ipv4Addr) -> bool {
-        let is_it = self.rules.first(|rule| match rule.action {
-            NatAction::Redirect(to) => to.address == address || to.second == Some(address),
-            NatAction::Map(..) | NatAction::Bimap(_) => false,
-        });
-        is_it.is_some()
-    }
-
-    /// Whether packets to an address are for somebody else, from outside or from another inside (RFC 4787 REQ-9).
-    fn is_translated_destination(&self, link: LinkId, tuple: &Tuple, host: &impl Host) -> bool {
-        let is_it = self.rules.first(|rule| {
-            is_of_protocol(rule, tuple.protocol)
-                && match rule.action {
-                    NatAction::Map(to, _) | NatAction::Bimap(to) => {
-                        self.is_of(to, tuple.dst, host.address_of(rule.link))
-                    }
-                    NatAction::Redirect(_) => {
-                        (rule.link == link || host.owns(tuple.dst))
-                            && rule.from.has_address(tuple.src)
-                            && rule.to.has_address(tuple.dst)
-                    }
-                }
-        });
-        is_it.is_some()
     }
 }

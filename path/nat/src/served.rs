@@ -35,12 +35,12 @@ impl Nat {
     ) -> Option<(Ipv4Addr, u16)> {
         let tuple = &packet.tuple;
         let given = target(to, host.address_of(link))?;
-        let named = self.rules.list.iter().filter(|it| it.rule.link == link).find_map(|it| {
-            let (address, port) = (address_outside(&it.rule, given)?, port_outside(&it.rule, tuple)?);
-            let is_any = it.rule.to.ports == FilterPorts::Any;
+        let named = self.rules.of_server(link, tuple, |rule| {
+            let (address, port) = outside_of(rule, given, tuple)?;
+            let is_any = rule.to.ports == FilterPorts::Any;
             // Of all ports those that the netstack chooses for its own sockets are not the server's alone.
             let own_from = host.chooses_from(tuple.protocol, address).filter(|_| is_any);
-            own_from.is_none_or(|from| port < from.0).then_some((it.id, (address, port)))
+            own_from.is_none_or(|from| port < from.0).then_some((address, port))
         });
         let (id, (address, port)) = named?;
         let answer = Tuple { src: peer.0, dst: address, ports: [peer.1, port], protocol: tuple.protocol };
@@ -72,6 +72,15 @@ impl Nat {
         let mut answers = ports.map(from);
         answers.find(|answer| self.find(answer, packet.flags, now).is_none()).unwrap_or(own)
     }
+}
+
+/// The names outside of who sends a packet, if he is a rule's server and the address is one of those `given` to him.
+pub(crate) fn outside_of(
+    rule: &NatRule<LinkId>,
+    given: (u32, u64),
+    tuple: &Tuple,
+) -> Option<(Ipv4Addr, u16)> {
+    Some((address_outside(rule, given)?, port_outside(rule, tuple)?))
 }
 
 /// The server of a rule that is for whoever asks, and always for the same one.

@@ -13,7 +13,7 @@ use firelane_classify::{FlowCache, Headers, L3, Tuple};
 use firelane_filter::{Filter, FilterCounts, Packet, PoolChange, RuleList, Ruling, STATES_MAX, Verdict};
 use firelane_frame::{Chain, Frame};
 use firelane_ip::LOOPBACK;
-use firelane_nat::{Nat, NatConfig, NatRef};
+use firelane_nat::{Nat, NatList, NatRef};
 use firelane_tcp::{ResetBudget, reset_for};
 use firelane_units::{BlockAnswer, Direction, DropReason, Instant, LaneId, LinkId, NetstackId};
 use firelane_wire::IpProtocol;
@@ -166,11 +166,11 @@ impl Gate {
     }
 
     /// Other rules of translation count; without any it ends, and what it has made with it.
-    pub(crate) fn set_nat(&mut self, config: &NatConfig, key: (u64, u64)) {
-        if config.rules.is_empty() {
+    pub(crate) fn set_nat(&mut self, list: &Arc<NatList>, key: (u64, u64)) {
+        if list.is_empty() {
             self.nat = None;
         } else {
-            self.nat.get_or_insert_with(|| Box::new(Nat::new(key))).set(config.clone());
+            self.nat.get_or_insert_with(|| Box::new(Nat::new(key))).follow_list(list);
         }
         self.look();
     }

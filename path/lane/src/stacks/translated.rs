@@ -8,13 +8,14 @@
 
 use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use firelane_classify::{ConnTable, Fragment, Headers, L3, Listeners, Steering, SteeringKey};
 use firelane_frame::{Checksum, Frame};
 use firelane_ip::{Adjacency, Ip, LOOPBACK};
-use firelane_nat::{Arrived, Host, Nat, NatConfig, NatCounts, NatRef, NatRow, Outcome};
+use firelane_nat::{Arrived, Host, Nat, NatCounts, NatList, NatRef, NatRow, Outcome};
 use firelane_udp::{Blamed, UdpTable};
-use firelane_units::{Direction, LaneId, LinkId, NetstackId, Port};
+use firelane_units::{Direction, Instant, LaneId, LinkId, NetstackId, Port};
 use firelane_wire::IpProtocol;
 
 use super::conn::Conns;
@@ -99,6 +100,10 @@ impl Host for Own<'_> {
         self.ip.first_own(link)
     }
 
+    fn link_of(&self, address: Ipv4Addr) -> Option<LinkId> {
+        self.ip.link_of(address.into())
+    }
+
     fn uses(&self, arrived: &firelane_nat::Tuple) -> bool {
         let (local, remote) = ends_of(arrived);
         self.has_socket(arrived.protocol, local, remote)
@@ -164,17 +169,17 @@ impl Stacks {
         &mut self,
         common: &mut Common<D>,
         id: NetstackId,
-        config: &NatConfig,
+        list: &Arc<NatList>,
     ) -> Result<Steering, Refusal> {
         let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
-        if config.rules.is_empty() {
+        if list.is_empty() {
             inside.give_up_pieces();
         }
         let Inside { common, shard, .. } = inside;
         if shard.config.steering.home() == common.id {
-            shard.gate.set_nat(config, common.secrets.of(id).nat());
+            shard.gate.set_nat(list, common.secrets.of(id).nat());
         }
-        shard.is_translated = !config.rules.is_empty();
+        shard.is_translated = !list.is_empty();
         // Forwarded flows' lists of steps are chosen anew.
         shard.ip.core.decide_anew();
         Ok(shard.doors())
@@ -303,34 +308,40 @@ impl<D> Inside<'_, D> {
         l3_offset: u16,
         asked: Option<LaneId>,
     ) -> (Outcome, bool) {
-        let key = self.common.secrets.steering();
         self.step(Step::Nat, direction, frame.meta().trace, |it| {
-            let Shard { gate, ip, conns, listeners, udp, echoes, others, config, .. } = &mut *it.shard;
-            let Some(nat) = gate.nat() else { return (Outcome::Untouched, false) };
-            let (steering, home) = (&config.steering, it.common.id);
-            let is_spread = asked.is_none() && !others.is_empty();
-            let elsewhere = is_spread.then(|| Elsewhere { steering, key, home, is_asked: Cell::new(false) });
-            let own = Own {
-                config,
-                ip: &ip.core,
-                conns: it.conns,
-                shard_conns: conns,
-                listeners,
-                udp,
-                echoes,
-                elsewhere,
-            };
             let is_open = is_open(frame);
             let Some(packet) = frame.as_mut_slice().get_mut(usize::from(l3_offset)..) else {
                 return (Outcome::Untouched, false);
             };
-            let outcome = nat.pass((direction, link), packet, is_open, &own, it.common.now);
-            let is_in_doubt = own.elsewhere.is_some_and(|it| it.is_asked.get());
-            if matches!(outcome, Outcome::Translated(_)) && frame.meta().trace != 0 {
+            let passed = it.ask_nat(asked, |nat, own, now| {
+                let outcome = nat.pass((direction, link), packet, is_open, own, now);
+                (outcome, own.elsewhere.as_ref().is_some_and(|it| it.is_asked.get()))
+            });
+            let passed = passed.unwrap_or((Outcome::Untouched, false));
+            if matches!(passed.0, Outcome::Translated(_)) && frame.meta().trace != 0 {
                 it.show_ends(frame);
             }
-            (outcome, is_in_doubt)
+            passed
         })
+    }
+
+    /// Asks the translator, if there is one here, and lets it ask about this netstack; about sockets of other lanes, too, unless one of
+    /// those has asked.
+    #[inline]
+    fn ask_nat<T>(
+        &mut self,
+        asked: Option<LaneId>,
+        ask: impl FnOnce(&mut Nat, &Own<'_>, Instant) -> T,
+    ) -> Option<T> {
+        let Shard { gate, ip, conns, listeners, udp, echoes, others, config, .. } = &mut *self.shard;
+        let (key, home, now) = (self.common.secrets.steering(), self.common.id, self.common.now);
+        let nat = gate.nat()?;
+        let is_spread = asked.is_none() && !others.is_empty();
+        let is_asked = Cell::new(false);
+        let elsewhere = is_spread.then_some(Elsewhere { steering: &config.steering, key, home, is_asked });
+        let (ip, shard_conns) = (&ip.core, &*conns);
+        let own = Own { config, ip, conns: self.conns, shard_conns, listeners, udp, echoes, elsewhere };
+        Some(ask(nat, &own, now))
     }
 
     /// Somebody inside gets a packet unless another lane has a socket for it: that lane is asked, and what it has not comes back.

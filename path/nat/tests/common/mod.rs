@@ -46,6 +46,12 @@ impl Host for Router {
         self.asked.set(self.asked.get() + 1);
         (link == WAN).then(|| ip(OUTSIDE))
     }
+    fn link_of(&self, address: Ipv4Addr) -> Option<LinkId> {
+        [(OUTSIDE, WAN), ("10.0.0.254", LAN)]
+            .into_iter()
+            .find(|(its, _)| ip(its) == address)
+            .map(|(_, link)| link)
+    }
     fn uses(&self, arrived: &Tuple) -> bool {
         arrived.dst == ip(OUTSIDE) && self.used.contains(&arrived.ports[1])
     }
