@@ -316,8 +316,8 @@ impl Nat {
         Ok(carried.map_or(Outcome::Untouched, |known| Outcome::Translated(Some(known))))
     }
 
-    /// The next packet of a flow whose session is known, if it goes the way that all of them did. Nothing if it has to be asked about;
-    /// then nothing was changed.
+    /// The next packet of a flow whose session is known, if it goes the way that all of them did. Not if it has to be asked about, as what
+    /// may be for the netstack itself; then nothing was changed.
     #[inline]
     pub fn follow(
         &mut self,
@@ -325,15 +325,17 @@ impl Nat {
         direction: Direction,
         bytes: &mut [u8],
         is_open: bool,
+        host: &impl Host,
         now: Instant,
     ) -> bool {
         let Some((at, way)) = self.sessions.known(known) else { return false };
         let Some(packet) = Packet::read(bytes) else { return false };
-        let is_its = self.sessions.get_mut(at).is_some_and(|it| {
-            let is_there = it.keys[way] == packet.tuple && it.ends > now;
-            is_there && !it.is_over(packet.flags) && !it.may_be_in_hosts_way(way)
-        });
+        let is_its = self
+            .sessions
+            .get(at)
+            .is_some_and(|it| it.keys[way] == packet.tuple && it.ends > now && !it.is_over(packet.flags));
         let is_its = is_its && packet.datagram.is_none() && !packet.is_error;
+        let is_its = is_its && !self.is_in_hosts_way((at, way), &packet, host);
         let has_passed = is_its && self.carry((at, way), direction, &packet, bytes, is_open, now).is_some();
         self.counts.translated[direction.index()] += u64::from(has_passed);
         has_passed

@@ -6,7 +6,7 @@ mod common;
 use std::collections::HashMap;
 
 use common::*;
-use firelane_nat::{NatConfig, NatRef, Outcome};
+use firelane_nat::{NatConfig, NatRef, Outcome, Tuple};
 use firelane_units::{
     Direction, DropReason, FilterPorts, Instant, NatAction, NatEnd, NatFiltering, NatLimits, NatPorts,
     NatRule, NatTarget, Port,
@@ -134,7 +134,7 @@ proptest! {
             let outcome = plain.pass(direction, link, &mut one);
             let place = &mut known[usize::from(goes_out)];
             let has_followed = place
-                .is_some_and(|known| quick.nat.follow(known, direction, &mut two, false, quick.now));
+                .is_some_and(|known| quick.nat.follow(known, direction, &mut two, false, &quick.router, quick.now));
             match has_followed {
                 true => prop_assert!(matches!(outcome, Outcome::Translated(Some(_)))),
                 false => {
@@ -201,6 +201,26 @@ proptest! {
         fill(&mut packet, false);
         prop_assert!(is_whole(&packet));
     }
+}
+
+/// A stream from outside that nobody answers is followed, too, until the netstack itself has asked who sends it.
+#[test]
+fn what_nobody_answers_is_followed_until_it_may_be_for_the_netstack() {
+    let mut net = Net::new(vec![redirect(FilterPorts::Equal(Port(5000)), "10.0.0.9", 6000, false)]);
+    let sent = udp(PEER, (OUTSIDE, 5000), b"one way");
+    let Outcome::Translated(Some(known)) = net.pass(Direction::In, WAN, &mut sent.clone()) else { panic!() };
+    let follows = |net: &mut Net| {
+        let mut packet = sent.clone();
+        let follows = net.nat.follow(known, Direction::In, &mut packet, false, &net.router, net.now);
+        (follows, packet != sent)
+    };
+    for _ in 0..3 {
+        assert_eq!(follows(&mut net), (true, true));
+    }
+    let tuple = Tuple { src: ip(PEER.0), dst: ip(OUTSIDE), ports: [PEER.1, 5000], protocol: IpProtocol::UDP };
+    net.router.begun.push(tuple);
+    assert_eq!(follows(&mut net), (false, false));
+    assert_eq!(net.pass(Direction::In, WAN, &mut sent.clone()), Outcome::Untouched);
 }
 
 /// RFC 3828 section 3.1, RFC 4340 section 9.1: a sum over the addresses follows them, also where nothing has a port to change; SCTP's is over none.
@@ -584,8 +604,9 @@ fn what_was_known_of_sessions_that_all_ended_is_nobodys() {
     assert_eq!((counts.sessions, counts.half_open, counts.mappings, counts.flushed), (0, 0, 0, 50));
     assert_eq!((counts.rules[0].active, counts.rules[0].hits, net.nat.rows(0, 9).0.len()), (0, 50, 0));
     let since: Vec<NatRef> = (50..100).map(|nth| begin(&mut net, nth)).collect();
-    let follows =
-        |net: &mut Net, nth, known| net.nat.follow(known, Direction::Out, &mut packet(nth), false, net.now);
+    let follows = |net: &mut Net, nth, known| {
+        net.nat.follow(known, Direction::Out, &mut packet(nth), false, &net.router, net.now)
+    };
     assert!((0..).zip(&known).all(|(nth, &known)| !follows(&mut net, nth, known)));
     assert!((50..).zip(&since).all(|(nth, &known)| follows(&mut net, nth, known)));
     let rules = vec![from_inside(to_link(NatPorts::Same))];

@@ -390,12 +390,12 @@ impl<D> Inside<'_, D> {
         // What was made before it is asked about before it.
         self.go_out();
         let Some(usual) = adjacency.usual(&frame) else { return Err(frame) };
-        let (is_open, now) = (is_open(&frame), self.common.now);
-        let packet = frame.as_mut_slice().get_mut(L3_OFFSET..);
-        let followed = self.shard.gate.nat().zip(packet).is_some_and(|(nat, packet): (&mut Nat, _)| {
-            nat.place_of(known).is_some_and(|at| nat.follow(known, at, packet, is_open, now))
+        let is_open = is_open(&frame);
+        let Some(packet) = frame.as_mut_slice().get_mut(L3_OFFSET..) else { return Err(frame) };
+        let followed = self.ask_nat(None, |nat, own, now| {
+            nat.place_of(known).is_some_and(|at| nat.follow(known, at, packet, is_open, own, now))
         });
-        if !followed {
+        if followed != Some(true) {
             return Err(frame);
         }
         self.shard.ip.pass_usual(adjacency, usual, frame);
