@@ -6,22 +6,12 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use firelane_filter::{FOREVER, FilterConfig, FilterCounts, PoolChange, RuleList};
+use firelane_filter::{FilterCounts, PoolChange, RuleList};
 use firelane_lane::Control;
-use firelane_units::{FilterRule, Instant, IpPrefix, LinkId, NetstackId};
+use firelane_units::{FilterRule, Instant, LinkId, NetstackId};
 
 use crate::engine::Engine;
 use crate::error::ChangeError;
-
-/// Rules, and pools whose members stay.
-pub(crate) fn config_of(
-    rules: Vec<FilterRule<LinkId>>,
-    pools: Vec<(u32, Vec<IpPrefix>)>,
-) -> Arc<FilterConfig> {
-    let lasting = |prefixes: Vec<IpPrefix>| prefixes.into_iter().map(|prefix| (prefix, FOREVER)).collect();
-    let pools = pools.into_iter().map(|(pool, prefixes)| (pool, lasting(prefixes))).collect();
-    Arc::new(FilterConfig { rules, pools })
-}
 
 impl Engine {
     /// Gives a netstack's filter other rules; its pools stay. It counts for each packet from the next one on; what states let through

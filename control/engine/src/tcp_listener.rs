@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use firelane_filter::{FilterConfig, FilterCounts};
+use firelane_filter::{FilterCounts, FilterSetup};
 use firelane_frame::RingArena;
 use firelane_lane::{LaneMessage, Listen, Relisten, SocketCommand, StreamOptions};
 use firelane_socket::{
@@ -27,7 +27,7 @@ use crate::error::{io_error, lane_failed};
 use crate::poller::sealed::Watched;
 use crate::registry::{Claim, Registry};
 use crate::sleepers::{Seat, Seated, block_on, wait_at};
-use crate::socket_filter;
+use crate::socket_filter::{self, Followed};
 use crate::stack::{Stack, each_address};
 use crate::tcp_stream::TcpStream;
 
@@ -60,6 +60,7 @@ pub struct TcpListener {
     token: SocketToken,
     seat: Arc<Seat>,
     nonblocking: AtomicBool,
+    followed: Followed,
 }
 
 /// How a listener is set up.
@@ -139,7 +140,7 @@ impl TcpListener {
         reserved: Reserved,
         config: ListenConfig,
         options: StreamOptions,
-        filter: Option<&Arc<FilterConfig>>,
+        filter: Option<&Arc<FilterSetup>>,
     ) -> io::Result<Self> {
         let make = |backlog| listener_in(Arc::clone(arena), backlog);
         Self::listen_by(reserved, config, options, filter, make)
@@ -149,7 +150,7 @@ impl TcpListener {
         reserved: Reserved,
         config: ListenConfig,
         options: StreamOptions,
-        filter: Option<&Arc<FilterConfig>>,
+        filter: Option<&Arc<FilterSetup>>,
         make: impl FnOnce(usize) -> (ListenerEnd, ListenerSlot),
     ) -> io::Result<Self> {
         let Reserved { stack, claim, .. } = &reserved;
@@ -163,7 +164,9 @@ impl TcpListener {
         let listen =
             Listen { socket, local, v6_only, shares: sharer.is_some(), slot, rings: config.rings, options };
         let nonblocking = AtomicBool::new(false);
-        let listener = Self { engine, reserved, socket, end, token, seat, nonblocking };
+        let followed = Followed::default();
+        let listener =
+            Self { engine, reserved, socket, end, token, seat, nonblocking, followed };
         // Lanes that join the netstack meanwhile are told of all or nothing.
         let lanes = listener.lanes()?;
         if let Some(filter) = filter {
@@ -298,11 +301,11 @@ impl TcpListener {
         rules: Vec<FilterRule<LinkId>>,
         pools: Vec<(u32, Vec<IpPrefix>)>,
     ) -> io::Result<()> {
-        self.follow(&socket_filter::checked(rules, pools)?)
+        self.followed.change(socket_filter::checked(rules, pools)?, |filter| self.follow(filter))
     }
 
     /// The same with rules that were looked at before.
-    pub(crate) fn follow(&self, filter: &Arc<FilterConfig>) -> io::Result<()> {
+    pub(crate) fn follow(&self, filter: &Arc<FilterSetup>) -> io::Result<()> {
         let lanes = self.lanes()?;
         socket_filter::tell(&self.engine, (self.reserved.stack.id, self.socket), &lanes.0, filter)
     }

@@ -27,6 +27,7 @@ use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
 use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, Vain, block_on};
+use crate::socket_filter::Followed;
 use crate::stack::{Stack, each_address};
 use crate::tcp_listener::random_port;
 use crate::tcp_stream::Limit;
@@ -66,6 +67,7 @@ pub struct UdpSocket {
     token: SocketToken,
     pub(crate) seat: Arc<Seat>,
     nonblocking: AtomicBool,
+    pub(crate) followed: Followed,
     pub(crate) read_limit: Limit,
     pub(crate) write_limit: Limit,
     pub(crate) kept: Kept,
@@ -157,6 +159,7 @@ impl UdpSocket {
             token,
             seat,
             nonblocking: AtomicBool::new(false),
+            followed: Followed::default(),
             read_limit: Limit::default(),
             write_limit: Limit::default(),
             kept: Kept::default(),

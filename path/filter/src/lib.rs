@@ -10,6 +10,7 @@ mod frags;
 mod packet;
 mod pools;
 mod rules;
+mod setup;
 mod state;
 mod states;
 mod tcp;
@@ -24,6 +25,7 @@ pub use frags::Datagram;
 pub use packet::{Packet, Piece};
 pub use pools::{FOREVER, PoolChange};
 pub use rules::{OneWay, RuleCount, RuleList};
+pub use setup::FilterSetup;
 pub use states::{FORESEEN_MAX, FlowNames, STATES_MAX, Sought, StateCounts, StateRef, Whole};
 
 use frags::Frags;
@@ -114,7 +116,8 @@ pub struct FilterConfig {
 #[derive(Debug)]
 pub struct Filter {
     rules: Rules,
-    pools: Pools,
+    /// Nobody else's, unless they are those of a setup.
+    pools: Arc<Pools>,
     states: States,
     frags: Frags,
     passed: [u64; 2],
@@ -143,7 +146,7 @@ impl Filter {
     pub fn new(keys: [(u64, u64); 2], states_max: usize) -> Self {
         Self {
             rules: Rules::default(),
-            pools: Pools::new(keys[0]),
+            pools: Arc::new(Pools::new(keys[0])),
             states: States::new(keys[1], states_max),
             frags: Frags::default(),
             passed: [0; 2],
@@ -169,14 +172,17 @@ impl Filter {
     pub fn set(&mut self, config: FilterConfig, now: Instant) {
         let FilterConfig { rules, pools } = config;
         self.set_rules(rules);
-        self.pools.clear();
-        for (pool, entries) in pools {
-            self.pools.begin(pool);
-            for (prefix, until) in entries {
-                self.pools.insert(pool, prefix, until, false);
-            }
-        }
-        self.expire_at = self.pools.expire(now);
+        let own = Arc::make_mut(&mut self.pools);
+        own.clear();
+        own.fill(pools);
+        self.expire_at = own.expire(now);
+    }
+
+    /// The same with what was made before, for this filter and others.
+    pub fn follow_setup(&mut self, setup: &FilterSetup) {
+        self.follow_list(&setup.rules);
+        self.pools = Arc::clone(&setup.pools);
+        self.expire_at = self.pools.next_end();
     }
 
     /// As [`set`](Self::set), with the pools as they are.
@@ -192,14 +198,15 @@ impl Filter {
 
     /// Networks come into pools and go. A pool is there as soon as something is in it.
     pub fn change_pools(&mut self, changes: &[PoolChange]) {
+        let pools = Arc::make_mut(&mut self.pools);
         for &PoolChange { pool, network, until, is_exception, group } in changes {
             match (until, group) {
-                (Some(until), Some(group)) => self.pools.insert_group(pool, network, until, group),
-                (Some(until), None) => self.pools.insert(pool, network, until, is_exception),
-                (None, _) => self.pools.remove(pool, network),
+                (Some(until), Some(group)) => pools.insert_group(pool, network, until, group),
+                (Some(until), None) => pools.insert(pool, network, until, is_exception),
+                (None, _) => pools.remove(pool, network),
             }
         }
-        self.expire_at = self.pools.next_end();
+        self.expire_at = pools.next_end();
     }
 
     /// What becomes of a packet.
@@ -392,7 +399,7 @@ impl Filter {
     /// Forgets what has ended; when to do so again.
     pub fn on_time(&mut self, now: Instant) -> Option<Instant> {
         if self.expire_at.is_some_and(|at| at <= now) {
-            self.expire_at = self.pools.expire(now);
+            self.expire_at = Arc::make_mut(&mut self.pools).expire(now);
         }
         self.frags.expire(now);
         Instant::earliest([self.states.on_time(now), self.expire_at])

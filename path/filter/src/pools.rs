@@ -26,7 +26,7 @@ impl core::hash::BuildHasher for Keyed {
 }
 
 /// The pools of a netstack.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pools {
     by_number: BTreeMap<u32, Pool>,
     /// Entries that end, the next one first.
@@ -34,7 +34,7 @@ pub(crate) struct Pools {
     hasher: Keyed,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Pool {
     /// Networks by length, IPv4's and IPv6's apart.
     lengths: BTreeMap<(bool, u8), HashMap<IpAddr, Node, Keyed>>,
@@ -79,6 +79,14 @@ impl Pools {
     pub(crate) fn clear(&mut self) {
         self.by_number.clear();
         self.ends.clear();
+    }
+
+    /// Enters whole pools, with what is in them and until when.
+    pub(crate) fn fill(&mut self, pools: Vec<(u32, Vec<(IpPrefix, Instant)>)>) {
+        for (pool, entries) in pools {
+            self.begin(pool);
+            entries.into_iter().for_each(|(prefix, until)| self.insert(pool, prefix, until, false));
+        }
     }
 
     /// There is such a pool, whatever is in it.

@@ -154,6 +154,11 @@ impl RuleList {
         self.before = (Arc::downgrade(old), same);
     }
 
+    /// Its rules, in their order.
+    pub fn rules(&self) -> impl Iterator<Item = &FilterRule<LinkId>> {
+        self.rules.iter().map(|it| &it.rule)
+    }
+
     /// Whether a rule may have no more than so many states.
     pub(crate) const fn has_limits(&self) -> bool {
         self.limits

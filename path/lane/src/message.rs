@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 
 use firelane_classify::{FlowMatch, Steering};
-use firelane_filter::{FilterConfig, PoolChange, RuleList};
+use firelane_filter::{FilterSetup, PoolChange, RuleList};
 use firelane_flow::{Board, FlowConfig};
 use firelane_frame::Chain;
 use firelane_ip::{
@@ -542,8 +542,8 @@ pub enum SocketCommand {
     /// What a listener's connections start with from now on; sent to every lane of the netstack.
     Relisten(SocketId, Box<Relisten>),
     /// A listener or a datagram socket has a filter of its own, with other rules, or without any none; sent to every lane that has the
-    /// socket. Rules that keep something keep nothing here.
-    Filter(SocketId, Arc<FilterConfig>),
+    /// socket. Rules that keep something keep nothing here. Whoever gives the setup keeps the one before it until all lanes follow this one.
+    Filter(SocketId, Arc<FilterSetup>),
     /// The program writes no more.
     Shutdown(ConnRef),
     /// The program reads no more of what is to come.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firelane_filter::{FOREVER, FilterConfig, FilterCounts, PoolChange};
+use firelane_filter::{FOREVER, FilterConfig, FilterCounts, FilterSetup, PoolChange};
 use firelane_lane::*;
 use firelane_socket::SocketError;
 use firelane_units::{
@@ -21,7 +21,7 @@ fn block(answer: BlockAnswer) -> FilterRule<LinkId> {
 }
 
 fn set(world: &mut World, rules: Vec<FilterRule<LinkId>>) {
-    let config = Arc::new(FilterConfig { rules, pools: Vec::new() });
+    let config = Arc::new(FilterSetup::new(FilterConfig { rules, pools: Vec::new() }, (1, 2)));
     for lane in &mut world.lanes {
         let command = SocketCommand::Filter(SOCKET, Arc::clone(&config));
         lane.on_message(world.now, LaneMessage::Socket(SERVER, command));
@@ -174,7 +174,8 @@ fn rules_name_the_pools_of_the_netstack_as_they_are_just_now() {
         let changes: Arc<[_]> = [change("10.0.0.0/24", Some(FOREVER))].into();
         world.all(|| Control::ChangePools(SERVER, Arc::clone(&changes)));
         // A pool of its own is in front of the netstack's, also without anybody in it.
-        let config = Arc::new(FilterConfig { rules: vec![rule], pools: vec![(7, Vec::new())] });
+        let config = FilterConfig { rules: vec![rule], pools: vec![(7, Vec::new())] };
+        let config = Arc::new(FilterSetup::new(config, (1, 2)));
         for lane in &mut world.lanes {
             let command = SocketCommand::Filter(SOCKET, Arc::clone(&config));
             lane.on_message(world.now, LaneMessage::Socket(SERVER, command));

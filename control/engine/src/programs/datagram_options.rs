@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use firelane_filter::FilterConfig;
+use firelane_filter::FilterSetup;
 use firelane_ip::HopLimits;
 use firelane_lane::{DatagramKind, DatagramOption, PacketOption, Sharing};
 use firelane_shm::layout::file;
@@ -83,7 +83,7 @@ pub(super) struct DatagramOptions {
     /// What its datagrams are.
     pub(super) kind: DatagramKind,
     /// Which datagrams it gets.
-    pub(super) filter: Option<Arc<FilterConfig>>,
+    pub(super) filter: Option<Arc<FilterSetup>>,
     /// What the program wants to be told with each datagram, and what it cuts by: [`mod@file`].
     bits: u64,
 }

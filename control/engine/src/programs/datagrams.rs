@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use firelane_filter::{FilterConfig, FilterCounts};
+use firelane_filter::{FilterCounts, FilterSetup};
 use firelane_lane::{
     Bind, ConnectDatagrams, DatagramInfo, DatagramKind, DatagramOption, Fault, LaneMessage, Sharing,
     SocketCommand,
@@ -71,7 +71,7 @@ pub(super) struct Wanted<'a> {
     /// The most bytes of records that wait to be sent, and to be received.
     pub(super) queues: [usize; 2],
     /// Which datagrams it gets, from the first on.
-    pub(super) filter: Option<&'a Arc<FilterConfig>>,
+    pub(super) filter: Option<&'a Arc<FilterSetup>>,
 }
 
 impl Datagrams {
@@ -126,7 +126,7 @@ impl Datagrams {
     }
 
     /// Gives it other rules; none are no filter.
-    pub(super) fn follow(&self, fabric: &Fabric, filter: &Arc<FilterConfig>) -> io::Result<()> {
+    pub(super) fn follow(&self, fabric: &Fabric, filter: &Arc<FilterSetup>) -> io::Result<()> {
         self.change(fabric, SocketCommand::Filter(self.socket, Arc::clone(filter)))
     }
 

@@ -131,7 +131,8 @@ impl Hub {
         filter: Vec<FilterRule<LinkId>>,
     ) -> io::Result<(u32, Reply)> {
         let (netstack, name) = netstack;
-        let filter = Some(socket_filter::checked(filter, Vec::new())?).filter(|it| !it.rules.is_empty());
+        let filter =
+            Some(socket_filter::checked(filter, Vec::new())?).filter(|it| !it.is_empty()).map(Arc::new);
         let stack = self.engine.stack(netstack).ok_or(Errno::NETDOWN)?;
         let fabric = Arc::clone(&self.engine.0.fabric);
         let has_room = |fd: OwnedFd| if self.has_room_for(&fd) { Ok(fd) } else { Err(Errno::NFILE.into()) };

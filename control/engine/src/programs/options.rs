@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use firelane_filter::FilterConfig;
+use firelane_filter::FilterSetup;
 use firelane_ip::HopLimits;
 use firelane_lane::{Band, StreamOption, StreamOptions};
 use firelane_shm::layout::{Block, LINGERS, OOB_INLINE, RESETS, TELLS_UNREAD, request};
@@ -90,7 +90,7 @@ pub(super) struct Options {
     /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, where they are not the usual, IP_PMTUDISC_WANT.
     discover: [Option<i32>; 2],
     /// Who may begin a connection, once it listens.
-    pub(super) filter: Option<Arc<FilterConfig>>,
+    pub(super) filter: Option<Arc<FilterSetup>>,
 }
 
 /// When a silent peer is asked: what the program has said, and what the netstack says where that is nothing.
@@ -137,7 +137,7 @@ impl About<'_> {
 
 impl Options {
     /// As a new socket has them.
-    pub(super) fn with_filter(filter: Option<Arc<FilterConfig>>) -> Self {
+    pub(super) fn with_filter(filter: Option<Arc<FilterSetup>>) -> Self {
         Self { filter, ..Self::default() }
     }
 

@@ -100,7 +100,7 @@ impl ExplainedSocket {
                 Role::Datagrams(Some(made), _) => made.info(&socket.stack.inner.fabric),
                 _ => None,
             },
-            filter: socket.filter().map(|(filter, counts)| (filter.rules.clone(), counts)),
+            filter: socket.filter().map(|(filter, counts)| (filter.rules().cloned().collect(), counts)),
             socket: shown,
         }
     }

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use firelane_filter::{FilterConfig, FilterCounts};
+use firelane_filter::{FilterCounts, FilterSetup};
 use firelane_ip::{Egress, HopLimits};
 use firelane_lane::{DatagramKind, DatagramOption, Relisten, StreamOption};
 use firelane_shm::AcceptQueue;
@@ -127,7 +127,7 @@ const _: () = assert!(size_of::<Socket>() <= 88);
 /// Datagram sockets.
 impl Socket {
     /// What a new one begins as.
-    pub(super) fn datagrams(family: Family, kind: DatagramKind, filter: Option<Arc<FilterConfig>>) -> Role {
+    pub(super) fn datagrams(family: Family, kind: DatagramKind, filter: Option<Arc<FilterSetup>>) -> Role {
         let mut options = DatagramOptions::new(family == Family::V6, kind);
         options.filter = filter;
         Role::Datagrams(None, Box::new(options))
@@ -644,8 +644,14 @@ impl Socket {
     }
 
     /// Gives it a filter in place of the one that it has; without rules it has none. A connection has no use for one.
-    pub(super) fn set_filter(&mut self, filter: Arc<FilterConfig>) -> Result<Answer, Errno> {
-        let kept = Some(Arc::clone(&filter)).filter(|it| !it.rules.is_empty());
+    pub(super) fn set_filter(&mut self, mut filter: FilterSetup) -> Result<Answer, Errno> {
+        let before = match &self.role {
+            Role::Datagrams(_, options) => &options.filter,
+            _ => &self.options.filter,
+        };
+        before.iter().for_each(|before| filter.compare(before));
+        let filter = Arc::new(filter);
+        let kept = Some(Arc::clone(&filter)).filter(|it| !it.is_empty());
         match &mut self.role {
             Role::Stream(..) => return Err(Errno::ISCONN),
             Role::Fresh(_) => {}
@@ -666,7 +672,7 @@ impl Socket {
     }
 
     /// Its filter, and what that has counted since there is somebody to ask.
-    pub(super) fn filter(&self) -> Option<(Arc<FilterConfig>, FilterCounts)> {
+    pub(super) fn filter(&self) -> Option<(Arc<FilterSetup>, FilterCounts)> {
         let (filter, counts) = match &self.role {
             Role::Stream(..) => return None,
             Role::Fresh(_) => (&self.options.filter, None),

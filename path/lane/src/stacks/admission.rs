@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firelane_classify::Headers;
-use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Verdict};
+use firelane_filter::{Filter, FilterCounts, FilterSetup, Packet, Verdict};
 use firelane_frame::Frame;
 use firelane_ip::Delivered;
 use firelane_tcp::{AtListener, SegmentIn};
@@ -26,7 +26,7 @@ pub(crate) type SocketFilters = BTreeMap<SocketId, SocketFilter>;
 pub(crate) struct SocketFilter {
     filter: Box<Filter>,
     /// As it was given.
-    pub(crate) config: Arc<FilterConfig>,
+    pub(crate) setup: Arc<FilterSetup>,
 }
 
 impl Stacks {
@@ -38,20 +38,20 @@ impl Stacks {
 
 impl<D> Inside<'_, D> {
     /// A socket's filter follows other rules; without any it ends.
-    pub(crate) fn set_socket_filter(&mut self, socket: SocketId, config: &Arc<FilterConfig>) {
-        if config.rules.is_empty() {
+    pub(crate) fn set_socket_filter(&mut self, socket: SocketId, setup: &Arc<FilterSetup>) {
+        if setup.is_empty() {
             self.shard.socket_filters.remove(&socket);
             return;
         }
         // Its rules keep no state: whoever gives them sees to that.
-        let (secrets, now, id) = (&self.common.secrets, self.common.now, self.shard.config.id);
+        let (secrets, id) = (&self.common.secrets, self.shard.config.id);
         let begin = || SocketFilter {
             filter: Box::new(Filter::new(secrets.of(id).filter(), 0)),
-            config: Arc::clone(config),
+            setup: Arc::clone(setup),
         };
         let filter = self.shard.socket_filters.entry(socket).or_insert_with(begin);
-        filter.config = Arc::clone(config);
-        filter.filter.set(FilterConfig::clone(config), now);
+        filter.setup = Arc::clone(setup);
+        filter.filter.follow_setup(setup);
     }
 
     /// Whether a segment that belongs to no connection may go on to the listener that it is for. If not, its sender has heard what

@@ -45,7 +45,7 @@ impl<D> Inside<'_, D> {
             SocketCommand::Listen(listen) => self.listen(*listen),
             SocketCommand::Unlisten(socket) => self.unlisten(socket),
             SocketCommand::Relisten(socket, started) => self.relisten(socket, *started),
-            SocketCommand::Filter(socket, config) => self.set_socket_filter(socket, &config),
+            SocketCommand::Filter(socket, setup) => self.set_socket_filter(socket, &setup),
             SocketCommand::Shutdown(conn) => self.command(conn, |inside, id| {
                 let now = inside.common.now;
                 // A FIN goes in a segment.

@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 
 use firelane_classify::{Headers, Steering, SteeringKey, Tuple};
-use firelane_filter::FilterConfig;
+use firelane_filter::FilterSetup;
 use firelane_frame::Frame;
 use firelane_ip::{Address, AddressOrigin, AddressState, Configured, LOOPBACK};
 use firelane_tcp::{HALF_OPEN_TOTAL, SynCookies};
@@ -27,7 +27,7 @@ use crate::message::{DatagramKind, Learned, Listen, Stage};
 use crate::steer::{connection_lane, datagram_lane, loop_lane};
 
 /// What a lane that joins a netstack has to hear of sockets: a listener, and the rules of its own filter, if it has any.
-pub type Heard = (Listen, Option<Arc<FilterConfig>>);
+pub type Heard = (Listen, Option<Arc<FilterSetup>>);
 
 /// Connections and half-open ones that one look for strangers looks at: a cache miss each.
 const PLACES_PER_LOOK: usize = 4096;
@@ -252,7 +252,7 @@ impl Stacks {
                 rings: listening.rings,
                 options: listening.options,
             };
-            (listen, shard.socket_filters.get(&socket).map(|it| Arc::clone(&it.config)))
+            (listen, shard.socket_filters.get(&socket).map(|it| Arc::clone(&it.setup)))
         };
         shard.listening.entries().map(|(at, it)| heard((SocketId(at as u32), it))).collect()
     }
