@@ -14,7 +14,8 @@ use firelane_classify::Headers;
 use firelane_flow::Verdict;
 use firelane_frame::Frame;
 use firelane_ip::LOOPBACK;
-use firelane_units::{Direction, DropReason, FlowId, LinkId, NetstackId};
+use firelane_units::{Direction, DropReason, FlowId, LaneId, LinkId, NetstackId};
+use firelane_wire::IpProtocol;
 
 use crate::common::Common;
 use crate::links::Links;
@@ -153,7 +154,22 @@ impl<D> Links<D> {
         headers: &Headers,
     ) {
         let steering = self.steerings.get(netstack.index());
+        // Where flows have lanes of their own, whose segment it is only the netstack knows.
+        if headers.protocol == IpProtocol::TCP && steering.is_some_and(|it| it.flows().is_some()) {
+            return self.loops.push((Stage::Loopback(netstack), frame));
+        }
         let lane = steering.map_or(common.id, |s| lane_of_loop(headers, s, &self.steering_key));
+        self.loop_to(common, (netstack, lane), frame, headers);
+    }
+
+    /// The same, to the shard in this lane.
+    pub(crate) fn loop_to(
+        &mut self,
+        common: &mut Common<D>,
+        (netstack, lane): (NetstackId, LaneId),
+        frame: Frame,
+        headers: &Headers,
+    ) {
         if lane != common.id {
             return common.hand_over(lane, Stage::Loopback(netstack), LOOPBACK, frame);
         }

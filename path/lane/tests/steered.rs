@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firelane_classify::{FlowLanes, FlowMatch, Steering};
+use firelane_filter::RuleList;
 use firelane_ip::{ErrorKind, QuotedText, Said, TransportError};
 use firelane_lane::*;
 use firelane_socket::{ListenerEnd, SocketError, StreamEnd};
 use firelane_tcp::{SynCookies, TcpConfig};
-use firelane_units::{FlowId, LaneId, Mtu, NetstackId, Port, SeqNum};
+use firelane_units::{
+    BlockAnswer, Direction, FilterAction, FilterProtocol, FilterRule, FlowId, LaneId, Mtu, NetstackId, Port,
+    SeqNum,
+};
 use firelane_wire::{IpProtocol, TcpFlags, TcpOptions};
 
 use crate::floods::{Segment, Target, third};
@@ -298,4 +302,29 @@ fn half_open_ones_are_looked_at_by_and_by() {
     assert_eq!(strangers(&target, OLD), Strangers::None);
     divert(&mut target);
     assert_eq!(strangers(&target, OLD), Strangers::Some);
+}
+
+/// A reset in a peer's name, by which a rule (`return-rst out`) ends what may not be sent, finds the connection in its flow's lane, and one
+/// that is still where it was before the flow had one.
+#[test]
+fn a_reset_of_what_may_not_leave_finds_the_connection_of_a_flow() {
+    let (mut target, listener) = target(SynCookies::Off);
+    let (_, old) = connect(&mut target, &listener, 5000);
+    let steering = divert(&mut target);
+    let (_, new) = connect(&mut target, &listener, 5001);
+    assert_eq!(connections(&target), [1, 1]);
+    let mut rule = FilterRule::new(Direction::Out, FilterAction::Block(BlockAnswer::Reset));
+    rule.matching.protocol = FilterProtocol::Number(6);
+    let list = Arc::new(RuleList::new(vec![rule]));
+    target.world.all(|| Control::SetFilter(ID, Arc::clone(&list)));
+    for mut end in [old, new] {
+        target.world.write(&mut end, b"what may not leave").unwrap();
+        target.world.run();
+        assert_eq!(end.shared().words().take_error(), Some(SocketError::Reset));
+        // Nobody is asked any more.
+        steer(&mut target, &steering.settled());
+    }
+    assert_eq!(connections(&target), [0, 0]);
+    assert_eq!(target.segments().len(), 0);
+    target.world.check_conservation();
 }

@@ -24,7 +24,7 @@ use crate::arrivals::Arrival;
 use crate::common::Common;
 use crate::message::Stage;
 use crate::probes;
-use crate::steer::{lane_of, lane_of_loop};
+use crate::steer::lane_of;
 use crate::steps::{Onward, Step, StepLists, walk};
 use crate::watch::{Owner, Sight};
 
@@ -341,7 +341,7 @@ impl<D> Inside<'_, D> {
         let key = self.common.secrets.steering();
         let steering = &self.shard.config.steering;
         let lane = match packet.link {
-            LOOPBACK => lane_of_loop(&headers, steering, &key),
+            LOOPBACK => self.shard.lane_of_loop(&headers, &key),
             _ => lane_of(&headers, steering, &key),
         };
         (lane != self.common.id).then_some(lane)

@@ -6,12 +6,12 @@
 
 use core::net::IpAddr;
 
-use firelane_classify::{Headers, L3, Tuple};
+use firelane_classify::{Headers, L3, SteeringKey, Tuple};
 use firelane_flow::Limits;
 use firelane_frame::{FlowTag, Frame};
 use firelane_ip::LOOPBACK;
 use firelane_socket::ConnRef;
-use firelane_units::{Bytes, ConnId, Direction, DropReason, LinkId};
+use firelane_units::{Bytes, ConnId, Direction, DropReason, LaneId, LinkId};
 
 use super::Stacks;
 use super::across::{Ends, turned};
@@ -22,6 +22,7 @@ use crate::common::Common;
 use crate::fusion::Fusion;
 use crate::links::Links;
 use crate::message::{Control, Stage};
+use crate::steer::{lane_of, lane_of_loop};
 
 /// Places that one look for fused connections passes.
 const PLACES_PER_LOOK: u32 = 1024;
@@ -115,13 +116,14 @@ impl Stacks {
             return;
         }
         for (stage, frame) in links.take_loops() {
-            let (netstack, direction) = match stage {
-                Stage::LoopOut(netstack) => (netstack, Direction::Out),
-                Stage::LoopIn(netstack) => (netstack, Direction::In),
+            let (netstack, from) = match stage {
+                Stage::LoopOut(netstack) => (netstack, Some(Direction::Out)),
+                Stage::LoopIn(netstack) => (netstack, Some(Direction::In)),
+                Stage::Loopback(netstack) => (netstack, None),
                 _ => unreachable!("no other stage is a netstack's way to itself"),
             };
             match self.shards.get(netstack.index()) {
-                Some(shard) => shard.send_to_itself(common, links, direction, frame),
+                Some(shard) => shard.send_to_itself(common, links, from, frame),
                 None => common.drop_frame(frame, DropReason::NoPort),
             }
         }
@@ -174,12 +176,13 @@ impl Shard {
         links.flows_along(self.local_way(tuple), tuple)
     }
 
-    /// Lets a frame that the netstack sends to itself pass the VNICs that have its addresses, from this one on, and then arrive.
+    /// Lets a frame that the netstack sends to itself pass the VNICs that have its addresses, from this one on unless it has passed
+    /// both, and then arrive.
     pub(super) fn send_to_itself<D>(
         &self,
         common: &mut Common<D>,
         links: &mut Links<D>,
-        from: Direction,
+        from: Option<Direction>,
         mut frame: Frame,
     ) {
         let headers = match Headers::parse(frame.as_slice()) {
@@ -196,7 +199,7 @@ impl Shard {
         let ends = ends.filter(|[_, to]| to.is_loopback() || self.ip.core.link_of(*to).is_some());
         let way = ends.map(|[from, to]| self.way_between(from, to));
         for station @ (_, direction) in way.into_iter().flatten() {
-            if from == Direction::In && direction == Direction::Out {
+            if from.is_none_or(|from| from == Direction::In && direction == Direction::Out) {
                 continue;
             }
             match links.pass_loop(common, netstack, station, frame, &headers) {
@@ -204,7 +207,22 @@ impl Shard {
                 None => return,
             }
         }
-        links.loop_back(common, netstack, frame, &headers);
+        let lane = self.lane_of_loop(&headers, &common.secrets.steering());
+        links.loop_to(common, (netstack, lane), frame, &headers);
+    }
+
+    /// The lane of a packet that comes by the netstack's way to itself. Where a rule resets a connection in its peer's name (`return-rst
+    /// out`), that is one by a link.
+    pub(super) fn lane_of_loop(&self, headers: &Headers, key: &SteeringKey) -> LaneId {
+        let src: Option<IpAddr> = match headers.l3 {
+            L3::V4 { src, .. } => Some(src.into()),
+            L3::V6 { src, .. } => Some(src.into()),
+            _ => None,
+        };
+        match src.is_none_or(|src| self.ip.core.is_local(src)) {
+            true => lane_of_loop(headers, &self.config.steering, key),
+            false => lane_of(headers, &self.config.steering, key),
+        }
     }
 }
 

@@ -188,7 +188,7 @@ impl Stacks {
                         Inside { common: &mut *common, shard: &mut *shard, conns: &mut self.conns };
                     inside.show_loop(links, &mut frame);
                 }
-                shard.send_to_itself(common, links, Direction::Out, frame);
+                shard.send_to_itself(common, links, Some(Direction::Out), frame);
             }
         }
         self.shards.end_round();

@@ -114,6 +114,11 @@ impl<D> Inside<'_, D> {
         }
     }
 
+    /// Whether a connection is the netstack's with itself, both of whose ends are in one lane.
+    fn is_with_itself(&self, tuple: &Tuple) -> bool {
+        self.shard.ip.core.is_local(tuple.remote())
+    }
+
     /// The same of a packet for which `asked` was asked first.
     #[cold]
     pub(super) fn ask_next(
@@ -130,7 +135,7 @@ impl<D> Inside<'_, D> {
         let is_own = self.shard.ip.core.is_local(tuple.local()) || headers.dst.is_multicast();
         if asked == Some(me)
             || !is_translators && !is_own
-            || link == LOOPBACK && headers.protocol == IpProtocol::TCP
+            || link == LOOPBACK && headers.protocol == IpProtocol::TCP && self.is_with_itself(&tuple)
             || self.shard.knows(link, (headers, frame.as_slice()), &tuple, || self.lookup(&tuple).is_some())
         {
             return Some(frame);
