@@ -104,7 +104,7 @@ impl Connection {
         let mut out = Disposition::closed(self.said_by_the_network(reason));
         if tell {
             let ack = self.receive.space.seq(self.receive.nxt);
-            let mut reset = SegmentOut::control(self.reset_seq(), Some(ack), TcpFlags::RST);
+            let mut reset = SegmentOut::control(self.seq_without_text(), Some(ack), TcpFlags::RST);
             // RFC 7323 §3.2: SHOULD, so that a peer that checks them stricter than it must believes it.
             reset.options.timestamps = self.stamps.option(now);
             out.reply = Some(reset);
@@ -116,11 +116,6 @@ impl Connection {
     /// Why a wait ended: the network may have said more than silence does.
     pub(crate) fn said_by_the_network(&self, reason: CloseReason) -> CloseReason {
         if reason == CloseReason::TimedOut && self.is_unreachable { CloseReason::Unreachable } else { reason }
-    }
-
-    /// SND.NXT, which the peer expects unless it has yet to receive something: the SYN lies before cursor 0.
-    fn reset_seq(&self) -> firelane_units::SeqNum {
-        self.send.space.seq(self.flight.nxt())
     }
 
     /// Stops every clock; nothing leaves any more.

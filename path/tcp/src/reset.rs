@@ -96,9 +96,8 @@ impl Connection {
     pub(crate) fn challenge(&mut self, now: Instant, reason: DropReason) -> Disposition {
         let mut out = Disposition::drop(reason);
         if self.may_challenge(now) {
-            let (seq, ack) = (self.flight.nxt(), self.receive.nxt);
-            let ack = Some(self.receive.space.seq(ack));
-            let mut reply = SegmentOut::control(self.send.space.seq(seq), ack, TcpFlags::EMPTY);
+            let ack = Some(self.receive.space.seq(self.receive.nxt));
+            let mut reply = SegmentOut::control(self.seq_without_text(), ack, TcpFlags::EMPTY);
             reply.window = self.receive.last_window();
             reply.options.timestamps = self.stamps.option(now);
             out.reply = Some(reply);

@@ -541,11 +541,15 @@ impl Connection {
 
     /// A segment that carries nothing but an ACK.
     pub(crate) fn bare_ack(&mut self, now: Instant, rings: &Rings<'_>) -> SegmentOut {
-        let (una, nxt) = (self.flight.una(), self.flight.nxt());
-        let seq = self.send.seq_without_text(una, nxt);
-        let mut out = self.bare(now, nxt, rings);
+        let seq = self.seq_without_text();
+        let mut out = self.bare(now, self.flight.nxt(), rings);
         out.seq = seq;
         out
+    }
+
+    /// The sequence number of what carries no text and is no probe.
+    pub(crate) fn seq_without_text(&self) -> SeqNum {
+        self.send.seq_without_text(self.flight.una(), self.flight.nxt())
     }
 
     /// While something waits and nothing is in flight, only the persist timer can wake the connection: the

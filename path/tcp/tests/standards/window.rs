@@ -2,7 +2,7 @@
 
 use firelane_tcp::State;
 
-use crate::common::lab::{ACK, Lab, NOTHING, Peer, ms, secs};
+use crate::common::lab::{ACK, Lab, NOTHING, Peer, SYN, ms, reply, secs};
 
 /// RFC 9293 §3.8.6: nothing beyond the window, and MUST-34: a window that is taken back hurts nobody.
 #[test]
@@ -51,6 +51,18 @@ fn an_ack_stays_inside_a_window_that_shrank() {
     lab.get(Peer::new(ACK, 1).acks(1001).win(100));
     lab.get(Peer::new(ACK, 1).acks(1001).win(100).text(10));
     assert_eq!(lab.sent(), [". 1101:1101(0) ack 11 win 9990"]);
+}
+
+/// Neither would a RST, and the peer would believe for ever to be connected.
+#[test]
+fn a_reset_and_a_challenge_stay_inside_a_window_that_shrank() {
+    let mut lab = Lab::established();
+    lab.write(2000);
+    lab.sent();
+    lab.get(Peer::new(ACK, 1).acks(1001).win(100));
+    assert_eq!(reply(&lab.get(Peer::new(SYN, 1))), ". 1101:1101(0) ack 1 win 10000");
+    let now = lab.now;
+    assert_eq!(reply(&lab.connection.abort(now)), "R. 1101:1101(0) ack 1 win 0");
 }
 
 #[test]
