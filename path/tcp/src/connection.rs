@@ -254,6 +254,8 @@ pub(crate) struct Pending {
     pub(crate) syn: bool,
     /// Nobody knows when our SYN-ACK left: it was a cookie.
     pub(crate) syn_unmeasured: bool,
+    /// Whether our SYN scales windows, once it has left: all its copies say the same.
+    pub(crate) syn_scales: Option<bool>,
     /// A window or keepalive probe.
     probe: bool,
     /// The persist timer fired: what fits the window goes, however silly it looks.

@@ -135,12 +135,12 @@ impl Connection {
         if let Some(mss) = options.mss {
             self.peer_mss = Mss::clamped(mss);
         }
-        self.send.mss = self.peer_mss.min(self.receive.mss);
+        self.send.mss = self.route_mss();
         self.stamps.agree(now, options.timestamps);
         self.send.sack = self.may_sack() && options.sack_permitted;
         // RFC 7323 §2.2: both or neither.
         if let Some(scale) = options.window_scale
-            && self.config.window_scaling
+            && self.pending.syn_scales.unwrap_or(self.config.window_scaling)
         {
             self.send.scaled = true;
             self.send.scale = scale.min(MAX_WINDOW_SCALE);
@@ -199,7 +199,7 @@ impl Connection {
 
     /// The handshake is over.
     fn establish(&mut self, now: Instant, seg: &SegmentIn<'_>, out: &mut Disposition) {
-        self.pending.syn = false;
+        (self.pending.syn, self.pending.syn_scales) = (false, None);
         self.timers.send = SendTimer::Off;
         let repeats = self.syn_retries;
         let sent_at = match (core::mem::take(&mut self.pending.syn_unmeasured), repeats) {
@@ -259,10 +259,16 @@ impl Connection {
         let announced = self.syn_window(rings.recv.foreseen());
         out.window = self.receive.announce_unscaled(announced);
         // A SYN-ACK repeats what the SYN offered and both agree on; a SYN offers what we can.
-        let scaling = if answers { self.send.scaled } else { self.config.window_scaling };
-        if scaling {
+        let scaling = match self.pending.syn_scales {
+            _ if answers => self.send.scaled,
+            Some(scales) => scales,
+            None => self.config.window_scaling,
+        };
+        // The peer may have read any of the copies.
+        if scaling && self.pending.syn_scales.is_none() {
             self.receive.scale = self.config.window_scale_for(rings.recv.capacity());
         }
+        self.pending.syn_scales.get_or_insert(scaling);
         out.options = TcpOptions {
             mss: Some(self.receive.mss.bytes()),
             window_scale: scaling.then_some(self.receive.scale),

@@ -2,9 +2,10 @@
 
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{CloseReason, Events, State, TcpConfig};
+use firelane_units::Mss;
 use firelane_wire::TcpOptions;
 
-use crate::common::lab::{ACK, FIN, Lab, Peer, RST, SYN, line, plain, reply, secs};
+use crate::common::lab::{ACK, FIN, Lab, Peer, RST, SYN, line, ms, plain, reply, secs};
 
 #[test]
 fn a_syn_offers_everything_in_one_go() {
@@ -159,4 +160,49 @@ fn closing_while_connecting() {
     assert_eq!((lab.state(), lab.sent()), (State::SynReceived, vec![]));
     lab.get(Peer::new(ACK, 1));
     assert_eq!((lab.state(), lab.sent()), (State::FinWait1, vec!["F. 1:1(0) ack 1 win 10000".to_string()]));
+}
+
+/// RFC 7323 §2.3: the shift of the first SYN is what the peer counts with, whichever copy it has read. Neither another buffer nor
+/// another configuration changes it any more.
+#[test]
+fn the_scale_of_the_first_syn_stays() {
+    let scaling = TcpConfig { window_scaling: true, ..plain() };
+    let offered = TcpOptions { window_scale: Some(3), ..TcpOptions::EMPTY };
+    for crosses in [false, true] {
+        let mut lab = Lab::opening(scaling.clone());
+        assert_eq!(lab.sent(), ["S 0:0(0) mss 1000 ws 5"]);
+        lab.rings(|connection, _, rings| connection.set_receive_buffer(1 << 20, rings.recv));
+        lab.connection.set_config(plain().into());
+        if crosses {
+            lab.get(Peer::new(SYN, 0).options(offered));
+            assert_eq!(lab.sent(), ["S. 0:0(0) ack 1 win 65535 mss 1000 ws 5"]);
+            lab.get(Peer::new(ACK, 1));
+        } else {
+            let (lines, _) = lab.wait(ms(1500));
+            assert_eq!(lines, ["1000 S 0:0(0) mss 1000 ws 5"]);
+            lab.get(Peer::new(SYN.with(ACK), 0).options(offered));
+        }
+        assert_eq!(lab.state(), State::Established);
+        assert_eq!(lab.connection.info(lab.now).window_scales, Some((3, 5)));
+    }
+    // Whoever has not offered to scale does not scale, either.
+    let mut lab = Lab::opening(plain());
+    assert_eq!(lab.sent(), ["S 0:0(0) mss 1000"]);
+    lab.connection.set_config(scaling.into());
+    let (lines, _) = lab.wait(ms(1500));
+    assert_eq!(lines, ["1000 S 0:0(0) mss 1000"]);
+    lab.get(Peer::new(SYN.with(ACK), 0).options(offered));
+    assert_eq!(lab.connection.info(lab.now).window_scales, None);
+}
+
+/// A route that carries less than it did when the SYN left is not forgotten for the handshake's sake.
+#[test]
+fn a_path_that_shrinks_while_connecting_stays_small() {
+    let mut lab = Lab::opening(plain());
+    lab.sent();
+    lab.connection.set_path_mss(Mss::clamped(500));
+    lab.get(Peer::new(SYN.with(ACK), 0).options(TcpOptions { mss: Some(1000), ..TcpOptions::EMPTY }));
+    lab.sent();
+    lab.write(800);
+    assert_eq!(lab.sent(), [". 1:501(500) ack 1 win 10000", "P. 501:801(300) ack 1 win 10000"]);
 }
