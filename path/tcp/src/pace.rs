@@ -11,7 +11,7 @@ use firelane_units::{BitRate, Bytes, Instant, Mss};
 
 /// What one large segment holds: so much time's worth of the rate, and two segments at least (§5.6.3).
 const QUANTUM: Duration = Duration::from_millis(1);
-const QUANTUM_SEGMENTS: u64 = 2;
+pub(crate) const QUANTUM_SEGMENTS: u64 = 2;
 
 /// How much of the time that a segment was late for is made good. A lane's timers have ticks of a millisecond and
 /// a turn may take as long again: without this, a fast connection would never reach its rate. A longer pause was

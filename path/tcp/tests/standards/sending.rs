@@ -361,3 +361,23 @@ fn another_pace_holds_for_what_waits() {
     lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(80)));
     assert_eq!(lab.sent().len(), 1);
 }
+
+/// What a reader of crumbs took says nothing of how fast the path is. Paced by that, the first segment behind it would keep the next one
+/// for minutes.
+#[test]
+fn a_model_of_crumbs_keeps_nothing_for_minutes() {
+    let flight = FlightConfig { algorithm: Algorithm::Bbr, ..FlightConfig::default() };
+    let config = TcpConfig { sack: Willing::Active, flight, ..plain() };
+    let options = TcpOptions { sack_permitted: true, ..TcpOptions::EMPTY };
+    let mut lab = Lab::established_with(config, options, 10_000);
+    lab.get(Peer::new(ACK, 1).win(40));
+    lab.write(6000);
+    for taken in 1..20 {
+        lab.sent();
+        assert!(!lab.wait(secs(2)).0.is_empty(), "crumb {taken}");
+        lab.get(Peer::new(ACK, 1).acks(1 + 40 * taken).win(40));
+    }
+    lab.get(Peer::new(ACK, 1).acks(1 + 40 * 19).win(10_000));
+    let count = lab.sent().len() + lab.wait(secs(2)).0.len();
+    assert!(count >= 3, "{count} segments in two seconds");
+}

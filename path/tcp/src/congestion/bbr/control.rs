@@ -6,6 +6,7 @@ use firelane_units::BitRate;
 
 use super::bounds::INFINITE;
 use super::{Bbr, State, Step, bytes_in, gain};
+use crate::pace::QUANTUM_SEGMENTS;
 
 /// 2.77: the least gain that doubles the rate each round.
 const STARTUP_GAIN: u64 = 277;
@@ -35,9 +36,10 @@ impl Bbr {
         }
     }
 
-    /// How fast segments leave.
+    /// How fast segments leave. We differ: nothing waits for longer than a second, as with Linux' `fq`. Text that had to wait for the
+    /// peer's room was delivered at a rate that says nothing of the path, and who waits for minutes by it learns no better meanwhile.
     pub fn pacing_rate(&self) -> BitRate {
-        BitRate::from_bps(self.pacing.max(1).saturating_mul(8))
+        BitRate::from_bps(self.pacing.max(QUANTUM_SEGMENTS * self.mss).saturating_mul(8))
     }
 
     /// InitPacingRate.
