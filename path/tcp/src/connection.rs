@@ -680,8 +680,9 @@ impl Connection {
 
     /// `SO_RCVBUF`: how much may be unread. Of what has been announced all is taken (RFC 9293 §3.8.6), so a `ring` that is to
     /// be smaller keeps room for that, until it is used up and nothing has come for a second; only what is announced from
-    /// here on obeys.
+    /// here on obeys. It is no less than what the window field can say: a window of nothing would never open.
     pub fn set_receive_buffer(&mut self, bytes: usize, ring: &mut RingWriter) {
+        let bytes = bytes.max(1 << self.receive.scale);
         let buffer = self.receive.resize(bytes, ring);
         self.options.set_room(RoomLimits { buffer, ..self.options.room() });
     }

@@ -1,10 +1,10 @@
 //! What is taken of what arrives, and how it is acknowledged (RFC 9293 §3.10.7.4, RFC 5681 §4.2, RFC 7323 §4.3).
 
 use firelane_tcp::{CloseReason, State, TcpConfig};
-use firelane_units::DropReason;
+use firelane_units::{Bytes, DropReason};
 use firelane_wire::TcpOptions;
 
-use crate::common::lab::{ACK, FIN, Lab, NOTHING, Peer, RST, ms, plain};
+use crate::common::lab::{ACK, FIN, Lab, NOTHING, Peer, RST, ms, plain, secs};
 
 /// RFC 9293 §3.10.7.4 step 5: without ACK the segment is dropped.
 #[test]
@@ -182,4 +182,26 @@ fn urgent_text_may_be_of_any_length() {
     }
     lab.write(5);
     assert_eq!(lab.sent(), ["P. 70001:70006(5) ack 1 win 10000"], "the next text is as any");
+}
+
+/// RFC 7323 §2.3: less than one unit of the window field cannot be said, and a window of nothing would never open.
+#[test]
+fn a_buffer_below_the_unit_of_the_window_still_receives() {
+    let config = TcpConfig { window_scaling: true, ..plain() };
+    let options = TcpOptions { window_scale: Some(0), ..TcpOptions::EMPTY };
+    let mut lab = Lab::established_with(config, options, 10_000);
+    assert_eq!(lab.connection.info(lab.now).window_scales, Some((0, 5)));
+    lab.rings(|connection, _, rings| connection.set_receive_buffer(10, rings.recv));
+    let mut at = 1;
+    for round in 0..20 {
+        let room = lab.connection.info(lab.now).receive_window.0.min(1000) as usize;
+        assert!(room > 0, "a closed window in round {round}");
+        lab.get(Peer::new(ACK, at).text(room));
+        at += room as u32;
+        assert_eq!(lab.read(), room);
+        lab.sent();
+        // All that was promised before is used up.
+        lab.wait(secs(2));
+    }
+    assert_eq!(lab.connection.info(lab.now).receive_window, Bytes(32));
 }
