@@ -22,6 +22,7 @@ use firelane_units::{BitRate, Bytes, Instant, Mss};
 
 use crate::congestion::bbr::Bbr;
 use crate::congestion::{Algorithm, Control};
+use crate::rack::RackRest;
 use crate::rate::RateSample;
 use crate::recovery::{Path, Recovery};
 use crate::rtt::{RtoLimits, Rtt, RttRest};
@@ -143,6 +144,8 @@ pub struct Flight {
     pacing: bool,
     sack: bool,
     timeouts: u8,
+    /// What loss detection had learned when `recovery` ended.
+    rack: RackRest,
 }
 
 /// Memory for `recovery` while that does not exist: of no meaning, and not worth asking the allocator for each time.
@@ -156,14 +159,16 @@ impl core::fmt::Debug for Kept {
 }
 
 impl Kept {
-    fn begin(&mut self, cursor: u64) -> Box<Recovery> {
-        match self.0.take() {
+    fn begin(&mut self, cursor: u64, rack: RackRest) -> Box<Recovery> {
+        let mut recovery = match self.0.take() {
             Some(mut kept) => {
                 kept.begin_again(cursor);
                 kept
             }
             None => Box::new(Recovery::new(cursor)),
-        }
+        };
+        recovery.rack().wake_from(rack);
+        recovery
     }
 }
 
@@ -176,6 +181,7 @@ pub(crate) struct FlightRest {
     control: Control,
     mss: Mss,
     sack: bool,
+    rack: RackRest,
 }
 
 impl Flight {
@@ -190,17 +196,18 @@ impl Flight {
 
     /// What a connection at rest remembers, once [`Flight::shrink`] has taken the books.
     pub(crate) fn rest(&self) -> Option<FlightRest> {
-        let Self { recovery: None, cursor, last_sent_at, ref rtt, control, mss, sack, timeouts: 0, .. } =
-            *self
+        let Self {
+            recovery: None, cursor, last_sent_at, ref rtt, control, mss, sack, timeouts: 0, rack, ..
+        } = *self
         else {
             return None;
         };
-        Some(FlightRest { cursor, last_sent_at, rtt: rtt.rest()?, control, mss, sack })
+        Some(FlightRest { cursor, last_sent_at, rtt: rtt.rest()?, control, mss, sack, rack })
     }
 
     /// The flight that rested.
     pub(crate) fn wake_from(rest: FlightRest, config: &FlightConfig) -> Self {
-        let FlightRest { cursor, last_sent_at, rtt, control, mss, sack } = rest;
+        let FlightRest { cursor, last_sent_at, rtt, control, mss, sack, rack } = rest;
         Self {
             recovery: None,
             kept: Kept::default(),
@@ -215,6 +222,7 @@ impl Flight {
             pacing: config.pacing,
             sack,
             timeouts: 0,
+            rack,
         }
     }
 
@@ -235,6 +243,7 @@ impl Flight {
             pacing: config.pacing,
             sack: false,
             timeouts: 0,
+            rack: RackRest::default(),
         }
     }
 
@@ -687,6 +696,9 @@ impl Flight {
         // A model counts rounds by what the sampler has counted: both stay. So does a pace until it is over.
         if self.is_empty() && self.model_mut().is_none() && self.pace_holds_until(now).is_none() {
             self.cursor = self.nxt();
+            if let Some(recovery) = &mut self.recovery {
+                self.rack = recovery.rack().rest();
+            }
             self.kept = Kept(self.recovery.take().filter(|_| rests));
         } else if let Some(recovery) = &mut self.recovery {
             recovery.shrink();
@@ -699,8 +711,8 @@ impl Flight {
 
     #[inline]
     fn parts(&mut self) -> (&mut Recovery, Path<'_>) {
-        let cursor = self.cursor;
-        let recovery = self.recovery.get_or_insert_with(|| self.kept.begin(cursor));
+        let (cursor, rack) = (self.cursor, self.rack);
+        let recovery = self.recovery.get_or_insert_with(|| self.kept.begin(cursor, rack));
         let path = Path {
             rtt: &mut self.rtt,
             control: &mut self.control,

@@ -19,6 +19,12 @@ pub const DUP_THRESHOLD: u32 = 3;
 /// In how many recoveries without duplicates the widened window falls back (RFC 8985 §6.2 step 4).
 const WINDOW_PERSISTS: u8 = 16;
 
+/// Where in [`RackRest`] the window stands, and the widest that has room there; the smoothed round trip is seldom as long.
+const REST_SHIFT: u32 = 5;
+const REST_QUARTERS_MAX: u8 = u8::MAX >> REST_SHIFT;
+
+const _: () = assert!(WINDOW_PERSISTS >> REST_SHIFT == 0);
+
 /// The detector of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Rack {
@@ -39,6 +45,12 @@ pub struct Rack {
     /// The end of the round in which a duplicate was last counted.
     duplicate_round: Option<u64>,
 }
+
+/// What the path has taught, which outlasts a silence (RFC 8985 §6.2), in a byte, for there are many silent connections: the
+/// reordering window in quarters of the least round trip, zero if nothing was ever seen to be reordered, and below that for how
+/// many recoveries it stays so wide.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct RackRest(u8);
 
 /// What a look at the ranges found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +75,19 @@ impl Rack {
             window_persists: 0,
             duplicate_round: None,
         }
+    }
+
+    /// What a flight remembers while nothing is out.
+    pub(crate) fn rest(&self) -> RackRest {
+        let quarters = if self.reordering_seen { self.window_quarters.min(REST_QUARTERS_MAX) } else { 0 };
+        RackRest(quarters << REST_SHIFT | self.window_persists)
+    }
+
+    /// The detector goes on with what it knew.
+    pub(crate) fn wake_from(&mut self, rest: RackRest) {
+        let quarters = rest.0 >> REST_SHIFT;
+        (self.reordering_seen, self.window_quarters) = (quarters > 0, quarters.max(1));
+        self.window_persists = rest.0 & ((1 << REST_SHIFT) - 1);
     }
 
     /// A count that changes when the peer is seen to receive out of order.
@@ -262,6 +287,10 @@ mod tests {
         rack.on_dsack(30_000, 40_000);
         assert_eq!(quarters(&rack), 4, "never beyond the smoothed round trip");
         for _ in 0..WINDOW_PERSISTS {
+            let rest = rack.rest();
+            rack = Rack::new(50_000);
+            rack.wake_from(rest);
+            assert_eq!(quarters(&rack), 4, "nor forgotten in silence");
             rack.on_recovered();
         }
         assert_eq!(quarters(&rack), 1);

@@ -111,6 +111,11 @@ impl Recovery {
         *self = Self { sent, ..Self::new(cursor) };
     }
 
+    /// What is known of the path's order.
+    pub(crate) fn rack(&mut self) -> &mut Rack {
+        &mut self.rack
+    }
+
     pub(crate) fn sent(&self) -> &SentRanges {
         &self.sent
     }

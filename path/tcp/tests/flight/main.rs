@@ -405,6 +405,24 @@ fn reordering_is_learned() {
     assert!(network.excess() <= 10 * MSS, "{} of 200 late segments were sent again", network.excess() / MSS);
 }
 
+/// RFC 8985 §6.2: what was learned holds as long as the connection, also where it is silent between its answers.
+#[test]
+fn reordering_is_not_forgotten_in_silence() {
+    // In each answer of thirty segments one is late by half a millisecond (five segments).
+    let late = Duration::from_micros(500);
+    let mut network = Network::new(0).segments(move |_, range| match range.start / MSS % 30 {
+        3 => Fate::Delay(late),
+        _ => Fate::Pass,
+    });
+    for _ in 0..50 {
+        network.length += 30 * MSS;
+        network.run();
+        network.flight.shrink(network.now, true);
+        network.now += Duration::from_secs(2);
+    }
+    assert!(network.excess() <= 2 * MSS, "{} of 50 late segments were sent again", network.excess() / MSS);
+}
+
 #[test]
 fn an_ack_that_tells_of_several_blocks_is_no_sign_of_reordering() {
     // 1, 3, 5 and 7 are lost; one acknowledgement stands for what the others would have said, the newest block first.
