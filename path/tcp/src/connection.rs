@@ -623,6 +623,7 @@ impl Connection {
     pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
         if timeout != self.options.user_timeout() {
             self.options.rare().user_timeout = timeout;
+            self.follow_patience();
         }
     }
 
@@ -733,6 +734,7 @@ impl Connection {
             *at = self.flight.rtt().rto().instead_of(before, *at);
         }
         self.config = config;
+        self.follow_patience();
     }
 }
 

@@ -28,6 +28,13 @@ impl Connection {
         }
     }
 
+    /// Somebody waits for longer or shorter than before.
+    pub(crate) fn follow_patience(&mut self) {
+        if let SendTimer::Held(_) = self.timers.send {
+            self.timers.send = SendTimer::Held(self.progress_at + self.patience());
+        }
+    }
+
     /// Text or a FIN still waits.
     pub(crate) fn on_held_timer(&mut self, now: Instant) -> Option<Disposition> {
         let until = self.progress_at + self.patience();

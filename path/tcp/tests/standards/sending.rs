@@ -5,7 +5,7 @@ use std::sync::Arc;
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::flight::FlightConfig;
 use firelane_tcp::rtt::RtoLimits;
-use firelane_tcp::{CloseReason, TcpConfig, Willing};
+use firelane_tcp::{CloseReason, State, TcpConfig, Willing};
 use firelane_units::{BitRate, Bytes};
 use firelane_wire::{TcpFlags, TcpOptions};
 
@@ -360,6 +360,28 @@ fn another_pace_holds_for_what_waits() {
     lab.connection.set_pacing_limit(lab.now, Some(BitRate::ZERO));
     lab.connection.set_pacing_limit(lab.now, Some(BitRate::from_bps(80)));
     assert_eq!(lab.sent().len(), 1);
+}
+
+/// A patience that was longer before is not what counts.
+#[test]
+fn what_may_not_leave_follows_another_patience() {
+    for (abort_timeout, ends) in [(None, 300), (Some(50), 50)] {
+        let mut lab = Lab::established();
+        lab.connection.set_user_timeout(Some(secs(1000)));
+        lab.write(10);
+        lab.rings(|connection, now, rings| connection.hold(now, rings));
+        lab.connection.set_user_timeout(None);
+        if let Some(timeout) = abort_timeout {
+            let config = TcpConfig { abort_timeout: secs(timeout), ..plain() };
+            lab.connection.set_config(Arc::new(config));
+        }
+        let start = lab.now;
+        while lab.state() == State::Established {
+            lab.now = lab.connection.due_unsent().expect("somebody waits");
+            lab.rings(|connection, now, rings| connection.on_timer(now, rings));
+        }
+        assert_eq!(lab.now.saturating_since(start), secs(ends));
+    }
 }
 
 /// What a reader of crumbs took says nothing of how fast the path is. Paced by that, the first segment behind it would keep the next one
