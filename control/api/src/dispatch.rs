@@ -3,6 +3,8 @@
 //! A server hands every request of its clients to [`dispatch`] and sends back what it gives. Nothing here
 //! panics for any bytes, and every refusal has a body that names the field.
 
+use std::borrow::Cow;
+
 use firelane_model::MODEL_TEXT_MAX;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -131,6 +133,18 @@ impl Call<'_> {
         }
     }
 
+    /// Who says in a body what belongs into the query would be taken to have said nothing.
+    fn has_body_if(&self, may_have: bool) -> Result<(), ApiError> {
+        match may_have || self.body.is_empty() {
+            true => Ok(()),
+            false => {
+                let allowed =
+                    "none with this method; what it is asked with is in its query, such as ?temporary=true";
+                Err(ApiError::new(Status::BadArg, "body", "", allowed))
+            }
+        }
+    }
+
     /// The body, which is an object: a list would be taken for one whose fields are said in their order, and an empty one for an
     /// object in which nothing is said.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
@@ -180,7 +194,12 @@ pub fn dispatch(api: &dyn Api, request: &Request<'_>) -> Response {
 
 /// Answers one request. What takes its time ends early when the answer is not `is_awaited`: nobody gets it.
 pub fn dispatch_while(api: &dyn Api, request: &Request<'_>, is_awaited: &dyn Fn() -> bool) -> Response {
-    let answer = find(request, is_awaited).and_then(|(route, call)| (route.handler)(api, &call));
+    let path = unescaped(request.path);
+    let request = &Request { path: &path, ..*request };
+    let answer = find(request, is_awaited).and_then(|(route, call)| {
+        call.has_body_if(!matches!(route.method, Method::Get | Method::Delete))?;
+        (route.handler)(api, &call)
+    });
     match answer {
         Ok(body) => Response { status: 200, body },
         Err(error) => Response { status: error.status.http(), body: body(&error).unwrap_or_default() },
@@ -209,6 +228,29 @@ fn find<'a>(
     } else {
         ApiError::new(Status::NotFound, "path", request.path.escape_debug(), "see /v1/openapi.json")
     })
+}
+
+/// A path without escapes (RFC 3986 §2.1): clients write a name's slash as `%2F`. What is no escape, or of no text, stays.
+fn unescaped(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return Cow::Borrowed(path);
+    }
+    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
+    let (bytes, mut plain, mut at) = (path.as_bytes(), Vec::new(), 0);
+    while let Some(&byte) = bytes.get(at) {
+        let escaped = digit(bytes.get(at + 1)).zip(digit(bytes.get(at + 2)));
+        match escaped.filter(|_| byte == b'%').and_then(|(high, low)| u8::try_from(high * 16 + low).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                at += 3;
+            }
+            None => {
+                plain.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(plain).map_or(Cow::Borrowed(path), Cow::Owned)
 }
 
 /// The name in `path` if it has the form of `pattern`.
@@ -309,6 +351,46 @@ mod tests {
         for wrong in ["", "+1", "g", "12345678901234567"] {
             assert_eq!(put(&format!("configuration={wrong}"), "e1").0, 400, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_path_is_the_same_with_escapes() {
+        for (path, plain) in [
+            ("/v1/addrs/web0%2Fv4", "/v1/addrs/web0/v4"),
+            ("/v1/addrs/web0%2fv4", "/v1/addrs/web0/v4"),
+            ("/v1/%6cinks", "/v1/links"),
+            ("/v1/links/%C3%A90", "/v1/links/\u{e9}0"),
+            ("/v1/links/%252F", "/v1/links/%2F"),
+            ("/v1/links/a%", "/v1/links/a%"),
+            ("/v1/links/a%2", "/v1/links/a%2"),
+            ("/v1/links/a%+1", "/v1/links/a%+1"),
+            ("/v1/links/%ff%2F", "/v1/links/%ff%2F"),
+        ] {
+            assert_eq!(unescaped(path), plain);
+        }
+        let text = "[etherstub.s0]\n[vnic.web0]\nover = 's0'\nnetstack = 'web'\n\
+                    [netstack.web.addresses]\n'web0/v4' = '10.0.0.1/24'\n";
+        let stub = crate::Stub::new(Model::from_toml("test", text).unwrap(), |_, _| Vec::new());
+        let path = "/v1/addrs/web0%2Fv4";
+        let answer = dispatch(&stub, &Request { method: Method::Delete, path, query: "", body: b"" });
+        assert_eq!(answer.status, 200, "{:?}", String::from_utf8_lossy(&answer.body));
+        assert!(stub.addrs(Which::Active).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_said_in_a_body_is_not_passed_over() {
+        let stub = crate::Stub::new(Model::from_toml("test", "[etherstub.s0]\n").unwrap(), |_, _| Vec::new());
+        for (method, path) in [(Method::Delete, "/v1/etherstubs/s0"), (Method::Get, "/v1/links")] {
+            let body = b"{\"temporary\":true}";
+            let answer = dispatch(&stub, &Request { method, path, query: "", body });
+            let told = String::from_utf8_lossy(&answer.body).into_owned();
+            assert!(answer.status == 400 && told.contains("?temporary=true"), "{told}");
+        }
+        assert_eq!(
+            stub.etherstubs(Which::Persistent).unwrap().len(),
+            1,
+            "it was to return at the next start"
+        );
     }
 
     #[test]

@@ -484,7 +484,7 @@ fn create_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
     change(api, request.temporary, Change::CreateAddr(request.name, request.address))
 }
 
-/// Removes an address. The name contains a slash, which stands in the path as it is.
+/// Removes an address. The name contains a slash, which stands in the path as it is, or as `%2F`.
 #[utoipa::path(delete, path = "/v1/addrs/{name}",
     params(("name" = String, Path, description = "the address object, such as web0/v4"),
         ("temporary" = Option<bool>, Query, description = "returns at the next start")),

@@ -117,11 +117,11 @@ pub struct Daemon {
     pub lanes: Lanes,
     /// The CPUs on which they run: the first lane on the first, and round again; without any, where the kernel likes.
     #[serde(default, skip_serializing_if = "Cpus::is_empty")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "0,2-3"))]
+    #[cfg_attr(feature = "schema", schema(value_type = String, example = "0,2-3"))]
     pub cpus: Cpus,
     /// How long they run at a time where others want their CPUs.
     #[serde(default, skip_serializing_if = "Slice::is_default")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "100us"))]
+    #[cfg_attr(feature = "schema", schema(value_type = String, example = "100us"))]
     pub slice: Slice,
     /// Of what records are written to a file.
     #[serde(default, skip_serializing_if = "Accounting::is_default")]

@@ -118,7 +118,7 @@ struct LinkTable {
     polling: Polling,
     /// The CPUs of lanes of its own, which serve its device; without any, all lanes do.
     #[serde(default, skip_serializing_if = "Cpus::is_empty")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "0,2-3"))]
+    #[cfg_attr(feature = "schema", schema(value_type = String, example = "0,2-3"))]
     cpus: Cpus,
     /// By how many rings of its device it receives: `sw`, `hw` or a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]

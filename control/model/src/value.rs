@@ -10,7 +10,7 @@ use core::net::IpAddr;
 
 use firelane_units::{BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, VlanId};
 use serde::de::{Error, Visitor};
-use serde::{Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A value that is one word of text.
 pub(crate) trait TextValue: Sized {
@@ -79,7 +79,7 @@ pub(crate) fn refusal(value: &str, allowed: &str) -> String {
 
 /// The same for a field that may be absent.
 pub(crate) mod option {
-    use super::{Deserializer, Serializer, TextValue};
+    use super::{Deserialize, Deserializer, Serializer, TextValue};
 
     /// Serializes a value that is present (an absent one is skipped by its field).
     pub(crate) fn serialize<T: TextValue, S: Serializer>(
@@ -92,11 +92,20 @@ pub(crate) mod option {
         }
     }
 
-    /// Reads a value that is present.
+    /// A value, so that serde reads what may be none.
+    struct Present<T>(T);
+
+    impl<'de, T: TextValue> Deserialize<'de> for Present<T> {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            super::deserialize(from).map(Self)
+        }
+    }
+
+    /// Reads a value that is present, or the word that JSON has for none.
     pub(crate) fn deserialize<'de, T: TextValue, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<T>, D::Error> {
-        super::deserialize(from).map(Some)
+        Ok(Option::<Present<T>>::deserialize(from)?.map(|Present(value)| value))
     }
 }
 
