@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use firelane_model::{
-    AddrObjName, Address, Cpus, FactorySlot, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model,
-    NO_WIRE, Netstack, NetstackName, Over, Transport, Vnic, VnicUser,
+    AddrObjName, Address, Cpus, FLOW_KINDS, FLOW_RANGE_PAIRS, FactorySlot, FieldError, Flow, FlowName,
+    LinkClass, LinkName, Mac, Model, NO_WIRE, Netstack, NetstackName, Over, Transport, Vnic, VnicUser,
 };
 
 use firelane_units::VlanId;
@@ -79,7 +79,14 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             changes.iter().try_for_each(|change| addr_props::set(address, change))?;
         }
     }
-    model.validate().into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
+    model.validate().into_iter().next().map_or(Ok(()), |fault| Err(refused(fault)))
+}
+
+/// A fault of the whole model in the original's words.
+fn refused(fault: FieldError) -> ApiError {
+    let is_many = [FLOW_KINDS, FLOW_RANGE_PAIRS].contains(&&*fault.allowed);
+    let error = ApiError::from(fault);
+    if is_many { ApiError { status: Status::TooMany, ..error } } else { error }
 }
 
 /// What is said of a netstack as a whole.

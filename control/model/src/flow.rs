@@ -140,6 +140,24 @@ pub struct FlowMatch {
     pub remote_mac: Option<MacAddr>,
 }
 
+/// What a match pins: which attributes, how many bits of addresses and of the DS field, and whether ports are ranges.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct FlowKind {
+    is_v4: Option<bool>,
+    lengths: [Option<u8>; 2],
+    ports: [Option<bool>; 2],
+    ds_mask: Option<u8>,
+    others: [bool; 4],
+}
+
+/// Why a link has no flow of one more kind.
+pub const FLOW_KINDS: &str = "the flows of a link are of at most 64 kinds: which attributes they name, how long their prefixes are, and \
+     whether ports are ranges";
+
+/// Why a link has no further flow of two ranges of ports.
+pub const FLOW_RANGE_PAIRS: &str =
+    "at most 64 flows of a link are alike but for their ranges of local and of remote ports";
+
 /// What a link must have to carry flows: what passes between VNICs is in theirs.
 pub const NO_WIRE: &str = "a VNIC, or a link that leads out";
 
@@ -220,10 +238,47 @@ impl FlowMatch {
         }
     }
 
-    /// What equals what: the same match with host bits and spellings out of the way.
+    /// What equals what: the same match with host bits and spellings out of the way. A prefix without a length says which family it is of
+    /// and nothing of an address, whichever side it stands on.
     pub fn canonical(&self) -> Self {
         let network = |prefix: Option<IpPrefix>| prefix.map(IpPrefix::network);
-        Self { local_ip: network(self.local_ip), remote_ip: network(self.remote_ip), ..self.clone() }
+        let (mut local_ip, mut remote_ip) = (network(self.local_ip), network(self.remote_ip));
+        let is_whole = |prefix: Option<IpPrefix>| prefix.is_some_and(|it| it.prefix_len() == 0);
+        if is_whole(local_ip) && remote_ip.is_some() {
+            local_ip = None;
+        }
+        if is_whole(remote_ip) && local_ip.is_some() {
+            remote_ip = None;
+        } else if is_whole(remote_ip) {
+            local_ip = remote_ip.take();
+        }
+        Self { local_ip, remote_ip, ..self.clone() }
+    }
+
+    /// Of which kind it is: what it pins, whatever it pins it to.
+    pub(crate) fn kind(&self) -> FlowKind {
+        let Self { local_ip, remote_ip, .. } = self.canonical();
+        let is_v4 = |prefix: IpPrefix| prefix.addr().is_ipv4();
+        let pinned = |ports: Option<PortRange>| ports.map(|it| it.single().is_some());
+        FlowKind {
+            is_v4: local_ip.or(remote_ip).map(is_v4),
+            lengths: [local_ip, remote_ip].map(|it| it.map(IpPrefix::prefix_len)),
+            ports: [self.local_port, self.remote_port].map(pinned),
+            ds_mask: self.dsfield.map(DsField::mask),
+            others: [
+                self.transport.is_some(),
+                self.vlan_id.is_some(),
+                self.local_mac.is_some(),
+                self.remote_mac.is_some(),
+            ],
+        }
+    }
+
+    /// What it is but for its ports, if both are ranges.
+    pub(crate) fn beside_ranges(&self) -> Option<Self> {
+        let is_range = |ports: Option<PortRange>| ports.is_some_and(|it| it.single().is_none());
+        let are_ranges = is_range(self.local_port) && is_range(self.remote_port);
+        are_ranges.then(|| Self { local_port: None, remote_port: None, ..self.canonical() })
     }
 
     /// Whether it tells connections and datagram sockets of a netstack: by local ports, and at most by addresses and the transport beside
@@ -302,6 +357,21 @@ mod tests {
         let text = "transport=sctp,local_port=1-1023,remote_port=9-9,vlan_id=7,local_mac=02:08:20:00:00:01,remote_mac=02:00:00:00:00:02";
         let m: FlowMatch = text.parse().unwrap();
         assert_eq!(m.to_string(), text.replace("9-9", "9"));
+    }
+
+    #[test]
+    fn what_says_nothing_of_an_address_is_no_difference() {
+        let canonical = |text: &str| text.parse::<FlowMatch>().unwrap().canonical().to_string();
+        for (text, same) in [
+            ("local_ip=0.0.0.0/0", "local_ip=0.0.0.0/0"),
+            ("remote_ip=10.0.0.7/0", "local_ip=0.0.0.0/0"),
+            ("local_ip=::/0,remote_ip=::/0", "local_ip=::/0"),
+            ("local_ip=0.0.0.0/0,remote_ip=10.0.0.0/8", "remote_ip=10.0.0.0/8"),
+            ("local_ip=10.0.0.0/8,remote_ip=0.0.0.0/0", "local_ip=10.0.0.0/8"),
+            ("remote_ip=::/0,transport=tcp", "local_ip=::/0,transport=tcp"),
+        ] {
+            assert_eq!(canonical(text), same, "{text}");
+        }
     }
 
     #[test]

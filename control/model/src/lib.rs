@@ -65,7 +65,7 @@ pub use filter::{
     Filter, IpfFile, IpfRule, IpnatFile, IpnatRule, MapGroup, PlacedRule, Pool, PoolEntry, PoolFile,
     PoolMember, PoolNumber, RuleError, RuleFile, RuleLine, SocketFilter, read_pools,
 };
-pub use flow::{Flow, FlowMatch, NO_WIRE, Transport};
+pub use flow::{FLOW_KINDS, FLOW_RANGE_PAIRS, Flow, FlowMatch, NO_WIRE, Transport};
 pub use fpm::Fpm;
 pub use fusing::Fusing;
 pub use guard::{ClientId, Guard};

@@ -6,6 +6,10 @@ pub const LINKS_MAX: usize = 20_000;
 pub const NETSTACKS_MAX: usize = 4_096;
 /// Flows, services, and the addresses and routes of one netstack, each: bounds the work of one apply.
 pub const OBJECTS_MAX: usize = 65_536;
+/// Kinds of flows of one link: each costs every frame a look-up.
+pub(crate) const FLOW_KINDS_MAX: usize = 64;
+/// Flows of one link that are alike but for ranges of local and of remote ports: they are compared one by one.
+pub(crate) const FLOW_RANGE_PAIRS_MAX: usize = 64;
 /// Rules of a netstack's filter: a new flow is compared with them one after the other.
 pub const FILTER_RULES_MAX: usize = 16_384;
 /// Rules of a program's sockets, as text: they go with its first message to the daemon.

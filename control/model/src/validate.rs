@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use firelane_units::Mtu;
 
 use crate::filter::{self, FilterPart};
+use crate::flow::{FLOW_KINDS, FLOW_RANGE_PAIRS};
 use crate::interface::mtu_least;
-use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
+use crate::limits::{FLOW_KINDS_MAX, FLOW_RANGE_PAIRS_MAX, LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
 use crate::value::TextValue;
 use crate::{
     FactorySlot, FieldError, Flow, FlowName, IfName, Iptun, LinkKind, LinkName, Mac, MemifRole, Model,
@@ -351,10 +352,22 @@ impl Model {
 
     fn check_flows(&self, faults: &mut Faults) {
         let mut taken = BTreeMap::new();
+        let (mut kinds, mut pairs) = (BTreeMap::<_, BTreeSet<_>>::new(), BTreeMap::<_, usize>::new());
         for (name, flow) in &self.flows {
             self.check_flow(name, flow, faults);
-            let field = format!("flow.{name}.match");
-            faults.unique(&mut taken, (&flow.link, flow.matching.canonical()), field, &flow.matching);
+            let field = || format!("flow.{name}.match");
+            faults.unique(&mut taken, (&flow.link, flow.matching.canonical()), field(), &flow.matching);
+            let its = kinds.entry(&flow.link).or_default();
+            if its.insert(flow.matching.kind()) && its.len() > FLOW_KINDS_MAX {
+                faults.add(field(), &flow.matching, FLOW_KINDS);
+            }
+            if let Some(rest) = flow.matching.beside_ranges() {
+                let alike = pairs.entry((&flow.link, rest)).or_default();
+                *alike += 1;
+                if *alike > FLOW_RANGE_PAIRS_MAX {
+                    faults.add(field(), &flow.matching, FLOW_RANGE_PAIRS);
+                }
+            }
         }
     }
 
