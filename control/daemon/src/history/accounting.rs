@@ -21,6 +21,9 @@ use crate::text::plain;
 /// As much of a file as is looked at to see whose it is, and where its last record ends: longer than any record.
 const LINE_MAX: u64 = 4096;
 
+/// No disk hangs for so long: either the clock was set forward, or the machine slept, which carries nothing.
+const LEAP_SECONDS: u64 = 3600;
+
 /// What every record begins with.
 const BEGINNING: &str = "{\"curtime\":";
 
@@ -89,8 +92,8 @@ impl Writer {
     /// change lost.
     pub(crate) fn follow(&mut self, wanted: &Accounting, now: u64, totals: &Totals) -> Result<(), Fault> {
         self.note_gone(totals);
-        // A clock that is set back moves the beginning with it.
-        if now < self.asked {
+        // A clock that is set back, or forward, moves the beginning with it.
+        if now < self.asked || self.asked > 0 && now > self.asked + LEAP_SECONDS {
             self.since = now.saturating_sub(self.asked.saturating_sub(self.since));
         }
         self.asked = now;
@@ -423,6 +426,17 @@ mod tests {
                 (writer.follow(&active, now, &totals(5)), writer.follow(&active, now + 1, &Totals::new()));
         }
         assert_eq!(writer.gone.values().map(|it| it.rbytes).collect::<Vec<_>>(), [100], "{:?}", writer.gone);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_forward_makes_no_record_longer() {
+        let folder = Scratch::new();
+        let mut writer = Writer::default();
+        let active = wanted(&folder, Tracked::BASIC, true);
+        for (nth, second) in (1000..1010).chain(1_795_348_800..1_795_348_812).enumerate() {
+            assert_eq!(writer.follow(&active, second, &totals(nth as u64)), Ok(()));
+        }
+        assert_eq!(carried(&folder, UsageOf::Links), [(20, 21)]);
     }
 
     #[test]

@@ -16,6 +16,9 @@ const GATHER_SECONDS: u64 = 10;
 /// How many pieces may wait while the file cannot be written: about what 100 busy links bring in an hour.
 const PIECES_MAX: usize = 400_000;
 
+/// Who has not looked for so long slept, or his clock was set forward: of that time nothing is known.
+const PAUSE_SECONDS: u64 = 60;
+
 /// The recorder.
 #[derive(Debug)]
 pub(super) struct Recorder {
@@ -54,14 +57,18 @@ impl Recorder {
     pub(super) fn record(&mut self, now: u64, totals: Totals) {
         // By a clock that was set back all of them are there anew: since when, they were not by the one before.
         let is_earlier = now < self.read;
+        let has_paused = self.read > 0 && now > self.read + PAUSE_SECONDS;
+        if has_paused {
+            self.batch.paused = self.batch.paused.or(Some(self.read));
+        }
         self.read = now;
         let mut last = BTreeMap::new();
-        let mut changed = false;
+        let mut changed = has_paused;
         for (subject, total) in totals {
             let before = self.last.remove(&subject);
             changed |= before.is_none();
             let came = total.since(before.unwrap_or_default());
-            if before.is_none() || is_earlier {
+            if before.is_none() || is_earlier || has_paused {
                 self.batch.seen.insert(subject.clone(), now);
             }
             if came != Traffic::default() {
@@ -449,6 +456,81 @@ mod tests {
         assert_eq!((name.as_str(), bytes, deleted), ("a0", 350, false));
     }
 
+    /// What nobody was is no time in which he carried nothing.
+    #[test]
+    fn who_was_away_was_not_there_meanwhile() {
+        const DAY: u64 = 24 * 3600;
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        let seconds = |recorder: &mut Recorder, from, until, now| {
+            let request = UsageRequest { from, until: Some(until), ..asked(UsageOf::Links, from) };
+            let usages = recorder.usage(&request, now).unwrap();
+            usages.iter().map(|it| (it.seconds, it.traffic.rbytes)).collect::<Vec<_>>()
+        };
+        // There for ten seconds, away for a day, and there for ten seconds again.
+        for second in 0..10 {
+            recorder.record(NOON + second, vec![(link("a0"), carried(100 * (second + 1)))]);
+        }
+        recorder.record(NOON + 10, vec![]);
+        for second in 11..50 {
+            recorder.record(NOON + second, vec![]);
+        }
+        // It is remembered over a restart.
+        recorder.write(NOON + 50);
+        drop(recorder);
+        let mut recorder = open(&folder);
+        let later = NOON + DAY;
+        recorder.record(later - 1, vec![]);
+        for second in 0..10 {
+            recorder.record(later + second, vec![(link("a0"), carried(100 * (second + 1)))]);
+        }
+        let now = later + 9;
+        assert_eq!(seconds(&mut recorder, 0, u64::MAX, now), [(21, 2000)]);
+        assert_eq!(seconds(&mut recorder, NOON, NOON + 3600, now), [(11, 1000)]);
+        assert_eq!(seconds(&mut recorder, NOON + 7200, NOON + 10_800, now), []);
+        assert_eq!(seconds(&mut recorder, later, now + 1, now), [(10, 1000)]);
+        let samples = recorder.samples("a0", &asked(UsageOf::Links, 0), now).unwrap().unwrap();
+        assert_eq!(samples.iter().map(|it| it.traffic.rbytes).sum::<u64>(), 2000, "{samples:?}");
+    }
+
+    /// Without a battery a machine begins in 1970.
+    #[test]
+    fn a_clock_that_is_set_forward_makes_nobody_older() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        for second in 0..20 {
+            recorder.record(1000 + second, vec![(link("a0"), carried(100 * (second + 1)))]);
+        }
+        for second in 0..20 {
+            recorder.record(NOON + second, vec![(link("a0"), carried(2000 + 100 * (second + 1)))]);
+        }
+        let now = NOON + 19;
+        assert_eq!(links(&mut recorder, NOON - 1000, now), [("a0".to_owned(), 2000, 20, false)]);
+        let all = links(&mut recorder, 0, now);
+        assert!(all[0].2 <= 40, "{all:?}");
+    }
+
+    #[test]
+    fn nobody_is_there_for_longer_than_is_known_of_him() {
+        const YEAR: u64 = 365 * 24 * 3600;
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        // Once a minute for an hour, and nothing else for three years.
+        for minute in 0..=60 {
+            recorder.record(NOON + 60 * minute, vec![(link("a0"), carried(100 * (minute + 1)))]);
+        }
+        recorder.write(NOON + 3600);
+        drop(recorder);
+        let mut recorder = open(&folder);
+        let now = NOON + 3 * YEAR;
+        recorder.record(now, vec![(link("a0"), carried(500))]);
+        assert_eq!(links(&mut recorder, 0, now), [("a0".to_owned(), 500, 2 * YEAR + 1, false)]);
+        for huge in [u64::MAX, u64::MAX - 1, 1 << 63] {
+            assert_eq!(recorder.samples("a0", &asked(UsageOf::Links, huge), now).unwrap(), Some(vec![]));
+            assert!(links(&mut recorder, huge, now).is_empty());
+        }
+    }
+
     #[test]
     fn flows_of_one_name_on_two_links_one_after_the_other_are_one_in_its_samples() {
         let folder = Scratch::new();
@@ -575,7 +657,8 @@ mod tests {
         recorder.write(NOON);
         drop(recorder);
         let db = Connection::open(folder.path().join(FILE)).unwrap();
-        let before = "ALTER TABLE pieces DROP COLUMN rfused; ALTER TABLE pieces DROP COLUMN ofused;";
+        let before =
+            "DROP TABLE spans; ALTER TABLE pieces DROP COLUMN rfused; ALTER TABLE pieces DROP COLUMN ofused;";
         db.execute_batch(&format!("{before} PRAGMA user_version = 1;")).unwrap();
         drop(db);
         let mut recorder = open(&folder);

@@ -1,4 +1,5 @@
-//! The file of the history: a table of subjects, and one of what they carried in each second, minute and hour.
+//! The file of the history: a table of subjects, one of when they were there before, and one of what they carried in each second,
+//! minute and hour.
 //!
 //! Owned by `recorder.rs`. Times are seconds since 1970; a piece is named by its beginning. Everything that comes at
 //! once is written in one transaction, so a crash loses seconds and never half of one.
@@ -31,8 +32,11 @@ const PATIENCE_AT_END: Duration = Duration::from_secs(5);
 /// How often old pieces are looked for.
 const PRUNE_SECONDS: u64 = 60;
 
+/// Who is made anew within this time has not been away: no more times are kept of anybody than there are such.
+const AWAY_SECONDS: u64 = 60;
+
 /// The layout of the file. Another number is a file that this program does not understand.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 const LAYOUT: &str = "
     CREATE TABLE subjects (
@@ -44,18 +48,24 @@ const LAYOUT: &str = "
         ipackets INTEGER NOT NULL, rbytes INTEGER NOT NULL, ierrors INTEGER NOT NULL,
         opackets INTEGER NOT NULL, obytes INTEGER NOT NULL, oerrors INTEGER NOT NULL,
         rfused INTEGER NOT NULL DEFAULT 0, ofused INTEGER NOT NULL DEFAULT 0,
-        PRIMARY KEY (step, subject, time)) WITHOUT ROWID;
-    PRAGMA user_version = 2;";
+        PRIMARY KEY (step, subject, time)) WITHOUT ROWID;";
 
 /// What the layout before lacked.
 const SINCE_1: &str = "
     ALTER TABLE pieces ADD COLUMN rfused INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE pieces ADD COLUMN ofused INTEGER NOT NULL DEFAULT 0;
-    PRAGMA user_version = 2;";
+    ALTER TABLE pieces ADD COLUMN ofused INTEGER NOT NULL DEFAULT 0;";
+
+/// And the one before it: the times of a subject before the one that it has itself, from its first second to its last. In few words: all
+/// tables are told in the file's first page.
+const SINCE_2: &str = "
+    CREATE TABLE spans (subject, first, last, PRIMARY KEY (subject, first)) WITHOUT ROWID;
+    PRAGMA user_version = 3;";
 
 /// What is to be written at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
+    /// Until when it is known of everybody that he was there, if nobody has looked for a while.
+    pub(super) paused: Option<u64>,
     /// Subjects that are there anew, and since when.
     pub(super) seen: BTreeMap<Subject, u64>,
     /// Subjects that are there.
@@ -70,7 +80,11 @@ pub(super) struct Batch {
 
 impl Batch {
     fn is_empty(&self) -> bool {
-        self.seen.is_empty() && self.gone.is_empty() && self.pieces.is_empty() && !self.is_last
+        self.paused.is_none()
+            && self.seen.is_empty()
+            && self.gone.is_empty()
+            && self.pieces.is_empty()
+            && !self.is_last
     }
 }
 
@@ -149,8 +163,9 @@ impl Store {
         db.pragma_update(None, "synchronous", "NORMAL")?;
         db.pragma_update(None, "page_size", 1024)?;
         match db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))? {
-            0 => db.execute_batch(&format!("BEGIN;{LAYOUT}COMMIT;"))?,
-            1 => db.execute_batch(&format!("BEGIN;{SINCE_1}COMMIT;"))?,
+            0 => db.execute_batch(&format!("BEGIN;{LAYOUT}{SINCE_2}COMMIT;"))?,
+            1 => db.execute_batch(&format!("BEGIN;{SINCE_1}{SINCE_2}COMMIT;"))?,
+            2 => db.execute_batch(&format!("BEGIN;{SINCE_2}COMMIT;"))?,
             VERSION => {}
             _ => return Err(rusqlite::Error::InvalidQuery),
         }
@@ -187,6 +202,12 @@ impl Store {
         // A clock may have been set back.
         let prunes = now >= self.pruned + PRUNE_SECONDS || now < self.pruned;
         let transaction = self.db.transaction()?;
+        if let Some(until) = batch.paused {
+            transaction.execute(
+                "UPDATE subjects SET gone = 1, last = max(last, ?1) WHERE gone = 0",
+                [signed(until)],
+            )?;
+        }
         for (subject, since) in &batch.seen {
             see(&transaction, subject, *since)?;
         }
@@ -238,7 +259,10 @@ impl Store {
             if gone && !request.all {
                 continue;
             }
-            let (first, last) = (unsigned(row, 3)?, if gone { unsigned(row, 4)? } else { now });
+            let mut spans = self.spans(id)?;
+            spans.push((unsigned(row, 3)?, if gone { unsigned(row, 4)? } else { now }));
+            let first = spans.iter().map(|span| span.0).min().unwrap_or(0);
+            let last = spans.iter().map(|span| span.1).max().unwrap_or(0);
             let (begin, end) = (first.max(request.from), (last + 1).min(until));
             if begin >= end {
                 continue;
@@ -253,16 +277,27 @@ impl Store {
                 traffic = traffic.and(sum);
             }
             // As long as what was summed, of which an edge may be kept in long pieces alone.
-            let begin = parts.first().map_or(begin, |part| part.from.max(first));
-            let end = parts.last().map_or(end, |part| part.until.min(last + 1));
+            let begin = parts.first().map_or(begin, |part| part.from);
+            let end = parts.last().map_or(end, |part| part.until);
+            let within = |(first, last): &(u64, u64)| (last + 1).min(end).saturating_sub(begin.max(*first));
+            let seconds: u64 = spans.iter().map(within).sum();
+            if seconds == 0 && traffic.is_nothing() {
+                continue;
+            }
             if traffic.is_nothing() && !request.all {
                 continue;
             }
             let days = if request.days { self.days(id, request.from, until)? } else { Vec::new() };
             let (name, link) = (row.get(1)?, row.get(2)?);
-            usages.push(Usage { name, link, deleted: gone, seconds: end - begin, traffic, days });
+            usages.push(Usage { name, link, deleted: gone, seconds, traffic, days });
         }
         Ok(usages)
+    }
+
+    /// When a subject was there before.
+    fn spans(&self, id: i64) -> rusqlite::Result<Vec<(u64, u64)>> {
+        let mut spans = self.db.prepare_cached("SELECT first, last FROM spans WHERE subject = ?1")?;
+        spans.query_map([id], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)))?.collect()
     }
 
     fn days(&self, id: i64, from: u64, until: u64) -> rusqlite::Result<Vec<u64>> {
@@ -284,7 +319,8 @@ impl Store {
         now: u64,
     ) -> rusqlite::Result<Option<Vec<UsageSample>>> {
         let known = self.db.query_row(
-            "SELECT min(first) FROM subjects WHERE kind = ?1 AND name = ?2",
+            "SELECT min(min(subjects.first, coalesce(spans.first, subjects.first)))
+             FROM subjects LEFT JOIN spans ON subject = id WHERE kind = ?1 AND name = ?2",
             params![kind(request.of), name],
             |row| row.get::<_, Option<i64>>(0),
         );
@@ -312,7 +348,7 @@ impl Store {
 
 /// The finest pieces that still reach back to `from`.
 fn finest(from: u64, now: u64) -> usize {
-    KEPT.iter().position(|kept| from + kept > now).unwrap_or(STEPS.len() - 1)
+    KEPT.iter().position(|kept| from.saturating_add(*kept) > now).unwrap_or(STEPS.len() - 1)
 }
 
 /// Pieces of one length, from the first one's beginning to the last one's end.
@@ -373,13 +409,23 @@ fn is_foreign(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::InvalidQuery) || matches!(code, Some(DatabaseCorrupt | NotADatabase))
 }
 
+/// Who was away for longer begins a new time, beside the one before.
 fn see(transaction: &Transaction<'_>, subject: &Subject, since: u64) -> rusqlite::Result<()> {
+    let (kind, away) = (kind(subject.of), signed(since.saturating_sub(AWAY_SECONDS)));
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO spans SELECT id, first, last FROM subjects
+             WHERE kind = ?1 AND name = ?2 AND link = ?3 AND gone = 1 AND last < ?4",
+        )?
+        .execute(params![kind, subject.name, subject.link, away])?;
     transaction
         .prepare_cached(
             "INSERT INTO subjects (kind, name, link, first, last, gone) VALUES (?1, ?2, ?3, ?4, ?4, 0)
-             ON CONFLICT (kind, name, link) DO UPDATE SET gone = 0, first = min(first, excluded.first)",
+             ON CONFLICT (kind, name, link) DO UPDATE SET
+                first = CASE WHEN gone = 1 AND last < ?5 THEN excluded.first ELSE min(first, excluded.first) END,
+                gone = 0, last = max(last, excluded.last)",
         )?
-        .execute(params![kind(subject.of), subject.name, subject.link, signed(since)])?;
+        .execute(params![kind, subject.name, subject.link, signed(since), away])?;
     Ok(())
 }
 
@@ -454,6 +500,11 @@ fn prune(transaction: &Transaction<'_>, now: u64) -> rusqlite::Result<()> {
     }
     let oldest = signed(now.saturating_sub(KEPT[STEPS.len() - 1]));
     transaction.execute("DELETE FROM subjects WHERE gone = 1 AND last < ?1", [oldest])?;
+    // How long somebody was there is of the time of which it is known what he carried.
+    transaction.execute("UPDATE subjects SET first = ?1 WHERE first < ?1", [oldest])?;
+    transaction
+        .execute("DELETE FROM spans WHERE last < ?1 OR subject NOT IN (SELECT id FROM subjects)", [oldest])?;
+    transaction.execute("UPDATE OR REPLACE spans SET first = ?1 WHERE first < ?1", [oldest])?;
     Ok(())
 }
 
