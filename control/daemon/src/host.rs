@@ -36,6 +36,7 @@ mod absent;
 mod answers;
 mod checking;
 mod partings;
+mod renaming;
 mod sparing;
 mod succession;
 
@@ -453,47 +454,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives a link another name. To a plan it would be another link, and its traffic would end.
-    fn rename_link(&mut self, mut next: Store, from: &LinkName, to: &LinkName) -> Result<(), ApiError> {
-        // An address that was made of the old name stays what it is; one that has its old name again is not written down.
-        let macs = self.works.macs;
-        let runs = self.works.vnics.get(from).map(|upper| upper.mac);
-        let is_kept = |mac: Mac| self.store.persistent.vnics.get(from).is_some_and(|kept| kept.mac == mac);
-        let has_its_own = self.store.active.vnics.get(from).is_some_and(|active| is_kept(active.mac));
-        for (before, after, is_in_force) in [
-            (&self.store.active, &mut next.active, true),
-            // One that was changed until the next start is kept as it was.
-            (&self.store.persistent, &mut next.persistent, has_its_own),
-        ] {
-            let Some((vnic, said)) = after.vnics.get_mut(to).zip(before.vnics.get(from)) else { continue };
-            // A factory's address is had by its slot, whatever the name.
-            if !matches!(vnic.mac, Mac::Factory(_)) {
-                let mac = runs.filter(|_| is_in_force).unwrap_or_else(|| macs.choose(from, said.mac, &[]));
-                vnic.mac = macs.said(to, mac);
-            }
-        }
-        let state = self.state.clone();
-        let prepared = state.prepare(&next.persistent)?;
-        let runs = self.store.active.class_of(from.as_str()).is_some();
-        let counted = self.all_counted();
-        if runs {
-            self.works.rename_link(from, to)?;
-        }
-        if let Err(error) = prepared.commit() {
-            if runs {
-                self.works.rename_link(to, from)?;
-            }
-            return Err(state.refused(&error));
-        }
-        self.unkept = None;
-        tracing::info!("rename link {from} to {to}");
-        if runs {
-            self.rename_counted(counted, from, to);
-        }
-        self.store = next;
-        Ok(())
-    }
-
     fn try_step(&mut self, step: &Step) -> Result<(), ApiError> {
         let done = self.carry_out(step).inspect_err(|error| tracing::warn!("{step}: {error}"));
         done.map_err(|error| error.of_step(step))
@@ -670,7 +630,8 @@ fn survive(what: &str, look: impl FnOnce(), tell: impl FnOnce(String)) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    pub(crate) use super::partings::tests::host as two_netstacks;
     use super::survive;
 
     #[test]

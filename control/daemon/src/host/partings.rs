@@ -192,7 +192,12 @@ pub(super) mod tests {
         Model::from_toml("test", text).unwrap()
     }
 
-    pub(in crate::host) fn host(folder: &Scratch, runtime: &tokio::runtime::Runtime) -> Host {
+    pub(crate) fn host(folder: &Scratch, runtime: &tokio::runtime::Runtime) -> Host {
+        host_of(TEXT, folder, runtime)
+    }
+
+    /// One that has begun with another configuration.
+    pub(in crate::host) fn host_of(text: &str, folder: &Scratch, runtime: &tokio::runtime::Runtime) -> Host {
         let engine = Engine::start(&EngineConfig { lanes: 2, ..EngineConfig::default() }).unwrap();
         let instance: Instance = "test".parse().unwrap();
         let clients = Clients::new(runtime.handle().clone(), folder.path(), None);
@@ -201,7 +206,7 @@ pub(super) mod tests {
         let works = Works::new(engine, kernel, &instance, places, runtime.handle().clone(), clients);
         let (state, instance) = (State::new(folder.path()), instance.to_string());
         let parts = Parts { instance, lanes_given: false, works, state, early: Vec::new(), unkept: None };
-        Host::start(parts, &model(TEXT))
+        Host::start(parts, &model(text))
     }
 
     /// What everybody has carried, and who has ended.

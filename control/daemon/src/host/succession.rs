@@ -43,13 +43,18 @@ impl Inner {
             }
         };
         self.works.reattach(to, &next.active).inspect_err(|_| back(self))?;
-        if let Err(error) = prepared.commit() {
-            // It runs, and the next start will have both links again.
-            tracing::error!("{}", state.refused(&error));
-        }
+        let kept = prepared.commit().map_err(|error| state.refused(&error));
+        self.unkept = kept.as_ref().err().map(ToString::to_string);
         tracing::info!("rename link {from} to {to}, whose interface was gone");
         self.store = next;
-        Ok(())
+        kept.map_err(|error| {
+            tracing::error!("{error}");
+            let allowed = format!(
+                "{}; {to} has its interface until the next start, which has both links again",
+                error.allowed
+            );
+            ApiError { allowed, ..error }
+        })
     }
 }
 
