@@ -15,6 +15,7 @@ mod accounts;
 mod addresses;
 mod args;
 mod calendar;
+mod caller;
 mod capture;
 mod carried;
 mod counted;

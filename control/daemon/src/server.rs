@@ -1,30 +1,56 @@
 //! The interface on its unix socket: HTTP in front of `dispatch`, and nothing else.
 //!
 //! Called by `daemon.rs`. Every request is answered on a thread that may block, and a fault of ours ends that
-//! request alone.
+//! request alone. Who comes and says nothing, or does not take its answer, is seen off (`caller.rs`): each is a descriptor, which
+//! programs and interfaces need.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use firelane_api::{Api, ApiError, CaptureRequest, Method, Status, dispatch_while, paths};
 use firelane_model::MODEL_TEXT_MAX;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::fs::Mode;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 
+use crate::caller::{Caller, Pace};
 use crate::capture::Stream;
 use crate::host::Host;
 
 /// How long a request's body may take: it comes from a program on the same host.
 const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// How long nobody is taken in when there is no descriptor for one: he waits, and asking again at once would take a CPU.
+const REST: Duration = Duration::from_secs(1);
+
+/// How much clients of the interface may have of the daemon.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// So many are served at a time, and the others wait in the kernel's queue.
+    clients: usize,
+    /// How long the head of a request may take, or a connection be kept without one.
+    head: Duration,
+    /// How long nothing of an answer may be taken.
+    answer: Duration,
+}
+
+impl Limits {
+    /// Commands come and go within milliseconds, and a page or an agent keeps a few.
+    const USUAL: Self = Self { clients: 256, head: Duration::from_secs(30), answer: Duration::from_secs(30) };
+}
 
 /// What a request is told whose answer has panicked.
 const FAULT: &str = "a fault in firelaned; its log says more";
@@ -53,11 +79,49 @@ pub(crate) fn bind(path: &Path) -> io::Result<std::os::unix::net::UnixListener> 
 
 /// Answers requests until the task is cancelled.
 pub(crate) async fn serve(listener: std::os::unix::net::UnixListener, host: Arc<Host>) -> io::Result<()> {
-    let listener = UnixListener::from_std(listener)?;
-    axum::serve(listener, Router::new().fallback(answer).with_state(host)).await
+    serve_within(listener, host, Limits::USUAL).await
 }
 
-async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
+async fn serve_within(
+    listener: std::os::unix::net::UnixListener,
+    host: Arc<Host>,
+    limits: Limits,
+) -> io::Result<()> {
+    let listener = UnixListener::from_std(listener)?;
+    let places = Arc::new(Semaphore::new(limits.clients));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let host = Arc::clone(&host);
+                tokio::spawn(async move {
+                    serve_one(stream, &host, limits).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("no client of the interface can come in: {error}");
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+async fn serve_one(stream: UnixStream, host: &Arc<Host>, limits: Limits) {
+    let pace = Pace::default();
+    let caller = Caller::new(stream, limits.answer, pace.clone());
+    let service = service_fn(|request: Request<Incoming>| {
+        let (host, pace) = (Arc::clone(host), pace.clone());
+        async move { Ok::<_, Infallible>(answer(host, request.map(Body::new), &pace).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.head);
+    if let Err(error) = builder.serve_connection(TokioIo::new(caller), service).await {
+        tracing::debug!("a client of the interface: {error}");
+    }
+}
+
+async fn answer(host: Arc<Host>, request: Request, pace: &Pace) -> Response {
     let (head, body) = request.into_parts();
     let Some(method) = Method::from_word(head.method.as_str()) else {
         return refusal(&ApiError::new(Status::NotSupported, "method", head.method, ""));
@@ -71,7 +135,7 @@ async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
         Err(_) => return refusal(&ApiError::new(Status::TimedOut, "body", "", "a whole request")),
     };
     if method == Method::Get && head.uri.path() == paths::CAPTURE {
-        return capture(host, head.uri.query().unwrap_or_default()).await;
+        return capture(host, head.uri.query().unwrap_or_default(), pace).await;
     }
     // This future ends with its client's connection, and the work cannot be ended: it asks whether there is one to wait for it.
     let client = Arc::new(());
@@ -90,7 +154,7 @@ async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
 }
 
 /// A capture's stream, on a thread of its own that ends when the client goes away.
-async fn capture(host: Arc<Host>, query: &str) -> Response {
+async fn capture(host: Arc<Host>, query: &str, pace: &Pace) -> Response {
     let wanted = match CaptureRequest::from_query(query) {
         Ok(wanted) => wanted,
         Err(error) => return refusal(&error),
@@ -109,6 +173,7 @@ async fn capture(host: Arc<Host>, query: &str) -> Response {
             _ => refusal(&ApiError::new(Status::Failed, "", "", FAULT)),
         };
     };
+    pace.is_the_callers();
     let mut response = Response::new(Body::new(Stream { first: Some(first), rest }));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-pcapng"));
     response
@@ -129,7 +194,51 @@ fn response(status: u16, body: Vec<u8>) -> Response {
 mod tests {
     use super::*;
     use crate::folder::tests::Scratch;
+    use crate::host::tests::two_netstacks;
+    use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+
+    /// How long a test waits for what comes at once.
+    const AT_ONCE: Duration = Duration::from_secs(20);
+    const WHOLE: &[u8] = b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+    /// Who keeps a connection and does nothing with it has not the place of others for ever.
+    #[test]
+    fn who_says_nothing_or_takes_no_answer_is_seen_off() {
+        let (folder, runtime) = (Scratch::new(), tokio::runtime::Runtime::new().unwrap());
+        let host = Arc::new(two_netstacks(&folder, &runtime));
+        let path = folder.path().join("api.sock");
+        let short = Duration::from_millis(100);
+        let limits = Limits { clients: 2, head: short, answer: short };
+        runtime.spawn(serve_within(bind(&path).unwrap(), Arc::clone(&host), limits));
+        let come = |says: &[u8]| {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.set_read_timeout(Some(AT_ONCE)).unwrap();
+            stream.write_all(says).unwrap();
+            stream
+        };
+        // What is in the kernel's buffers was taken.
+        let unread = WHOLE.repeat(20);
+        for says in [&b""[..], b"GET /v1/sta", b"GET /v1/status HTTP/1.1\r\nHost: loc", &unread] {
+            let idle = [come(says), come(says)];
+            let mut asks = come(WHOLE);
+            let mut first = [0; 12];
+            asks.read_exact(&mut first).expect("the others have been seen off");
+            assert_eq!(&first, b"HTTP/1.1 200");
+            for mut stream in idle {
+                let mut rest = Vec::new();
+                // It ends, be it by a reset.
+                let ended = stream.read_to_end(&mut rest);
+                assert!(
+                    ended.as_ref().is_ok_and(|_| rest.len() < 20 * 100_000)
+                        || ended.is_err_and(|it| it.kind() == io::ErrorKind::ConnectionReset),
+                    "{says:?}"
+                );
+            }
+        }
+        host.shut_down();
+    }
 
     #[test]
     fn a_dead_socket_is_replaced_and_a_file_is_not() {
