@@ -68,6 +68,9 @@ pub struct AccountingInfo {
 /// How often records are written, in seconds, as in the original.
 pub const RECORD_SECONDS: u64 = 20;
 
+/// The beginning of the year 10000, which no calendar here knows.
+const CALENDAR_ENDS: u64 = 253_402_300_800;
+
 /// A record: a line of the file, in JSON. The names are those of the original's items where it has them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NetRecord {
@@ -171,7 +174,10 @@ impl NetRecords {
     /// Reads a file's text; the last line may be cut off. Errs with the number of the first line that is no record.
     pub fn read(text: &str) -> Result<Self, usize> {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let record = |(line, text): (usize, &str)| serde_json::from_str(text).map_err(|_| line);
+        let record = |(line, text): (usize, &str)| {
+            let read: Option<NetRecord> = serde_json::from_str(text).ok();
+            read.filter(|it| it.curtime < CALENDAR_ENDS && it.seconds <= it.curtime).ok_or(line)
+        };
         let records = (1..).zip(whole.lines()).map(record).collect::<Result<_, _>>()?;
         if whole.is_empty() && !text.is_empty() { Err(1) } else { Ok(Self(records)) }
     }
@@ -348,5 +354,9 @@ mod tests {
         assert_eq!(NetRecords::read("no line ends"), Err(1));
         let good = text(&[(UsageOf::Links, "web0", "", 100)]);
         assert_eq!(NetRecords::read(&(good.clone() + "{}\n" + &good)), Err(2));
+        for end in [CALENDAR_ENDS, u64::MAX, 19] {
+            let of_no_time = text(&[(UsageOf::Links, "web0", "", end)]);
+            assert_eq!(NetRecords::read(&(good.clone() + &of_no_time)), Err(2), "{end}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use firelane_api::{NetRecords, Status, Traffic, Usage, UsageOf, UsageRequest, UsageSample};
+use firelane_model::{FlowName, LinkName};
 
 use crate::common::{Call, read_text};
 use crate::getopt::{Opt, flag, value};
@@ -154,7 +155,13 @@ fn usages(session: &Session<'_>, asked: &Asked<'_>) -> Result<Vec<Usage>, Failur
 }
 
 fn samples(session: &Session<'_>, asked: &Asked<'_>, name: &str) -> Result<Vec<UsageSample>, Failure> {
+    // What is no name would mean something else to the daemon's address of it.
+    let is_name = match asked.request.of {
+        UsageOf::Links => name.parse::<LinkName>().is_ok(),
+        UsageOf::Flows => name.parse::<FlowName>().is_ok(),
+    };
     let samples = match &asked.records {
+        _ if !is_name => Err(Status::NotFound.into()),
         Some(records) => records.samples(name, &asked.request).ok_or_else(|| Status::NotFound.into()),
         None => session.api.usage_samples(name, &asked.request),
     };
@@ -271,7 +278,7 @@ fn plot(session: &mut Session<'_>, asked: &Asked<'_>) -> Result<(), Failure> {
 
 /// Both directions together, in kilobits per second.
 fn kilobits(traffic: &Traffic, seconds: u64) -> f64 {
-    (traffic.rbytes + traffic.obytes) as f64 * 8.0 / 1000.0 / seconds.max(1) as f64
+    traffic.rbytes.saturating_add(traffic.obytes) as f64 * 8.0 / 1000.0 / seconds.max(1) as f64
 }
 
 fn bandwidth(traffic: &Traffic, seconds: u64) -> String {
