@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::handlers::ROUTES;
+use crate::once::Once;
 use crate::{Api, ApiError, CaptureRequest, Replacing, Status, Which};
 
 /// The methods of the interface.
@@ -152,7 +153,9 @@ impl Call<'_> {
         if !self.body.trim_ascii_start().starts_with(b"{") {
             return Err(refused("a JSON object, which begins with {".to_owned()));
         }
-        serde_json::from_slice(self.body).map_err(|error| refused(error.to_string()))
+        let faulty = |error: serde_json::Error| refused(error.to_string());
+        serde_json::from_slice::<Once>(self.body).map_err(faulty)?;
+        serde_json::from_slice(self.body).map_err(faulty)
     }
 
     pub(crate) fn parsed<T: std::str::FromStr>(&self, field: &str) -> Result<T, ApiError>

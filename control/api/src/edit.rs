@@ -71,6 +71,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             return Err(ApiError::new(Status::IpNotSupported, "temporary", false, "true"));
         }
         Change::SetIfProps(name, changes) => {
+            model.vnics.get(name).and_then(Vnic::netstack).ok_or(Status::NoIf)?;
             changes.iter().try_for_each(|change| if_props::set(model, name, change))?;
         }
         Change::SetAddrProps(name, changes) => {
@@ -290,6 +291,7 @@ fn has_device(faults: &[FieldError]) -> Result<(), ApiError> {
 }
 
 fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) -> Result<(), ApiError> {
+    model.class_of(name.as_str()).ok_or(Status::NotFound)?;
     for change in changes {
         let vnic = model.vnics.get(name).filter(|vnic| vnic.over.tunnel().is_none());
         let netstack = vnic.and_then(Vnic::netstack).cloned();

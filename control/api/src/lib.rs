@@ -41,6 +41,7 @@ mod iptun;
 mod lease;
 mod memory;
 mod nat;
+mod once;
 mod openapi;
 pub mod paths;
 mod permanent;

@@ -624,3 +624,46 @@ fn the_properties_of_all_are_those_of_each() {
     assert_eq!(send(&stub, "DELETE /v1/flows/iperf", &Value::Null).0, 200);
     assert_eq!(send(&stub, "GET /v1/flow-props", &Value::Null), (200, json!([])));
 }
+
+#[test]
+fn who_is_not_there_is_told_so_also_if_nothing_is_to_change() {
+    let stub = two_tenants();
+    for (line, wanted) in [
+        ("PATCH /v1/links/nosuch0/props", "object not found"),
+        ("PATCH /v1/flows/nosuch/props", "object not found"),
+        ("PATCH /v1/ifs/nosuch0/props", "Interface does not exist"),
+        ("PATCH /v1/ifs/alice0/props", "Interface does not exist"),
+        ("PATCH /v1/addrprops/nosuch0/v4", "Object not found"),
+        ("PATCH /v1/netstacks/nosuch/props", "object not found"),
+        ("PATCH /v1/netstacks/nosuch/nat/limits", "object not found"),
+        ("PATCH /v1/wires/nosuch0", "object not found"),
+        ("PATCH /v1/links/alice0/props", ""),
+        ("PATCH /v1/ifs/web0/props", ""),
+    ] {
+        assert_eq!(refusal(&stub, line, &json!({ "props": {} })), wanted, "{line}");
+    }
+}
+
+#[test]
+fn what_is_said_twice_in_a_body_is_refused() {
+    let stub = two_tenants();
+    let before = stub.store();
+    for (line, body, twice) in [
+        ("PUT /v1/model", r#"{"etherstub":{"a0":{},"b0":{},"a0":{"mtu":1500}}}"#, "\"a0\""),
+        ("PUT /v1/model", r#"{"etherstub":{"a0":{}},"etherstub":{}}"#, "\"etherstub\""),
+        ("POST /v1/plan", r#"{"netstack":{"web":{"pools":{"1":[],"1":[]}}}}"#, "\"1\""),
+        ("PATCH /v1/links/alice0/props", r#"{"props":{"maxbw":"5M","max\u0062w":"6M"}}"#, "\"maxbw\""),
+        ("POST /v1/etherstubs", r#"{"name":"e0","name":"e1"}"#, "\"name\""),
+    ] {
+        let (method, path) = line.split_once(' ').unwrap();
+        let method = Method::from_word(method).unwrap();
+        let response = dispatch(&stub, &Request { method, path, query: "", body: body.as_bytes() });
+        let told: Value = serde_json::from_slice(&response.body).unwrap();
+        let allowed = told["allowed"].as_str().unwrap();
+        assert!(
+            response.status == 400 && allowed.contains(twice) && allowed.contains("once"),
+            "{body}: {told}"
+        );
+    }
+    assert_eq!(stub.store(), before);
+}
