@@ -260,6 +260,43 @@ fn another_link_takes_the_name_and_all_that_is_above_it_when_its_interface_has_g
     talks(&sandbox);
 }
 
+/// It runs, and who asked for it is told that the next start knows nothing of it; what is written next says all.
+#[test]
+fn a_name_that_is_handed_on_and_cannot_be_written_down_is_told() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let daemon = daemon(&sandbox, "packet");
+    ip(&sandbox, "link add spare type veth peer name farther netns out");
+    let more = std::fs::read_to_string(sandbox.folder().join("host.toml")).unwrap()
+        + "[link.net1]\nkind = \"nic\"\nifname = \"spare\"\ndriver = \"packet\"\n";
+    let path = sandbox.folder().join("more.toml");
+    std::fs::write(&path, more).unwrap();
+    daemon.firelane(&["apply", &path.to_string_lossy()]).expect_success();
+    ip(&sandbox, "link delete near");
+    // No file takes the place of a folder.
+    let kept = daemon.runtime().join("state/model.toml");
+    std::fs::rename(&kept, sandbox.folder().join("aside")).unwrap();
+    std::fs::create_dir(&kept).unwrap();
+    let told = daemon.firelane(&["dladm", "rename-link", "net1", "net0"]);
+    assert!(
+        told.code() == 1 && told.stderr.contains("net0 has its interface until the next start"),
+        "{told:?}"
+    );
+    let shown = |daemon: &Daemon<'_>| {
+        daemon.firelane(&["dladm", "show-phys", "-p", "-o", "link,device"]).expect_success()
+    };
+    assert_eq!(shown(&daemon), "net0:spare\n");
+    let status = || daemon.firelane(&["status"]).stdout;
+    assert!(status().contains("model.toml"), "{}", status());
+    std::fs::remove_dir(&kept).unwrap();
+    daemon.firelane(&["dladm", "create-etherstub", "other0"]).expect_success();
+    assert!(!status().contains("model.toml"), "{}", status());
+    daemon.terminate();
+    assert_eq!(shown(&Daemon::start_with(&sandbox, &[])), "net0:spare\n");
+}
+
 /// What is above it goes first, and the link when its interface has gone; then it does not return either.
 #[test]
 fn a_link_is_deleted_by_its_name_when_its_interface_has_gone() {
