@@ -48,8 +48,9 @@ struct Limits {
 }
 
 impl Limits {
-    /// Commands come and go within milliseconds, and a page or an agent keeps a few.
-    const USUAL: Self = Self { clients: 256, head: Duration::from_secs(30), answer: Duration::from_secs(30) };
+    /// Commands come and go within milliseconds, and a page or an agent keeps a few. Where others have all places, a command waits for as
+    /// long as a head may take.
+    const USUAL: Self = Self { clients: 256, head: Duration::from_secs(10), answer: Duration::from_secs(30) };
 }
 
 /// What a request is told whose answer has panicked.
