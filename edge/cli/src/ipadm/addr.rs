@@ -275,6 +275,9 @@ fn change(
 pub(super) fn refresh(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let text = call.operand()?;
     let refused = |error: ApiError| die_status("could not refresh address", &error);
+    // What is no name would mean something else to the daemon's address of it.
+    let absent = |_| refused(ApiError::new(Status::NoAddrObj, "addrobj", text, ""));
+    read_name(text).map_err(absent)?;
     if !call.args.has('i') {
         return session.api.tell_client(text, LeaseAction::Refresh).map_err(refused);
     }
