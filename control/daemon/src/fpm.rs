@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -311,6 +311,21 @@ impl Running {
     }
 }
 
+/// Whether the daemon's own namespace has the address at which a routing daemon is to be listened for. Another one may be made by the
+/// change that asks.
+pub(crate) fn check(said: &Fpm) -> Result<(), ApiError> {
+    if said.namespace.is_some() {
+        return Ok(());
+    }
+    // A port that nobody asked for tells of the address alone.
+    match UdpSocket::bind((said.listen.ip(), 0)) {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            Err(ApiError::new(Status::Io, "fpm.listen", said.listen, plain(&error)))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn bind(said: &Fpm, namespace: Option<&Path>) -> Result<TcpListener, ApiError> {
     if let (Some(path), Some(name)) = (namespace, &said.namespace)
         && !path.exists()
@@ -519,7 +534,6 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 mod tests {
     use super::*;
     use firelane::EngineConfig;
-    use std::net::UdpSocket;
 
     #[test]
     fn who_cannot_accept_does_not_try_at_once_again() {

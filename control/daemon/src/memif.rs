@@ -3,6 +3,8 @@
 //! Called by `works.rs`, and by `host.rs` once a second, for status and doctor; `resources.rs` asks for its rings. A memif has one ring pair: its frames reach other lanes as any device's do.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use firelane::{
@@ -55,6 +57,19 @@ pub(crate) fn open(name: &LinkName, memif: &Memif, mtu: Mtu) -> Result<(Vec<Queu
             };
             Err(ApiError::new(status, "memif", &memif.socket, plain(&error)))
         }
+    }
+}
+
+/// Whether there is a folder for the control socket that a server makes. Who has the path already is known when it is made.
+pub(crate) fn check(memif: &Memif) -> Result<(), ApiError> {
+    if memif.role == firelane_model::MemifRole::Client {
+        return Ok(());
+    }
+    let refused = |error: io::Error| ApiError::new(Status::Io, "memif", &memif.socket, plain(&error));
+    let folder = Path::new(&memif.socket).parent().map(std::fs::metadata).transpose().map_err(refused)?;
+    match folder.is_none_or(|it| it.is_dir()) {
+        true => Ok(()),
+        false => Err(refused(io::ErrorKind::NotADirectory.into())),
     }
 }
 

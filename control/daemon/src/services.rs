@@ -46,6 +46,19 @@ impl Services {
         Self { runtime, data, running: BTreeMap::new() }
     }
 
+    /// Whether a service's folder is one, or could be made.
+    pub(crate) fn check(&self, service: &Service) -> Result<(), ApiError> {
+        let root = self.root_of(&service.root);
+        let nearest = root.ancestors().find_map(|it| std::fs::metadata(it).ok());
+        match service.kind.has_root() && nearest.is_some_and(|it| !it.is_dir()) {
+            true => {
+                let error = io::Error::from(io::ErrorKind::NotADirectory);
+                Err(ApiError::new(Status::Io, "root", root.display(), plain(&error)))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Begins a service on every address of `stack`.
     pub(crate) fn start(
         &mut self,

@@ -309,6 +309,11 @@ impl Works {
         }
     }
 
+    /// Whether a service could begin, as far as that is known beforehand.
+    pub(crate) fn check_service(&self, service: &Service) -> Done {
+        self.services.check(service)
+    }
+
     fn step_of_service(&mut self, step: &Step) -> Done {
         match &step.action {
             Action::StartService(name, service) => {

@@ -317,6 +317,15 @@ fn what_plan_refuses_apply_refuses_before_it_has_touched_anything() {
         ("[vnic.dave0]\nover = \"vswitch1\"\ntap = {}\n", "create vnic dave0"),
         ("[link.net0]\nkind = \"tap\"\nifname = \"dave0\"\n", "create link net0"),
         ("[daemon.accounting]\nnet = \"basic\"\nfile = \"/nowhere/net\"\nactive = true\n", "set daemon"),
+        (
+            "[vnic.dave0]\nover = \"vswitch1\"\nmemif = { socket = \"/nowhere/m.sock\", role = \"server\" }\n",
+            "create vnic dave0",
+        ),
+        (
+            "[service.more]\nkind = \"http\"\nnetstack = \"web\"\nport = 81\nroot = \"/etc/passwd/www\"\n",
+            "start service more",
+        ),
+        ("[netstack.web.fpm]\nlisten = \"192.0.2.9:2620\"\n", "set fpm of netstack web"),
     ] {
         let file = written(&sandbox, "refused.toml", &format!("{anew}\n{said}"));
         let refused = ["plan", "apply"].map(|verb| {

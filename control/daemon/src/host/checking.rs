@@ -13,8 +13,8 @@ use firelane_model::{Link, LinkKind, LinkName, Model};
 use firelane_plan::{Action, Step, plan};
 
 use super::Inner;
-use crate::resources;
 use crate::works::Done;
+use crate::{fpm, memif, resources};
 
 /// What the steps before one have done that it may count on.
 #[derive(Default)]
@@ -52,7 +52,15 @@ impl Inner {
         resources::check(&self.works, step, present)?;
         let (ifname, namespace) = match &step.action {
             Action::CreateWire(_, wire) => return self.works.may_be_wired(wire, next, &before.made),
+            Action::StartService(_, service) | Action::SetService(_, _, service) => {
+                return self.works.check_service(service);
+            }
+            Action::SetFpm(_, _, Some(fpm)) => return fpm::check(fpm),
+            Action::CreateLink(_, Link { kind: LinkKind::Memif(memif), .. }) => return memif::check(memif),
             Action::CreateVnic(name, vnic) => {
+                if let Some(memif) = vnic.memif() {
+                    return memif::check(memif);
+                }
                 let Some(tap) = vnic.tap() else { return Ok(()) };
                 (tap.ifname(name), tap.namespace.as_ref())
             }
