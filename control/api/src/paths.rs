@@ -98,6 +98,21 @@ pub fn socket_path(explicit: Option<&OsStr>, is_root: bool, runtime_dir: Option<
     }
 }
 
+/// Where commands look: there. But an ordinary user who names no socket and has no daemon means the system's, if there is one.
+pub fn socket_to_ask(
+    explicit: Option<&OsStr>,
+    is_root: bool,
+    runtime_dir: Option<&OsStr>,
+    is_there: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
+    let own = socket_path(explicit, is_root, runtime_dir);
+    let is_named = explicit.is_some_and(|path| !path.is_empty());
+    if is_named || own.as_deref().is_some_and(&is_there) {
+        return own;
+    }
+    socket_path(None, true, None).filter(|system| is_there(system)).or(own)
+}
+
 /// Where preloaded programs find the daemon whose interface is at `socket`: beside it.
 pub fn programs_socket(socket: &Path) -> PathBuf {
     socket.with_file_name("app.sock")
@@ -118,5 +133,26 @@ mod tests {
         );
         assert_eq!(socket_path(None, false, Some(OsStr::new("relative"))), None);
         assert_eq!(socket_path(None, false, None), None);
+    }
+
+    #[test]
+    fn who_has_no_daemon_means_the_systems_if_there_is_one() {
+        let (own, system) = ("/run/user/7/firelane/api.sock", "/run/firelane/api.sock");
+        let ask = |explicit: Option<&str>, dir: Option<&str>, there: &[&str]| {
+            let is_there = |path: &Path| there.contains(&path.to_str().unwrap());
+            let found = socket_to_ask(explicit.map(OsStr::new), false, dir.map(OsStr::new), is_there);
+            found.map(|path| path.to_str().unwrap().to_owned())
+        };
+        let dir = Some("/run/user/7");
+        for (dir, there, found) in [
+            (dir, &[own, system][..], Some(own)),
+            (dir, &[system], Some(system)),
+            (None, &[system], Some(system)),
+            (dir, &[], Some(own)),
+            (None, &[], None),
+        ] {
+            assert_eq!(ask(None, dir, there).as_deref(), found, "{dir:?} {there:?}");
+            assert_eq!(ask(Some("/x/y"), dir, there).as_deref(), Some("/x/y"));
+        }
     }
 }

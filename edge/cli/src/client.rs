@@ -238,7 +238,7 @@ pub(crate) fn socket_of_environment() -> Option<PathBuf> {
     let explicit = std::env::var_os(paths::SOCKET_VARIABLE);
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR");
     let is_root = rustix::process::geteuid().is_root();
-    paths::socket_path(explicit.as_deref(), is_root, runtime_dir.as_deref())
+    paths::socket_to_ask(explicit.as_deref(), is_root, runtime_dir.as_deref(), Path::exists)
 }
 
 /// A daemon that ends, or is ended, with a question open.

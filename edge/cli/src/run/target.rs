@@ -34,8 +34,9 @@ impl Target {
         zone: Option<&NetstackName>,
     ) -> Result<Self, Refused> {
         let bad = |text: String| Refused(die(text), EXIT_USAGE);
-        if let Some(target) = is_shut_out().then(|| Self::unseen(vnic, zone)).flatten() {
-            return Ok(target);
+        if is_shut_out() {
+            let unnamed = "this user may not see which netstacks there are: name one (-z ZONE, or -v VNIC)";
+            return Self::unseen(vnic, zone).ok_or_else(|| bad(unnamed.to_owned()));
         }
         let netstacks = api.netstacks(Which::Active)?;
         let name = match (vnic, zone) {
