@@ -122,7 +122,7 @@ struct Guest {
     /// It has been told why it gets no more sockets.
     is_warned: bool,
     /// The netstack of the parent that has brought it.
-    inherits: Option<NetstackName>,
+    inherits: Option<Home>,
     stage: Stage,
 }
 
@@ -141,13 +141,20 @@ enum Stage {
     New,
     There(Session),
     /// Its process has ended; its children may still come in by its connection.
-    Gone(NetstackName),
+    Gone(Home),
+}
+
+/// A netstack. One that is made anew under its name is another.
+#[derive(Clone, Debug)]
+struct Home {
+    name: NetstackName,
+    id: NetstackId,
 }
 
 #[derive(Debug)]
 struct Session {
     number: u32,
-    netstack: NetstackName,
+    home: Home,
 }
 
 #[derive(Debug)]
@@ -230,6 +237,7 @@ impl Door {
                 }
             }
             lock(&self.hub).answer_calls();
+            self.see_off_homeless();
             self.tidy();
             self.turn_away();
             self.go_on();
@@ -263,6 +271,21 @@ impl Door {
                     "program {pid} ({command}) has said nothing for {KNOCK_MAX:?}: it is seen off"
                 );
             }
+            self.see_off(key);
+        }
+    }
+
+    /// Ends the sessions whose netstack was removed: their programs begin others when they want new sockets, on what has its name by then.
+    fn see_off_homeless(&mut self) {
+        let homeless = lock(&self.hub).homeless();
+        if homeless.is_empty() {
+            return;
+        }
+        let is_homeless = |it: &Guest| matches!(&it.stage, Stage::There(it) if homeless.contains(&it.number));
+        let keys: Vec<_> = self.guests.iter().filter(|it| is_homeless(it.1)).map(|it| *it.0).collect();
+        for key in keys {
+            // Children that it has brought come in.
+            self.serve(key, REQUESTS_LEFT);
             self.see_off(key);
         }
     }
@@ -329,7 +352,7 @@ impl Door {
     }
 
     /// Takes a program in, at the cost of `user`, who has brought the connection. If it cannot be, whether nothing is left of it.
-    fn admit(&mut self, control: OwnedFd, user: u32, inherits: Option<NetstackName>) -> bool {
+    fn admit(&mut self, control: OwnedFd, user: u32, inherits: Option<Home>) -> bool {
         let is_child = inherits.is_some();
         match self.try_admit(&control, is_child) {
             Ok((key, newcomer)) => {
@@ -456,10 +479,10 @@ impl Door {
     fn carry_out(&mut self, key: u64, number: u32, request: Request, mut fds: Foreign) -> io::Result<()> {
         let guest = self.guests.get(&key).ok_or(io::ErrorKind::WouldBlock)?;
         let reply = match (&guest.stage, request) {
-            (Stage::There(Session { netstack, .. }) | Stage::Gone(netstack), Request::Child) => {
-                let (netstack, user) = (netstack.clone(), guest.peer.user);
+            (Stage::There(Session { home, .. }) | Stage::Gone(home), Request::Child) => {
+                let (home, user) = (home.clone(), guest.peer.user);
                 if let Some(control) = fds.take(is_control) {
-                    self.admit(control, user, Some(netstack));
+                    self.admit(control, user, Some(home));
                 }
                 return Ok(());
             }
@@ -475,7 +498,7 @@ impl Door {
             }
             (Stage::New | Stage::Gone(_), _) | (_, Request::Hello { .. }) => Reply::from(Errno::PROTO),
             (Stage::There(session), Request::Interfaces) => {
-                let addresses = devices::that_fit(self.host.interfaces(&session.netstack));
+                let addresses = devices::that_fit(self.host.interfaces(&session.home.name));
                 Answer::Interfaces { addresses }.into()
             }
             (Stage::There(_), request) => self.answer(key, request, fds.into_inner()),
@@ -503,7 +526,7 @@ impl Door {
             && self.log.has_room(peer.user, Level::WARN)
         {
             *is_warned = true;
-            let (Owner { pid, command, .. }, name) = (owner, &session.netstack);
+            let (Owner { pid, command, .. }, name) = (owner, &session.home.name);
             tracing::warn!(
                 "program {pid} ({command}) has {most} sockets, as many as netstack.{name}.programs.sockets allows"
             );
@@ -517,11 +540,11 @@ impl Door {
             refused(Errno::INVAL, faults.first().map_or_else(String::new, ToString::to_string))
         })?;
         let guest = self.guests.get_mut(&key).ok_or_else(|| refused(Errno::NETDOWN, String::new()))?;
-        let wanted = guest.inherits.as_ref().map_or(wanted, NetstackName::as_str);
+        let wanted = guest.inherits.as_ref().map_or(wanted, |home| home.name.as_str());
         let (netstack, id, rules) =
             self.host.netstack_of(wanted).map_err(|text| refused(Errno::NODEV, text))?;
         // Who was born on the netstack stays there, whoever it has become.
-        if guest.inherits.is_none() {
+        if guest.inherits.as_ref().is_none_or(|home| home.id != id) {
             admitted(guest.peer, netstack.as_str(), &rules).map_err(|text| {
                 if self.log.has_room(guest.peer.user, Level::WARN) {
                     tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
@@ -555,7 +578,7 @@ impl Door {
         if self.log.has_room(user, Level::INFO) {
             tracing::info!("program {} ({}) uses netstack {netstack}", guest.owner.pid, guest.owner.command);
         }
-        guest.stage = Stage::There(Session { number, netstack });
+        guest.stage = Stage::There(Session { number, home: Home { name: netstack, id } });
         self.knocking.remove(&key);
         Ok(reply)
     }
@@ -573,7 +596,7 @@ impl Door {
         let _ = epoll::delete(&self.set, &guest.process);
         let Stage::There(session) = &guest.stage else { return self.see_off(key) };
         let number = session.number;
-        guest.stage = Stage::Gone(session.netstack.clone());
+        guest.stage = Stage::Gone(session.home.clone());
         lock(&self.hub).end(number);
         self.tidy_at = Some(Instant::now());
     }
@@ -617,7 +640,7 @@ fn answer(
         let rules = rules_of(host, session, value, may_say);
         return lock(hub).set_filter(session.number, *socket, rules, fds);
     }
-    let interfaces = || host.interfaces(&session.netstack);
+    let interfaces = || host.interfaces(&session.home.name);
     let room = if let Request::GetOption { len, .. } = request { len } else { 0 };
     let (request, wants_name) = match devices::by_number(request, interfaces) {
         Ok(known) => known,
@@ -639,7 +662,7 @@ fn rules_of(
 ) -> Option<Vec<FilterRule<LinkId>>> {
     let text = std::str::from_utf8(text).ok()?.trim_end_matches('\0');
     let filter = SocketFilter::read("filter", text).ok()?;
-    let rules = host.socket_rules(&session.netstack, &filter);
+    let rules = host.socket_rules(&session.home.name, &filter);
     if let Err(why) = &rules
         && may_say()
     {
@@ -905,7 +928,7 @@ mod tests {
         world.open();
         let name = "test".parse().unwrap();
         world.door.guests.get_mut(&FIRST).unwrap().stage =
-            Stage::There(Session { number: 9, netstack: name });
+            Stage::There(Session { number: 9, home: Home { name, id: NetstackId(0) } });
         carry::send(&parent, &Request::Interfaces.encode(1), &[], true).unwrap();
         let host = Arc::clone(&world.door.host);
         host.with_model(|_| world.door.serve(FIRST, 1));

@@ -128,6 +128,7 @@ impl Engine {
         let removed = removed.and(self.0.take_back(&mut registry));
         drop(registry);
         self.0.await_ends();
+        self.0.fabric.programs.netstack_removed();
         removed
     }
 

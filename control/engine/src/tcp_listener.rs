@@ -165,8 +165,7 @@ impl TcpListener {
             Listen { socket, local, v6_only, shares: sharer.is_some(), slot, rings: config.rings, options };
         let nonblocking = AtomicBool::new(false);
         let followed = Followed::default();
-        let listener =
-            Self { engine, reserved, socket, end, token, seat, nonblocking, followed };
+        let listener = Self { engine, reserved, socket, end, token, seat, nonblocking, followed };
         // Lanes that join the netstack meanwhile are told of all or nothing.
         let lanes = listener.lanes()?;
         if let Some(filter) = filter {

@@ -506,6 +506,8 @@ pub mod file {
     pub const ERRORS_V4: u64 = 1 << 22;
     /// IPV6_RECVERR.
     pub const ERRORS_V6: u64 = 1 << 23;
+    /// A call has said that the daemon is gone, or the netstack of the session. Set by the program's side, then, when nobody else writes here.
+    pub const OVER: u64 = 1 << 24;
     /// Bytes of a datagram that a larger payload is cut into (UDP_SEGMENT).
     pub const SEGMENT: u64 = 0xffff << SEGMENT_SHIFT;
     /// Where they are.

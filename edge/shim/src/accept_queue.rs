@@ -71,13 +71,13 @@ pub(crate) struct Watching {
     queues: [Option<Watched>; WATCHED],
     count: usize,
     /// A signal handler may fork, and the child of that is not who waits.
-    session: u32,
+    process: u32,
 }
 
 impl Watching {
     /// Nobody's as yet.
     pub(crate) fn none() -> Self {
-        Self { queues: [None; WATCHED], count: 0, session: session::number() }
+        Self { queues: [None; WATCHED], count: 0, process: session::own_process() }
     }
 
     /// One queue's, which its caller watches in the kernel.
@@ -107,7 +107,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        if !process::has_session() || self.session != session::number() {
+        if self.process != process::number() {
             return;
         }
         for Watched { queue, mark } in self.queues.iter().take(self.count).flatten() {

@@ -2,7 +2,7 @@
 //! segments that it shares with the programs with which its connections are fused.
 //!
 //! A forked child has its parent's mappings, so its words of the table stay good. Nothing is ever unmapped: a call in
-//! another thread may be inside.
+//! another thread may be inside. So what was a daemon's that is gone stays, and is dead.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::AsFd;
@@ -11,13 +11,15 @@ use std::sync::OnceLock;
 use firelane_shm::{AttachError, Layout, Mapping, set_bits};
 use rustix::io::Errno;
 
-use crate::{room, session};
+use crate::{room, standard_error};
 
 /// How many arenas a process may see: its own, those of the programs that hand it sockets, and its segments.
 pub(crate) const ARENAS_MAX: usize = u64::BITS as usize;
 
 /// How many of them may be segments: sockets that come from elsewhere always find a place.
 pub(crate) const SEGMENTS_MAX: usize = 48;
+/// So many of the last places are no segments', also where daemons that are gone have left many.
+const KEPT_FOR_ARENAS: usize = 8;
 
 /// An arena that is mapped.
 struct Known {
@@ -27,12 +29,23 @@ struct Known {
     is_segment: bool,
 }
 
+impl Known {
+    /// Whether it is the one that the daemon of this time calls so: each counts from one.
+    fn is_called(&self, place: usize, number: u64) -> bool {
+        self.number == number && !is_buried(place as u16)
+    }
+}
+
 static ARENAS: [OnceLock<Known>; ARENAS_MAX] = [const { OnceLock::new() }; ARENAS_MAX];
 /// A bit for each that is no segment.
 static PROGRAMS: AtomicU64 = AtomicU64::new(0);
 /// For some numbers, where each is: the number above, one more than the place below.
 static HINTS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 const HINT_SHIFT: u32 = 8;
+/// Those of daemons that another one has followed, a bit each.
+static BURIED: AtomicU64 = AtomicU64::new(0);
+/// The same, or all bits: the daemon is gone that there was last, and with it whatever is here.
+static DEAD: AtomicU64 = AtomicU64::new(0);
 
 fn at(place: u16) -> Option<&'static Known> {
     ARENAS.get(usize::from(place))?.get()
@@ -42,6 +55,52 @@ fn at(place: u16) -> Option<&'static Known> {
 #[inline]
 pub(crate) fn get(place: u16) -> Option<&'static Mapping> {
     Some(&at(place)?.mapping)
+}
+
+/// Whether the daemon of what is in a place is gone.
+#[inline]
+pub(crate) fn is_dead(place: u16) -> bool {
+    DEAD.load(Ordering::Relaxed) >> place & 1 != 0
+}
+
+/// Whether another has followed that one.
+pub(crate) fn is_buried(place: u16) -> bool {
+    BURIED.load(Ordering::Relaxed) >> place & 1 != 0
+}
+
+/// Whether the last daemon is gone.
+#[inline]
+pub(crate) fn are_dead() -> bool {
+    DEAD.load(Ordering::Relaxed) == u64::MAX
+}
+
+/// What is known of daemons, which is something else whenever one has followed another.
+pub(crate) fn known() -> u64 {
+    DEAD.load(Ordering::Relaxed)
+}
+
+/// The last daemon is gone, unless another has followed it since so much was known.
+pub(crate) fn die(known: u64) {
+    let _ = DEAD.compare_exchange(known, u64::MAX, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// It is not.
+pub(crate) fn live() {
+    DEAD.store(BURIED.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// Another daemon has followed: what is mapped by now is dead for good. Nobody maps anything meanwhile. `false` if there is no place for anything
+/// of that daemon's.
+pub(crate) fn bury() -> bool {
+    let count = ARENAS.iter().map_while(OnceLock::get).count();
+    if count >= ARENAS_MAX {
+        return false;
+    }
+    let all = (1 << count) - 1;
+    BURIED.store(all, Ordering::Relaxed);
+    PROGRAMS.fetch_and(!all, Ordering::AcqRel);
+    live();
+    true
 }
 
 /// All that are mapped.
@@ -74,17 +133,23 @@ pub(crate) fn places(bits: u64) -> impl Iterator<Item = u16> {
 pub(crate) fn find(number: u64) -> Option<u16> {
     let hint = &HINTS[number as usize % HINTS.len()];
     let seen = hint.load(Ordering::Relaxed);
-    if seen >> HINT_SHIFT == number && seen != 0 {
-        return (seen as u8).checked_sub(1).map(u16::from);
+    if seen >> HINT_SHIFT == number
+        && let Some(place) = (seen as u8).checked_sub(1).map(u16::from)
+        && !is_buried(place)
+    {
+        return Some(place);
     }
-    let place = ARENAS.iter().map_while(OnceLock::get).position(|arena| arena.number == number)?;
+    let mut all = ARENAS.iter().map_while(OnceLock::get).enumerate();
+    let (place, _) = all.find(|(place, arena)| arena.is_called(*place, number))?;
     hint.store(number << HINT_SHIFT | (place as u64 + 1), Ordering::Relaxed);
     Some(place as u16)
 }
 
 /// Whether another segment may be mapped.
 pub(crate) fn has_room_for_segment() -> bool {
-    ARENAS.iter().map_while(OnceLock::get).filter(|arena| arena.is_segment).count() < SEGMENTS_MAX
+    let all = || ARENAS.iter().map_while(OnceLock::get).enumerate();
+    let living = all().filter(|(place, arena)| arena.is_segment && !is_buried(*place as u16));
+    living.count() < SEGMENTS_MAX && all().count() < ARENAS_MAX - KEPT_FOR_ARENAS
 }
 
 /// Maps as much of an arena as there is room for.
@@ -120,7 +185,7 @@ pub(crate) fn add(memfd: impl AsFd, what: What) -> Result<u16, Errno> {
     let last =
         || (what == What::OthersSegment).then(|| Mapping::attach_within(&memfd, room::for_fused()).ok())?;
     let (mapping, number) = attached(&memfd).or_else(last).ok_or_else(|| {
-        session::say_once("no room for the memory that sockets share with the daemon: is the address space limited (RLIMIT_AS)?");
+        standard_error::say_once("no room for the memory that sockets share with the daemon: is the address space limited (RLIMIT_AS)?");
         Errno::NOMEM
     })?;
     if let Some(place) = find(number) {
@@ -129,7 +194,7 @@ pub(crate) fn add(memfd: impl AsFd, what: What) -> Result<u16, Errno> {
     let mut new = Some(Known { mapping, number, is_segment });
     for (place, arena) in ARENAS.iter().enumerate() {
         let there = arena.get_or_init(|| new.take().unwrap_or_else(|| unreachable!("it is put in once")));
-        if there.number == number {
+        if there.is_called(place, number) {
             PROGRAMS.fetch_or(u64::from(!is_segment) << place, Ordering::AcqRel);
             return Ok(place as u16);
         }

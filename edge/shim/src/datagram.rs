@@ -197,8 +197,8 @@ pub(crate) fn send(
         check(&stream, flags)?;
         return Err(Errno::INVAL);
     }
-    if session::is_dead() {
-        return Err(Errno::NETDOWN);
+    if socket::is_dead(socket.word) {
+        return Err(stream.is_over());
     }
     if corking::holds(&stream, flags) && !is_too_long {
         return corking::begin(&socket, &stream, envelope, source, flags);
@@ -294,7 +294,7 @@ pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Resul
     let socket = by_now.as_ref().unwrap_or(socket);
     // Nothing can have come to who has no address; who waits for something gets one.
     if socket.kind() == Kind::Fresh && (flags & libc::MSG_DONTWAIT != 0 || socket.is_nonblocking()?) {
-        return Err(if session::is_dead() { Errno::NETDOWN } else { Errno::AGAIN });
+        return Err(if socket::is_dead(socket.word) { Errno::NETDOWN } else { Errno::AGAIN });
     }
     let (socket, stream) = bound(socket)?;
     let mut wait = Waiting::new(&stream, Awaited::Bytes(1), flags);
@@ -380,8 +380,10 @@ pub(crate) fn first_len(stream: &Stream) -> usize {
 
 /// A new socket.
 pub(crate) fn open(is_v6: bool, is_echo: bool, flags: c_int) -> Result<c_int, Errno> {
+    session::begin_again()?;
+    let era = session::era();
     let fd = session::open_datagrams(is_v6, is_echo, flags)?;
-    socket::born(fd, socket::datagram_word(is_v6, is_echo));
+    socket::born(fd, socket::datagram_word_of(is_v6, is_echo, era));
     Ok(fd)
 }
 

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use rustix::process::{getegid, geteuid, getgid, getuid};
 
 use crate::wanted::{FILTER, NAMES, SOCKET};
-use crate::{confining, session};
+use crate::{confining, standard_error};
 
 /// A list of strings that ends with null (`environ(7)`).
 pub(crate) type Strings = *const *mut c_char;
@@ -56,7 +56,7 @@ fn is_of_two_users() -> bool {
 pub(crate) unsafe fn with<T>(given: Strings, start: impl FnOnce(Option<Strings>) -> T) -> T {
     let Some(kept) = KEPT.get().filter(|kept| !kept.is_empty()) else { return start(None) };
     if !confining::is_confined() && is_of_two_users() {
-        session::say_once(
+        standard_error::say_once(
             "what a program starts whose real and effective user or group differ is loaded in secure mode (AT_SECURE), without this library: its sockets are the kernel's",
         );
     }

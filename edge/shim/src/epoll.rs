@@ -78,6 +78,10 @@ struct Set {
     /// It is not told of everything, because there was no room for that: who waits looks now and then.
     lacks: bool,
     turns: u32,
+    /// Of which daemon it was told last.
+    era: u16,
+    /// Whether that one's death is heard of.
+    hears: bool,
 }
 
 /// A new epoll descriptor of the program's. If there is no place for its set, it stays the kernel's alone.
@@ -489,7 +493,19 @@ impl SetRef {
 impl Set {
     fn new(fd: c_int) -> Self {
         let (interests, nested, listeners) = (Interests::new(), Nested::new(), Listeners::new());
-        Self { fd, interests, nested, listeners, waiter: None, is_watched: false, lacks: false, turns: 0 }
+        let era = session::era();
+        Self {
+            fd,
+            interests,
+            nested,
+            listeners,
+            waiter: None,
+            is_watched: false,
+            lacks: false,
+            turns: 0,
+            era,
+            hears: false,
+        }
     }
 
     /// One of its descriptors is closed, and `copy` is another: by that it is found from here on.
@@ -594,11 +610,7 @@ impl Set {
             waiter.forget_news();
             waiter.silence();
             waiter.enter(self.fd)?;
-            if let Some(control) = session::control() {
-                let death = epoll_event { events: (libc::EPOLLRDHUP | libc::EPOLLET) as u32, u64: DEATH };
-                // A set that a child has of its parent may have it already.
-                let _ = sys::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, control, death);
-            }
+            self.hear_of_death();
             self.waiter = Some(waiter);
         }
         self.waiter.as_mut().ok_or(Errno::NFILE)
@@ -611,7 +623,7 @@ impl Set {
 
     /// In a forked child: the interests are its own, the waiter was its parent's.
     fn begin_anew(&mut self) -> Result<(), Errno> {
-        (self.waiter, self.lacks) = (None, false);
+        (self.waiter, self.lacks, self.hears) = (None, false, false);
         self.listeners.begin_anew();
         let mut watched = Ok(());
         if !self.interests.is_empty() {
@@ -635,11 +647,31 @@ impl Set {
         watched
     }
 
-    /// Puts those with news in line.
-    fn take_news(&mut self) {
-        if session::is_dead() {
+    /// All sockets have something to tell whose daemon is gone, also when another has followed it meanwhile, whose death is told from then on.
+    fn follow_daemon(&mut self) {
+        let is_new = core::mem::replace(&mut self.era, session::era()) != self.era;
+        self.hears &= !is_new;
+        if !self.hears && self.waiter.is_some() {
+            self.hear_of_death();
+        }
+        if is_new || session::is_dead() {
             self.interests.line_up_all();
         }
+    }
+
+    /// Whoever waits inside hears of the daemon's death, from when on there is a session.
+    fn hear_of_death(&mut self) {
+        if let Some(control) = session::control() {
+            let death = epoll_event { events: (libc::EPOLLRDHUP | libc::EPOLLET) as u32, u64: DEATH };
+            // A set that a child has of its parent may have it already.
+            let _ = sys::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, control, death);
+            self.hears = true;
+        }
+    }
+
+    /// Puts those with news in line.
+    fn take_news(&mut self) {
+        self.follow_daemon();
         let Some(waiter) = &self.waiter else { return };
         for (arena, inbox) in waiter.inboxes() {
             // A segment's news name blocks of its sides' arenas; who is meant in vain is looked at.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::address::Shown;
 use crate::buffers::Sink;
 use crate::socket::{Beside, Held, Received};
-use crate::{names, session, to_itself};
+use crate::{names, session, socket, to_itself};
 
 /// `struct sock_extended_err`, and the addresses behind it.
 const EXTENDED: usize = 16;
@@ -40,8 +40,8 @@ impl Told {
 /// Takes the first.
 pub(crate) fn take(socket: &Held, sink: &mut Sink<'_>) -> Result<(Received, Told), Errno> {
     let stream = socket.stream().filter(|_| socket.is_datagram()).ok_or(Errno::AGAIN)?;
-    if session::is_dead() {
-        return Err(Errno::NETDOWN);
+    if socket::is_dead(socket.word) {
+        return Err(stream.is_over());
     }
     if !stream.end().block().has_faults() {
         return Err(Errno::AGAIN);

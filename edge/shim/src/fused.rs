@@ -17,7 +17,7 @@ use firelane_shm::{Beside, StreamEnd};
 use rustix::io::Errno;
 
 use crate::table::Word;
-use crate::{arenas, confining, session, wait, waiter};
+use crate::{arenas, confining, session, socket, wait, waiter};
 
 mod bells;
 
@@ -34,6 +34,10 @@ const A_WHILE: u32 = 1;
 #[inline]
 pub(crate) fn followed(fd: c_int, arena: u16, end: StreamEnd<'static>) -> StreamEnd<'static> {
     let Some((number, joint, side)) = end.lacks() else { return end };
+    if arenas::is_buried(arena) {
+        // The number may be another segment's.
+        return end.alone();
+    }
     let Some(beside) = place_of(fd, &end, number).and_then(|place| beside_in(place, joint, side)) else {
         return end.alone();
     };
@@ -120,7 +124,9 @@ pub(crate) fn tell(end: &StreamEnd<'static>, beside: Beside<'static>) -> bool {
 
 /// A stream is closed: its peer's program may be gone, whose waiters' bells nobody rings any more.
 pub(crate) fn closed(word: Word) {
-    if let Some((segment, _)) = waiter::end_of(word).and_then(|end| of(&end)) {
+    if !socket::is_dead(word)
+        && let Some((segment, _)) = waiter::end_of(word).and_then(|end| of(&end))
+    {
         bells::tidy(segment);
     }
 }

@@ -206,6 +206,10 @@ fn keep(fd: c_int, spare: &Spare, gate: u64) -> bool {
         // The program has closed that number past every hook.
         old.drop_copy();
     }
+    // Whoever follows another daemon now finds it, or is seen here.
+    if spare.era != session::era() {
+        take(fd).into_iter().for_each(Kept::drop_copy);
+    }
     true
 }
 
@@ -291,8 +295,8 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
-/// A forked child keeps none of its parent's, whose hidden descriptors it closes.
-pub(crate) fn forget_parents() {
+/// None is kept: a forked child closes the hidden descriptors of its parent's, and what is a daemon's that is gone makes no new socket.
+pub(crate) fn forget_all() {
     untold::forget_all();
     for place in HIDDEN.iter().take(BOUND.load(Ordering::Relaxed) as usize) {
         if let Some(kept) = Kept::new(0, place.swap(0, Ordering::SeqCst)) {
@@ -319,7 +323,8 @@ fn place_of(word: Word) -> Option<Place> {
 
 /// Ends a connection by its own words: the lane is told and nobody asked. Whether that is possible.
 fn leave(word: Word) -> bool {
-    let memory = arenas::get(socket::arena(word)).filter(|_| socket::kind(word) == Kind::Stream);
+    let is_there = socket::kind(word) == Kind::Stream && !socket::is_dead(word);
+    let memory = arenas::get(socket::arena(word)).filter(|_| is_there);
     let end = memory.and_then(|memory| StreamEnd::new(memory, socket::number(word), thread::holder()));
     let Some(end) = end else { return false };
     end_beside(&end);
@@ -358,10 +363,11 @@ impl Kept {
     /// Closes the program's descriptor, which the table does not know any more, and makes a new socket of the hidden one, if
     /// nobody else can have it; otherwise closes both.
     pub(crate) fn close(self, word: Word) {
+        let era = session::era();
         let gate = GATE.load(Ordering::SeqCst);
         let may_return = is_alone(gate, self.word)
             && process::has_session()
-            && !session::is_dead()
+            && !socket::is_dead(word)
             && !confining::is_confined()
             && matches!(socket::kind(word), Kind::Fresh | Kind::Stream)
             && !socket::is_datagram(word)
@@ -379,7 +385,8 @@ impl Kept {
         let is_told = is_alone && !is_found && session::post_closed(self.name, place_of(word));
         if is_found || is_told {
             let mode = mode_in(self.word);
-            let spare = Spare { hidden: self.hidden(), name: self.name, is_used: true, mode, is_told };
+            let (hidden, name) = (self.hidden(), self.name);
+            let spare = Spare { hidden, name, is_used: true, mode, is_told, era };
             if pool::put(socket::is_v6(word), spare) {
                 COUNT.fetch_sub(1, Ordering::Relaxed);
                 return;
@@ -402,7 +409,8 @@ pub(crate) fn pretend_new(fd: c_int) -> impl Drop {
         }
     }
     let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let spare = Spare { hidden: 1, name: SocketId(77), is_used: false, mode: Mode::Blocks, is_told: false };
+    let (name, mode, era) = (SocketId(77), Mode::Blocks, session::era());
+    let spare = Spare { hidden: 1, name, is_used: false, mode, is_told: false, era };
     assert!(keep(fd, &spare, GATE.load(Ordering::SeqCst)));
     Pretended(fd, alone)
 }
@@ -418,7 +426,8 @@ mod tests {
     // The arrays are one for the process, so each test has numbers of its own.
 
     fn spare(hidden: c_int) -> Spare {
-        Spare { hidden, name: SocketId(77), is_used: false, mode: Mode::Blocks, is_told: false }
+        let (name, mode, era) = (SocketId(77), Mode::Blocks, session::era());
+        Spare { hidden, name, is_used: false, mode, is_told: false, era }
     }
 
     fn hidden_file() -> c_int {

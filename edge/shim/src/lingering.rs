@@ -30,7 +30,7 @@ pub(crate) struct Lingering {
 
 /// Whether closing `fd` waits, as far as this process knows.
 pub(crate) fn of(fd: c_int, word: Word) -> Option<Lingering> {
-    if socket::kind(word) != Kind::Stream || socket::is_datagram(word) || session::is_dead() {
+    if socket::kind(word) != Kind::Stream || socket::is_datagram(word) || socket::is_dead(word) {
         return None;
     }
     // The stream's words alone: closing it is no reason to be found by the program with which it may be fused.

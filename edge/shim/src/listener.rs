@@ -42,6 +42,9 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     if listener.kind() == Kind::Ended {
         return Err(ended(listener, seen));
     }
+    if socket::is_dead(listener.word) {
+        return Err(told(listener, Errno::NETDOWN));
+    }
     if let Err(errno) = session::begin_to_take(listener) {
         let why = if has_hung_up(listener)? { why_hung_up(listener) } else { errno };
         return Err(told(listener, why));

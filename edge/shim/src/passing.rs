@@ -10,12 +10,16 @@ use rustix::io::{Errno, FdFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
 use crate::session::Attached;
-use crate::{options, session, socket, sys};
+use crate::{options, session, socket, standard_error, sys};
 
 /// A descriptor has arrived. If it is a socket of the daemon's, it is ours from now on.
 pub(crate) fn arrived(fd: c_int) {
     if !may_be_ours(fd) {
         return;
+    }
+    // It may be the next one's.
+    if session::look_for_death() {
+        let _ = session::begin_again();
     }
     if !session::is_of_daemon(fd) {
         if session::is_forbidden(fd) {
@@ -29,7 +33,7 @@ pub(crate) fn arrived(fd: c_int) {
         Err(Errno::NOTSOCK) if !session::sees_daemon() => {}
         // It stays what lies behind it, of no use: nobody is to look for the reason elsewhere.
         Err(errno) => {
-            session::say_once(&format!(
+            standard_error::say_once(&format!(
                 "a socket that has come to this program cannot be used here: {errno}"
             ));
             if matches!(errno, Errno::ACCESS | Errno::PERM) {

@@ -109,7 +109,8 @@ fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>, seen: Seen) -> Opt
     // Those that are left out say nothing, as in Linux.
     fds.iter_mut().filter(|entry| entry.fd < 0).for_each(|entry| entry.revents = 0);
     let entry = fds.iter_mut().find(|entry| entry.fd >= 0)?;
-    let is_same = |word: &Word| socket::kind(*word) == Kind::Stream;
+    // Words of a daemon that is gone wake nobody, or at once.
+    let is_same = |word: &Word| socket::kind(*word) == Kind::Stream && !socket::is_dead(*word);
     let awaited = Awaited::Events(ready::wanted(wanted(entry.events)));
     let mut held: Option<(Word, Option<Hold>)> = None;
     loop {
@@ -268,6 +269,8 @@ fn for_kernel(entry: &pollfd) -> pollfd {
     let (fd, events) = match ours(entry).map(socket::kind) {
         // It is never writable, whatever is behind it.
         Some(Kind::Listener) => (entry.fd, entry.events & !WRITABLE),
+        // It hangs up for good, and what there is to tell of that is found by looking.
+        Some(Kind::Fresh | Kind::Stream) if ours(entry).is_some_and(socket::is_dead) => (-1, 0),
         Some(Kind::Fresh | Kind::Stream) => (entry.fd, 0),
         // Its hang-up has been told.
         Some(Kind::Ended) => (-1, 0),
@@ -281,8 +284,8 @@ fn renew(list: &mut [pollfd], fds: &[pollfd]) -> bool {
     let mut has_new = false;
     for (copy, entry) in list.iter_mut().zip(fds) {
         let asked = for_kernel(entry);
-        // What is left out because it would say nothing stays so.
-        if copy.events != asked.events || asked.events != 0 && copy.fd != asked.fd {
+        // What is left out because it would say nothing stays so, and what says nothing any more goes.
+        if copy.events != asked.events || (asked.events != 0 || asked.fd < 0) && copy.fd != asked.fd {
             (*copy, has_new) = (asked, true);
         }
     }

@@ -6,7 +6,9 @@
 //! nobody forks while some are on their way from the daemon to their places (`session.rs`).
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use firelane_shm::control::SocketId;
 
@@ -55,6 +57,8 @@ pub(crate) struct Spare {
     pub(crate) mode: Mode,
     /// The daemon was sent a message that it is closed, and may not have read it.
     pub(crate) is_told: bool,
+    /// Of which daemon it is.
+    pub(crate) era: u16,
 }
 
 struct Place {
@@ -64,6 +68,7 @@ struct Place {
     is_used: AtomicBool,
     mode: AtomicU8,
     is_told: AtomicBool,
+    era: AtomicU16,
 }
 
 const NONE: c_int = -1;
@@ -100,6 +105,7 @@ static POOLS: [Pool; 2] = [const {
                 is_used: AtomicBool::new(false),
                 mode: AtomicU8::new(0),
                 is_told: AtomicBool::new(false),
+                era: AtomicU16::new(0),
             }
         }; MOST],
         made: AtomicU32::new(0),
@@ -115,11 +121,21 @@ fn places() -> impl Iterator<Item = &'static Place> {
     POOLS.iter().flat_map(|pool| &pool.places)
 }
 
-/// A socket for the program, if there is one.
+/// A socket for the program, if there is one. Those of a daemon that another one has followed are closed.
 pub(crate) fn take(is_v6: bool) -> Option<Spare> {
     if !process::has_session() {
         return None;
     }
+    loop {
+        let spare = take_any(is_v6)?;
+        if spare.era == session::era() {
+            return Some(spare);
+        }
+        session::close_hidden(spare.hidden);
+    }
+}
+
+fn take_any(is_v6: bool) -> Option<Spare> {
     let pool = pool(is_v6);
     pool.last_first().find_map(|place| {
         let hidden = place.hidden.load(Ordering::Relaxed);
@@ -129,9 +145,10 @@ pub(crate) fn take(is_v6: bool) -> Option<Spare> {
             let name = SocketId(place.name.load(Ordering::Relaxed));
             let [is_used, is_told] = [&place.is_used, &place.is_told].map(|it| it.load(Ordering::Relaxed));
             let mode = Mode::of(place.mode.load(Ordering::Relaxed));
+            let era = place.era.load(Ordering::Relaxed);
             place.hidden.store(NONE, Ordering::Release);
             pool.count.fetch_sub(1, Ordering::Relaxed);
-            Spare { hidden, name, is_used, mode, is_told }
+            Spare { hidden, name, is_used, mode, is_told, era }
         })
     })
 }
@@ -173,7 +190,16 @@ pub(crate) fn put(is_v6: bool, spare: Spare) -> bool {
     place.is_used.store(spare.is_used, Ordering::Relaxed);
     place.mode.store(spare.mode as u8, Ordering::Relaxed);
     place.is_told.store(spare.is_told, Ordering::Relaxed);
-    place.hidden.store(spare.hidden, Ordering::Release);
+    place.era.store(spare.era, Ordering::Relaxed);
+    place.hidden.store(spare.hidden, Ordering::SeqCst);
+    // Whoever follows another daemon now finds it, or is seen here.
+    if spare.era != session::era() {
+        let taken = place.hidden.compare_exchange(spare.hidden, NONE, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            pool.count.fetch_sub(1, Ordering::Relaxed);
+            session::close_hidden(spare.hidden);
+        }
+    }
     true
 }
 
@@ -206,7 +232,8 @@ mod tests {
         let spare = |n: c_int| {
             let (is_used, is_told) = (n % 2 == 0, n % 3 == 0);
             let mode = Mode::of(n as u8 % 3);
-            Spare { hidden: 900_200 + n, name: SocketId(n as u64), is_used, mode, is_told }
+            let era = session::era();
+            Spare { hidden: 900_200 + n, name: SocketId(n as u64), is_used, mode, is_told, era }
         };
         let most = kept::range().max(2 * BATCH as u64) as c_int;
         assert!((0..most).all(|n| put(true, spare(n))) && !put(true, spare(most)));

@@ -86,6 +86,13 @@ pub(crate) fn set_session() {
     }
 }
 
+/// It has none any more.
+pub(crate) fn clear_session() {
+    if let Some(page) = page() {
+        page.has_session.store(0, Ordering::Release);
+    }
+}
+
 /// Whether this process only borrows the memory of its parent (`vfork`). That is not asked before anybody has made a process.
 #[inline]
 pub(crate) fn is_borrowed() -> bool {

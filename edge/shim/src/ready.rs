@@ -1,14 +1,16 @@
 //! What `poll` says of each kind of descriptor that is ours, in its bits, which are epoll's too.
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 
 use firelane_shm::Readiness;
+use firelane_shm::layout::file;
 
 use crate::awaited::{lacks_some, told};
 use crate::socket::{self, Kind};
 use crate::stream::Stream;
 use crate::table::Word;
-use crate::{accept_queue, epoll, session};
+use crate::{accept_queue, epoll, waiter};
 
 /// All that happens to a socket whose daemon is gone.
 const DEAD: u32 =
@@ -34,7 +36,7 @@ pub(crate) fn wanted(events: u32) -> u32 {
 
 /// A number that is another whenever something has happened to a stream that [`of`] may tell of; zero if that is not known.
 pub(crate) fn progress(fd: c_int, word: Word, events: u32) -> u64 {
-    if session::is_dead() {
+    if socket::is_dead(word) {
         return 0;
     }
     let stream = Stream::new(fd, socket::arena(word), socket::number(word));
@@ -43,14 +45,26 @@ pub(crate) fn progress(fd: c_int, word: Word, events: u32) -> u64 {
         .map_or(0, |stream| stream.end().progress(wanted(events)))
 }
 
+/// Connections end. Who has a datagram socket is told until a call has said so.
+fn dead(word: Word) -> u32 {
+    let Some(end) = waiter::end_of(word).filter(|_| socket::is_datagram(word)) else { return DEAD };
+    let is_told = end.block().file.load(Ordering::Relaxed) & file::OVER != 0;
+    match (is_told, end.first_record().is_some()) {
+        (false, _) => DEAD,
+        (true, true) => Readiness::READABLE,
+        (true, false) => 0,
+    }
+}
+
 fn bare(fd: c_int, word: Word) -> u32 {
     match socket::kind(word) {
-        Kind::Stream if session::is_dead() => DEAD,
+        Kind::Stream if socket::is_dead(word) => dead(word),
         Kind::Stream => Stream::new(fd, socket::arena(word), socket::number(word)).map_or(DEAD, |stream| {
             let ready = told(&stream.end(), stream.poll());
             let lacks_some = !socket::is_datagram(word) && lacks_some(&stream.end(), ready);
             if lacks_some { ready.0 & !Readiness::READABLE } else { ready.0 }
         }),
+        Kind::Fresh if socket::is_dead(word) => DEAD,
         Kind::Fresh if socket::is_datagram(word) => Readiness::WRITABLE,
         Kind::Fresh if socket::is_given_up(word) => {
             Readiness::WRITABLE | Readiness::HANGUP | Readiness::ERROR

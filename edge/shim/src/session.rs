@@ -26,18 +26,20 @@ use crate::arenas::What;
 use crate::lock::{Guard, Lock};
 use crate::pool::{Mode, Spare};
 use crate::socket::Held;
+use crate::standard_error::say_once;
 use crate::table::Word;
 use crate::wanted::{Wanted, wanted};
-use crate::{
-    arenas, confining, epoll, holds, kept, pool, process, room, socket, standard_error, sys, table, thread,
-    untold,
-};
+use crate::{arenas, confining, epoll, holds, kept, pool, process, room, socket, sys, table, thread, untold};
 
 mod arrivals;
 mod forks;
+mod successors;
+mod whose;
 
 pub(crate) use arrivals::{begin_to_take, descriptor_ahead, has_number, has_taken, take_arrival};
 use forks::watches_forks;
+pub(crate) use successors::{begin_again, era};
+pub(crate) use whose::{is_forbidden, is_of_a_daemon, is_of_daemon, is_of_sessions_daemon, sees_daemon};
 
 /// How far below the upper end of the range of descriptors ours begin: one per lane, sockets made ahead, and some more.
 const OWN_RANGE: u64 = LANES_MAX as u64 + pool::RANGE + 72;
@@ -73,16 +75,12 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 static CONTROL: AtomicI32 = AtomicI32::new(-1);
 /// Bells by which sleeping lanes are woken. A child has its parent's, which ring the same lanes.
 static BELLS: [AtomicI32; LANES_MAX as usize] = [const { AtomicI32::new(-1) }; LANES_MAX as usize];
-/// The daemon's process and user ([`peer`]); at first nobody's.
-static DAEMON: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The arenas, by their places here, whose sockets the daemon knows this session to hold, a bit each.
 static ATTACHED: AtomicU64 = AtomicU64::new(0);
 /// The arena of this session, by its place here.
 static OWN: AtomicU32 = AtomicU32::new(0);
 /// In which second this process was last refused a session. What it has of its parent it uses without one, and does not ask for each call.
 static REFUSED_AT: AtomicU64 = AtomicU64::new(0);
-/// The daemon is gone, and with it every socket of this process.
-static IS_DEAD: AtomicBool = AtomicBool::new(false);
 
 /// Whether this program is to be on a netstack.
 #[inline]
@@ -90,21 +88,22 @@ pub(crate) fn is_wanted() -> bool {
     wanted().is_some()
 }
 
-/// Whether the daemon is known to be gone.
+/// Whether the daemon is known to be gone, and with it every socket of this process.
 #[inline]
 pub(crate) fn is_dead() -> bool {
-    IS_DEAD.load(Ordering::Relaxed)
+    arenas::are_dead()
 }
 
 /// Looks whether the daemon is gone.
 pub(crate) fn look_for_death() -> bool {
+    let known = arenas::known();
     let control = CONTROL.load(Ordering::Relaxed);
     if control >= 0 && process::has_session() && !confining::is_strict() {
         let fd = sys::borrow(control);
         let mut entry = [PollFd::new(&fd, PollFlags::empty())];
         let looked = poll(&mut entry, Some(&rustix::event::Timespec::default()));
         if looked.is_ok() && entry[0].revents().contains(PollFlags::HUP) {
-            IS_DEAD.store(true, Ordering::Relaxed);
+            arenas::die(known);
         }
     }
     is_dead()
@@ -123,6 +122,12 @@ pub(crate) fn number() -> u32 {
         drop(begun());
     }
     NUMBER.load(Ordering::Relaxed)
+}
+
+/// The number of this process, which has its session from here on, as above.
+pub(crate) fn own_process() -> u32 {
+    number();
+    process::number()
 }
 
 /// Which second of the clock it is; none is zero.
@@ -209,35 +214,46 @@ fn begun() -> Result<Guard<'static, Option<Session>>, Errno> {
     let mut session = SESSION.take();
     if !process::has_session() {
         let parents = session.take();
-        let control = parents.as_ref().and_then(|parents| child_of(parents).ok());
+        let control = parents.as_ref().map(child_of);
         leave_parents(parents);
-        match begin(wanted, control) {
-            Ok(new) => {
-                NUMBER.store(new.number, Ordering::Relaxed);
-                CONTROL.store(new.control, Ordering::Relaxed);
-                *session = Some(new);
-                process::set_session();
-                epoll::make_ready();
-            }
-            Err(errno) => {
-                NUMBER.store(0, Ordering::Relaxed);
-                REFUSED_AT.store(second(), Ordering::Relaxed);
-                return Err(errno);
-            }
+        if control.as_ref().is_some_and(|brought| brought.as_ref().is_err_and(is_end)) {
+            // What this process has of its parent is that daemon's.
+            successors::follow()?;
         }
+        *session = Some(taken_up(begin(wanted, control.and_then(Result::ok)))?);
     }
     Ok(session)
 }
 
+/// From here on this process has that session, if it has begun.
+fn taken_up(begun: Result<Session, Errno>) -> Result<Session, Errno> {
+    match &begun {
+        Ok(new) => {
+            NUMBER.store(new.number, Ordering::Relaxed);
+            CONTROL.store(new.control, Ordering::Relaxed);
+            process::set_session();
+            epoll::make_ready();
+        }
+        Err(_) => {
+            NUMBER.store(0, Ordering::Relaxed);
+            REFUSED_AT.store(second(), Ordering::Relaxed);
+        }
+    }
+    begun
+}
+
 /// Brings a connection of its own in through the parent's.
-fn child_of(parents: &Session) -> Result<OwnedFd, Errno> {
+fn child_of(parents: &Session) -> std::io::Result<OwnedFd> {
     let (control, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let message = Request::Child.encode(0);
-    let sent = carry::send(sys::borrow(parents.control), &message, &[theirs.as_fd()], true);
-    // A daemon that is gone may be followed by another.
-    sent.map_err(|_| Errno::NETDOWN)?;
+    carry::send(sys::borrow(parents.control), &message, &[theirs.as_fd()], true)?;
     Ok(control)
+}
+
+/// Whether that failed because the daemon of the parent is gone, or the parent's session.
+fn is_end(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
 }
 
 /// The daemon knows that this session has something in an arena.
@@ -269,7 +285,7 @@ fn leave_parents(parents: Option<Session>) {
         AHEAD.store(false, Ordering::Relaxed);
         close_hidden(parents.control);
         pool::forget();
-        kept::forget_parents();
+        kept::forget_all();
         forks::close_own(socket::left());
         crate::waiter::forget_parents();
         crate::cancelling::forget_parents();
@@ -288,7 +304,7 @@ fn connected(wanted: &Wanted) -> Result<OwnedFd, Errno> {
         }
         _ => Errno::NETDOWN,
     })?;
-    DAEMON.store(peer(control.as_fd())?, Ordering::Relaxed);
+    whose::is_behind(control.as_fd())?;
     Ok(control)
 }
 
@@ -356,7 +372,7 @@ impl Session {
         let len = next().or_else(|_| next()).ok()?;
         let (_, answer) = Answer::decode(&bytes[..len]).ok()?;
         matches!(answer, Answer::Refused { .. }).then(|| {
-            IS_DEAD.store(false, Ordering::Relaxed);
+            arenas::live();
             (answer, Vec::new())
         })
     }
@@ -440,16 +456,18 @@ impl Session {
                 continue;
             };
             table::put(hidden, socket::spare());
-            if !pool::put(is_v6, Spare { hidden, name, is_used: false, mode: Mode::Blocks, is_told: false }) {
+            let era = era();
+            let spare = Spare { hidden, name, is_used: false, mode: Mode::Blocks, is_told: false, era };
+            if !pool::put(is_v6, spare) {
                 close_hidden(hidden);
             }
         }
     }
 }
 
-/// The daemon is gone.
+/// The daemon of the session that is held is gone.
 fn gone() -> Errno {
-    IS_DEAD.store(true, Ordering::Relaxed);
+    arenas::die(arenas::known());
     Errno::NETDOWN
 }
 
@@ -470,22 +488,6 @@ fn is_early(received: &std::io::Result<usize>) -> bool {
     received.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
-/// Says why the program has no netstack, where it says its own errors: a number alone would not tell.
-pub(crate) fn say_once(text: &str) {
-    static IS_SAID: AtomicBool = AtomicBool::new(false);
-    say(&IS_SAID, text);
-}
-
-/// Says something there, unless it was said.
-pub(crate) fn say(is_said: &AtomicBool, text: &str) {
-    // A server's child may have a connection there, and one that it may not use.
-    let is_ours = || table::get(libc::STDERR_FILENO).is_some() || is_of_a_daemon(libc::STDERR_FILENO);
-    let may_speak = || standard_error::is_there() && !is_ours();
-    if !is_said.load(Ordering::Relaxed) && may_speak() && !is_said.swap(true, Ordering::Relaxed) {
-        let _ = rustix::io::write(sys::borrow(libc::STDERR_FILENO), format!("firelane: {text}\n").as_bytes());
-    }
-}
-
 /// The error number of an answer that is not the one hoped for.
 fn refusal(answer: &Answer) -> Errno {
     match answer {
@@ -496,16 +498,29 @@ fn refusal(answer: &Answer) -> Errno {
 
 /// Sends a request and waits for its answer.
 fn ask(request: &Request, beside: Option<c_int>) -> Result<(Answer, Vec<OwnedFd>), Errno> {
+    ask_then(request, beside, |answer, fds| Ok((answer, fds)))
+}
+
+/// The same, and what is done with it is done before this process can follow another daemon, whose numbers mean other things.
+fn ask_then<T>(
+    request: &Request,
+    beside: Option<c_int>,
+    then: impl FnOnce(Answer, Vec<OwnedFd>) -> Result<T, Errno>,
+) -> Result<T, Errno> {
     if is_dead() {
         return Err(Errno::NETDOWN);
     }
     let mut session = begun()?;
-    session.as_mut().ok_or(Errno::NETDOWN)?.ask(request, beside)
+    let (answer, fds) = session.as_mut().ok_or(Errno::NETDOWN)?.ask(request, beside)?;
+    then(answer, fds)
 }
 
 /// Asks about a socket, which the daemon calls by the inode of its descriptor. A child that has it of its parent shows it
 /// first.
 fn ask_about(socket: &Held, request: impl FnOnce(SocketId) -> Request) -> Result<Answer, Errno> {
+    if socket::is_dead(socket.word) {
+        return Err(Errno::NETDOWN);
+    }
     let request = request(name_of(socket.fd)?);
     match ask(&request, None)?.0 {
         Answer::Failed { errno } if errno == libc::EBADF => {
@@ -535,9 +550,6 @@ fn done(answer: &Answer) -> Result<(), Errno> {
 
 /// A new stream socket's descriptor, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
 pub(crate) fn open_socket(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
-    if is_dead() {
-        return Err(Errno::NETDOWN);
-    }
     let fd = match spare(is_v6)? {
         Some(spare) => kept::give(is_v6, spare, flags)?,
         None => open_kind(is_v6, Kind::Stream, flags)?,
@@ -635,8 +647,12 @@ pub(crate) fn bind(socket: &Held, address: SocketAddr) -> Result<(), Errno> {
 pub(crate) fn listen(socket: &Held, backlog: c_int) -> Result<Option<(u16, u32)>, Errno> {
     // Linux takes a negative number as a large one.
     let backlog = backlog.cast_unsigned().min(c_int::MAX.cast_unsigned());
+    let era = era();
     match ask_about(socket, |socket| Request::Listen { socket, backlog })? {
-        Answer::Stream { place } => Ok(arenas::find(place.arena).map(|arena| (arena, place.block))),
+        Answer::Stream { place } => {
+            let queue = arenas::find(place.arena).map(|arena| (arena, place.block));
+            if era == self::era() { Ok(queue) } else { Err(Errno::NETDOWN) }
+        }
         other => done(&other).map(|()| None),
     }
 }
@@ -649,18 +665,24 @@ pub(crate) fn is_watched(socket: &Held) -> Result<(), Errno> {
 /// Begins to connect, with text in the SYN if there is some to be `fast` with: where the stream's words are, as a place of this
 /// process.
 pub(crate) fn connect(socket: &Held, address: SocketAddr, fast: bool) -> Result<(u16, u32), Errno> {
-    placed(&ask_about(socket, |socket| Request::Connect { socket, address, fast })?)
+    placed(socket, |socket| Request::Connect { socket, address, fast })
 }
 
 /// Gives a datagram socket an address: where its words are.
 pub(crate) fn bind_datagrams(socket: &Held, address: SocketAddr) -> Result<(u16, u32), Errno> {
-    placed(&ask_about(socket, |socket| Request::Bind { socket, address })?)
+    placed(socket, |socket| Request::Bind { socket, address })
 }
 
-fn placed(answer: &Answer) -> Result<(u16, u32), Errno> {
-    match answer {
-        Answer::Stream { place } => Ok((arenas::find(place.arena).ok_or(Errno::PROTO)?, place.block)),
-        other => Err(refusal(other)),
+/// Asks for what makes words of a socket: where they are.
+fn placed(socket: &Held, request: impl FnOnce(SocketId) -> Request) -> Result<(u16, u32), Errno> {
+    let era = era();
+    match ask_about(socket, request)? {
+        Answer::Stream { place } => {
+            let arena = arenas::find(place.arena).ok_or(Errno::PROTO)?;
+            // Another daemon's arena may have that number.
+            if era == self::era() { Ok((arena, place.block)) } else { Err(Errno::NETDOWN) }
+        }
+        other => Err(refusal(&other)),
     }
 }
 
@@ -679,6 +701,7 @@ pub(crate) fn names(socket: &Held) -> Result<(Option<SocketAddr>, Option<SocketA
 
 /// The netstack's interfaces, once for each address.
 pub(crate) fn interfaces() -> Result<Vec<Interface>, Errno> {
+    begin_again()?;
     match ask(&Request::Interfaces, None)?.0 {
         Answer::Interfaces { addresses } => Ok(addresses),
         other => Err(refusal(&other)),
@@ -697,7 +720,7 @@ pub(crate) fn set_option(socket: &Held, level: c_int, name: c_int, value: &[u8])
 /// Sets such an option, and does not wait for the answer, of a socket that has nobody to refuse it: it is this process' alone, so the daemon
 /// knows it, and what is asked of it next is asked behind this.
 pub(crate) fn post_option(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
-    if is_dead() {
+    if socket::is_dead(socket.word) {
         return Err(Errno::NETDOWN);
     }
     untold::tell(socket.fd);
@@ -755,24 +778,27 @@ pub(crate) struct Attached {
 
 /// Asks what is behind a descriptor.
 pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
-    match ask(&Request::Attach, Some(fd))? {
-        (Answer::Attached { family, kind, state, place, .. }, fds) => {
-            // One that is not connected yet will have its words in the same arena.
-            let arena = fds.first().map(|memfd| arenas::add(memfd, What::Arena)).transpose()?;
-            arena.into_iter().for_each(note_arena);
-            let place = match place {
-                Some(place) => {
-                    let arena = arena.or_else(|| arenas::find(place.arena)).ok_or(Errno::PROTO)?;
-                    Some((arena, place.block))
-                }
-                None => None,
-            };
-            let is_datagram = matches!(kind, Kind::Datagram | Kind::Echo);
-            let (is_v6, is_echo) = (family == Family::V6, kind == Kind::Echo);
-            Ok(Attached { is_v6, is_datagram, is_echo, state, place })
-        }
-        (other, _) => Err(refusal(&other)),
+    if table::get(fd).is_some_and(socket::is_dead) {
+        return Err(Errno::NETDOWN);
     }
+    ask_then(&Request::Attach, Some(fd), attached)
+}
+
+fn attached(answer: Answer, fds: Vec<OwnedFd>) -> Result<Attached, Errno> {
+    let Answer::Attached { family, kind, state, place, .. } = answer else { return Err(refusal(&answer)) };
+    // One that is not connected yet will have its words in the same arena.
+    let arena = fds.first().map(|memfd| arenas::add(memfd, What::Arena)).transpose()?;
+    arena.into_iter().for_each(note_arena);
+    let place = match place {
+        Some(place) => {
+            let arena = arena.or_else(|| arenas::find(place.arena)).ok_or(Errno::PROTO)?;
+            Some((arena, place.block))
+        }
+        None => None,
+    };
+    let is_datagram = matches!(kind, Kind::Datagram | Kind::Echo);
+    let (is_v6, is_echo) = (family == Family::V6, kind == Kind::Echo);
+    Ok(Attached { is_v6, is_datagram, is_echo, state, place })
 }
 
 /// Moves a descriptor of ours away from a number that the program has chosen.
@@ -834,24 +860,33 @@ pub(crate) fn segment(number: u64, fd: c_int) -> Result<u16, Errno> {
     if !arenas::has_room_for_segment() {
         return Err(Errno::NFILE);
     }
-    let request = Request::Segment { segment: number };
-    let mut answer = ask(&request, None)?;
-    if matches!(answer.0, Answer::Failed { .. }) {
-        // A child that has the socket of its parent shows it first.
-        attach(fd)?;
-        answer = ask(&request, None)?;
-    }
-    match answer {
-        (Answer::Done, fds) => {
-            let arena = table::get(fd).map(socket::arena);
-            let what = if arena == own_arena() { What::Segment } else { What::OthersSegment };
-            // The daemon has sent one, for which there was no number left.
-            let place = arenas::add(fds.first().ok_or(Errno::MFILE)?, what)?;
-            note_arena(place);
-            Ok(place)
+    let asks = || {
+        ask_then(&Request::Segment { segment: number }, None, |answer, fds| match answer {
+            // Another daemon's segment may have that number.
+            Answer::Done if table::get(fd).is_some_and(socket::is_dead) => Err(Errno::NETDOWN),
+            Answer::Done => mapped(fd, &fds).map(Ok),
+            other => Ok(Err(other)),
+        })
+    };
+    let answer = match asks()? {
+        Err(Answer::Failed { .. }) => {
+            // A child that has the socket of its parent shows it first.
+            attach(fd)?;
+            asks()?
         }
-        (other, _) => Err(refusal(&other)),
-    }
+        answer => answer,
+    };
+    answer.map_err(|answer| refusal(&answer))
+}
+
+/// Maps the segment that the daemon has sent for the socket behind `fd`.
+fn mapped(fd: c_int, fds: &[OwnedFd]) -> Result<u16, Errno> {
+    let arena = table::get(fd).map(socket::arena);
+    let what = if arena == own_arena() { What::Segment } else { What::OthersSegment };
+    // The daemon has sent one, for which there was no number left.
+    let place = arenas::add(fds.first().ok_or(Errno::MFILE)?, what)?;
+    note_arena(place);
+    Ok(place)
 }
 
 /// The doorbell of a waiter of a segment.
@@ -860,48 +895,6 @@ pub(crate) fn bell(segment: u64, slot: u32) -> Result<OwnedFd, Errno> {
         (Answer::Done, fds) => fds.into_iter().next().ok_or(Errno::PROTO),
         (other, _) => Err(refusal(&other)),
     }
-}
-
-/// Whether the peer of a socket pair is the daemon, so that the descriptor may be one of its sockets. In a PID namespace that does not see the
-/// daemon every process outside looks like it, but for its user.
-pub(crate) fn is_of_daemon(fd: c_int) -> bool {
-    drop(begun());
-    let daemon = DAEMON.load(Ordering::Relaxed);
-    // Its user has another number in another user namespace, and its process says enough.
-    let is_it = |who| if sees_daemon() { who >> USER_BITS == daemon >> USER_BITS } else { who == daemon };
-    peer(sys::borrow(fd)).is_ok_and(is_it)
-}
-
-/// Whether the other end of a descriptor was made by the daemon of this session, and not by one before it, as far as can be told: in a PID
-/// namespace that does not see it they look alike.
-pub(crate) fn is_of_sessions_daemon(fd: c_int) -> bool {
-    process::has_session() && sees_daemon() && is_of_daemon(fd)
-}
-
-/// Whether this process' user may not come to the daemon, and what lies behind `fd` is a daemon's all the same: somebody who may has given
-/// it away.
-pub(crate) fn is_forbidden(fd: c_int) -> bool {
-    matches!(begun().err(), Some(Errno::ACCESS | Errno::PERM)) && is_of_a_daemon(fd)
-}
-
-/// Whether who has made the other end of a socket is called like the daemon, for who does not know the daemon itself.
-fn is_of_a_daemon(fd: c_int) -> bool {
-    let named = |process: libc::pid_t| std::fs::read(format!("/proc/{process}/comm"));
-    sys::peer(sys::borrow(fd))
-        .is_ok_and(|(process, _)| named(process).is_ok_and(|name| name == b"firelaned\n"))
-}
-
-/// Whether the daemon has a number in the PID namespace of this process, so that nobody else is taken for it.
-pub(crate) fn sees_daemon() -> bool {
-    DAEMON.load(Ordering::Relaxed) >> USER_BITS != 0
-}
-
-const USER_BITS: u32 = libc::uid_t::BITS;
-
-/// The process that has made the other end, and its user, in one word.
-fn peer(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
-    let (process, user) = sys::peer(fd)?;
-    Ok(u64::from(process.cast_unsigned()) << USER_BITS | u64::from(user))
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use crate::pool::Mode;
 use crate::stream::Stream;
 use crate::table::{self, Word};
 use crate::{
-    accept_queue, connecting, datagram, echoes, elsewhere, faults, kept, listener, names, options, process,
-    session, signals, stdio, to_itself, untold,
+    accept_queue, arenas, connecting, datagram, echoes, elsewhere, faults, kept, listener, names, options,
+    process, session, signals, stdio, to_itself, untold,
 };
 
 /// What a descriptor of ours is.
@@ -40,7 +40,8 @@ pub(crate) enum Kind {
     Private,
 }
 
-// A word: kind, flags, arena (by its place in this process) and block, or the number of an epoll set. Places are small numbers.
+// A word: kind, flags, arena (by its place in this process) and block, or the number of an epoll set. Places are small numbers. A socket without
+// a block has in place of the arena the era of its daemon.
 const KIND: u64 = 0xf;
 const V6: u64 = 1 << 4;
 const SHARED: u64 = 1 << 5;
@@ -65,6 +66,17 @@ fn word(kind: Kind, flags: u64, arena: u16, number: u32) -> Word {
 /// What kind of thing a word names.
 pub(crate) fn kind(word: Word) -> Kind {
     KINDS[((word.bits() & KIND) as usize).clamp(1, KINDS.len()) - 1]
+}
+
+/// Whether the daemon of the socket behind a word is gone.
+#[inline]
+pub(crate) fn is_dead(word: Word) -> bool {
+    match kind(word) {
+        Kind::Stream => arenas::is_dead(arena(word)),
+        Kind::Listener | Kind::Ended if is_queued(word) => arenas::is_dead(arena(word)),
+        Kind::Fresh | Kind::Listener | Kind::Ended => session::is_dead() || arena(word) != session::era(),
+        Kind::Epoll | Kind::Private => session::is_dead(),
+    }
 }
 
 /// Whether a word is that of a descriptor of this library's own.
@@ -220,8 +232,10 @@ pub(crate) fn open(family: c_int, kind: c_int, protocol: c_int) -> Option<Result
 }
 
 fn open_stream(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
+    session::begin_again()?;
+    let era = session::era();
     let fd = session::open_socket(is_v6, flags)?;
-    born(fd, fresh_word(is_v6));
+    born(fd, fresh_word_of(is_v6, era));
     Ok(fd)
 }
 
@@ -244,12 +258,21 @@ fn family(is_v6: bool) -> u64 {
 
 /// The word of a TCP socket without a connection.
 pub(crate) fn fresh_word(is_v6: bool) -> Word {
-    word(Kind::Fresh, family(is_v6), 0, next_name())
+    fresh_word_of(is_v6, session::era())
+}
+
+fn fresh_word_of(is_v6: bool, era: u16) -> Word {
+    word(Kind::Fresh, family(is_v6), era, next_name())
 }
 
 /// The word of a datagram socket without an address.
 pub(crate) fn datagram_word(is_v6: bool, is_echo: bool) -> Word {
-    word(Kind::Fresh, family(is_v6) | datagrams(is_echo), 0, next_name())
+    datagram_word_of(is_v6, is_echo, session::era())
+}
+
+/// The same of one whose daemon is that of an era.
+pub(crate) fn datagram_word_of(is_v6: bool, is_echo: bool, era: u16) -> Word {
+    word(Kind::Fresh, family(is_v6) | datagrams(is_echo), era, next_name())
 }
 
 fn datagrams(is_echo: bool) -> u64 {
@@ -274,13 +297,13 @@ pub(crate) fn is_datagram(word: Word) -> bool {
 
 /// The word of a listener, with the place of its accept queue if it has one.
 pub(crate) fn listener_word(is_v6: bool, queue: Option<(u16, u32)>) -> Word {
-    listening(family(is_v6), queue, next_name)
+    listening(family(is_v6), queue, session::era(), next_name)
 }
 
-fn listening(flags: u64, queue: Option<(u16, u32)>, name: impl FnOnce() -> u32) -> Word {
+fn listening(flags: u64, queue: Option<(u16, u32)>, era: u16, name: impl FnOnce() -> u32) -> Word {
     match queue {
         Some((arena, block)) => word(Kind::Listener, flags | QUEUED, arena, block),
-        None => word(Kind::Listener, flags, 0, name()),
+        None => word(Kind::Listener, flags, era, name()),
     }
 }
 
@@ -320,17 +343,25 @@ impl Held {
 
     /// The socket has become a listener.
     pub(crate) fn becomes_listener(&self, queue: Option<(u16, u32)>) -> Option<Held> {
-        self.becomes(listening(self.word.bits() & (V6 | SHARED), queue, || number(self.word)))
+        let (kept, era) = (self.word.bits() & (V6 | SHARED), arena(self.word));
+        self.becomes(listening(kept, queue, era, || number(self.word)))
     }
 
     /// The stream has become a socket without a connection.
     pub(crate) fn becomes_fresh(&self) -> Option<Held> {
-        self.becomes(word(Kind::Fresh, self.word.bits() & (V6 | SHARED), 0, next_name()))
+        self.becomes(self.without_connection(0))
     }
 
     /// The same, because it was shut down while it connected.
     pub(crate) fn becomes_given_up(&self) -> Option<Held> {
-        self.becomes(word(Kind::Fresh, self.word.bits() & (V6 | SHARED) | GIVEN_UP, 0, next_name()))
+        self.becomes(self.without_connection(GIVEN_UP))
+    }
+
+    fn without_connection(&self, flags: u64) -> Word {
+        let kept = self.word.bits() & (V6 | SHARED);
+        // Who ends it while its daemon dies has nothing new.
+        let is_older = arenas::is_buried(arena(self.word));
+        word(Kind::Fresh, kept | flags, session::era().wrapping_sub(u16::from(is_older)), next_name())
     }
 
     /// Whether its connection was given up, which is told once: ECONNRESET.
@@ -344,7 +375,7 @@ impl Held {
 
     /// No more connections come to the listener, and its program knows now.
     pub(crate) fn ends(&self) {
-        let kept = self.word.bits() & (V6 | SHARED);
+        let kept = self.word.bits() & (V6 | SHARED | QUEUED);
         let ended = self.becomes(word(Kind::Ended, kept, arena(self.word), number(self.word)));
         let is_its = |&fd: &c_int| ended.is_some_and(|it| table::get(fd) == Some(it.word));
         table::programs().filter(is_its).for_each(crate::epoll::silence);

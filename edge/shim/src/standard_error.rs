@@ -1,11 +1,11 @@
 //! Where the program says its errors, and this library its messages: descriptor 2 as the program has found it at its start, or has
 //! put it there by `dup2`. A program that has closed it may get the number for a file of its own, whose text is not to have ours in it.
-//! Used by `session.rs`, which speaks, and told by `lib.rs` and `descriptors.rs`.
+//! Who has something to say says it here; `lib.rs` and `descriptors.rs` tell where.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::{confining, process, sys};
+use crate::{confining, process, session, sys, table};
 
 static KNOWN: Known = Known::nothing();
 
@@ -51,6 +51,23 @@ pub(crate) fn copies(fd: c_int, to: c_int) {
 /// Whether descriptor 2 is where errors are said.
 pub(crate) fn is_there() -> bool {
     KNOWN.is(libc::STDERR_FILENO)
+}
+
+/// Says why the program has no netstack, where it says its own errors: a number alone would not tell.
+pub(crate) fn say_once(text: &str) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    say(&IS_SAID, text);
+}
+
+/// Says something there, unless it was said.
+pub(crate) fn say(is_said: &AtomicBool, text: &str) {
+    // A server's child may have a connection there, and one that it may not use.
+    let is_ours =
+        || table::get(libc::STDERR_FILENO).is_some() || session::is_of_a_daemon(libc::STDERR_FILENO);
+    let may_speak = || is_there() && !is_ours();
+    if !is_said.load(Ordering::Relaxed) && may_speak() && !is_said.swap(true, Ordering::Relaxed) {
+        let _ = rustix::io::write(sys::borrow(libc::STDERR_FILENO), format!("firelane: {text}\n").as_bytes());
+    }
 }
 
 #[cfg(test)]

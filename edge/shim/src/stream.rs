@@ -10,7 +10,7 @@ use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
-use firelane_shm::layout::{REFUSED, SIGNALLED, TAKEN, TELLS_UNREAD, request, status};
+use firelane_shm::layout::{REFUSED, SIGNALLED, TAKEN, TELLS_UNREAD, file::OVER, request, status};
 use firelane_shm::{Busy, ReadError, Readiness, Spin, StreamEnd, UrgentError, Woken, WriteError};
 use firelane_units::Instant;
 use rustix::io::Errno;
@@ -120,6 +120,12 @@ impl Stream {
     #[inline]
     pub(crate) fn kick(&self) {
         session::kick(&self.end());
+    }
+
+    /// What a call says whose daemon is gone. The program of a datagram socket goes on with that, and hears of it by `poll` no more.
+    pub(crate) fn is_over(&self) -> Errno {
+        self.mark(OVER, true);
+        Errno::NETDOWN
     }
 
     fn is_marked(&self, bit: u64) -> bool {
@@ -360,7 +366,7 @@ impl Stream {
 
     /// Sends `source`, all of it unless the socket does not block.
     pub(crate) fn send(&self, source: Source<'_>, flags: c_int) -> Result<usize, Errno> {
-        if session::is_dead() {
+        if arenas::is_dead(self.arena) {
             // There may be room in the ring, but nobody takes anything out of it.
             return Err(Errno::NETDOWN);
         }
@@ -674,14 +680,13 @@ impl<'a> Waiting<'a> {
     }
 
     fn wait_after(&mut self, stop: Stop, done: usize) -> Result<(), Errno> {
+        let is_over = arenas::is_dead(self.stream.arena).then(|| self.stream.is_over());
         match stop {
             Stop::Closed => return Err(Errno::PIPE),
             Stop::Failed(errno) => return Err(errno),
             Stop::Wait => {}
         }
-        if session::is_dead() {
-            return Err(Errno::NETDOWN);
-        }
+        is_over.map_or(Ok(()), Err)?;
         let writes = self.awaited == Awaited::Room;
         let asked = writes && self.stream.ask_for_room();
         if !self.blocks {
@@ -797,7 +802,8 @@ impl Stream {
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }
-            if session::look_for_death() {
+            // Another thread may have followed the next daemon.
+            if session::look_for_death() || arenas::is_dead(self.arena) {
                 return Err(Errno::NETDOWN);
             }
             if deadline.is_some_and(Deadline::has_passed) {

@@ -115,7 +115,7 @@ fn keep_by(socket: &Held, change: impl FnOnce(&mut Untold) -> bool) -> bool {
         && !socket.is_datagram()
         && !socket::is_shared(socket.word)
         && !process::is_borrowed()
-        && !session::is_dead()
+        && !socket::is_dead(socket.word)
         && kept::is_unasked(socket.fd);
     let Some(place) = at(socket.fd).filter(|_| may_wait) else { return false };
     let mut places = PLACES.take();

@@ -28,7 +28,7 @@ use crate::epoll::BELL;
 use crate::socket::{self, Kind};
 use crate::sys::Limit;
 use crate::table::{self, Word};
-use crate::{arenas, confining, fused, session, sys, thread};
+use crate::{arenas, confining, fused, process, session, sys, thread};
 
 mod places;
 
@@ -89,8 +89,8 @@ pub(crate) struct Waiter {
     place: &'static Place,
     /// Which place that is.
     at: usize,
-    /// The session that its slots belong to.
-    session: u32,
+    /// The process whose slots it has.
+    process: u32,
 }
 
 impl Waiter {
@@ -138,10 +138,10 @@ impl Waiter {
 
     /// Takes one that is free, or makes one.
     fn taken(thread: u32) -> Result<Self, Errno> {
-        let session = session::number();
+        let process = session::own_process();
         let (at, place) = places::take(thread).ok_or(Errno::NFILE)?;
         place.arenas.store(0, Ordering::Relaxed);
-        let waiter = Self { place, at, session };
+        let waiter = Self { place, at, process };
         if place.bell.get() < 0 {
             // Who is confined takes one that has, while there is any.
             if confining::is_confined()
@@ -149,7 +149,7 @@ impl Waiter {
             {
                 drop(waiter);
                 place.arenas.store(0, Ordering::Relaxed);
-                return Ok(Self { place, at, session });
+                return Ok(Self { place, at, process });
             }
             match doorbell::make().and_then(session::hide) {
                 Ok(bell) => place.bell.put(bell),
@@ -157,7 +157,7 @@ impl Waiter {
                     drop(waiter);
                     let (at, place) = places::take_made().ok_or(errno)?;
                     place.arenas.store(0, Ordering::Relaxed);
-                    return Ok(Self { place, at, session });
+                    return Ok(Self { place, at, process });
                 }
             }
         }
@@ -205,12 +205,12 @@ impl Waiter {
     /// Whether it is this process' own, and not one that a fork has left here: its slots are the parent's then. A child does not
     /// begin a session for the answer.
     pub(crate) fn is_own(&self) -> bool {
-        self.session == session::number_by_now()
+        self.process == process::number()
     }
 
     /// From now on news of a stream come to this waiter.
     pub(crate) fn watch(&mut self, fd: c_int, word: Word) -> Result<(), Errno> {
-        if socket::kind(word) != Kind::Stream {
+        if socket::kind(word) != Kind::Stream || socket::is_dead(word) {
             return Ok(());
         }
         let arena = socket::arena(word);
@@ -246,9 +246,8 @@ impl Waiter {
         // Who gets nothing now asks again when he waits.
         session::own_arena().into_iter().for_each(|own| _ = self.place.bit_in(own, -1));
         for fd in table::programs() {
-            let Some(word) = table::get(fd).filter(|&word| socket::kind(word) == Kind::Stream) else {
-                continue;
-            };
+            let is_stream = |&word: &Word| socket::kind(word) == Kind::Stream && !socket::is_dead(word);
+            let Some(word) = table::get(fd).filter(is_stream) else { continue };
             let _ = self.place.bit_in(socket::arena(word), fd);
             if let Some((segment, _)) = end_of(word).and_then(|end| fused::reached(fd, &end)) {
                 let _ = self.place.bit_in(segment, fd);
@@ -284,6 +283,7 @@ impl Waiter {
     pub(crate) fn unwatch(&self, word: Word) {
         if self.is_own()
             && socket::kind(word) == Kind::Stream
+            && !socket::is_dead(word)
             && let Some(end) = end_of(word)
         {
             // The shared bit stays: another may wait for the same stream.

@@ -423,3 +423,27 @@ fn who_has_a_listener_of_a_daemon_that_was_followed_by_another_does_not_go_round
         said.lines().filter(|line| !line.starts_with("firelane: this user may not")).collect();
     assert_eq!(told, [&["EINVAL"][..], &vec!["right"; 2 * users.len()]].concat());
 }
+
+#[test]
+fn who_has_seen_a_daemon_die_makes_new_sockets_with_the_next() {
+    let sandbox = Sandbox::new();
+    let mut stage = Stage::new(&sandbox, 2);
+    let folder = stage.folder();
+    let script = script("successor.py");
+    let words = ["/usr/bin/python3", &script, Stage::FIRELANE, &folder.to_string_lossy()];
+    let server = stage.serve(On::Firelane, &words);
+    for round in 0..3 {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !folder.join(format!("ready{round}")).exists() {
+            assert!(Instant::now() < deadline, "the program does not come so far: {}", server.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if round < 2 {
+            stage.kill_daemon();
+            stage = Stage::new(&sandbox, 2);
+            std::fs::write(folder.join(format!("followed{}", round + 1)), "")
+                .expect("the folder is writable");
+        }
+    }
+    server.expect_success();
+}

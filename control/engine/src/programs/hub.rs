@@ -38,6 +38,7 @@ use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket};
 use crate::engine::Engine;
 use crate::socket_filter;
+use crate::stack::Stack;
 
 /// Sockets are made ahead where there is room for so many times as many.
 const AHEAD_ROOM: usize = 8;
@@ -787,16 +788,16 @@ impl Hub {
         self.remains.arenas_of(user)
     }
 
+    /// The netstack of a socket.
+    pub(super) fn stack_of(&self, name: SocketId) -> Option<&Stack> {
+        Some(&self.sockets.get(&name)?.stack)
+    }
+
     /// Every socket of every program.
     pub fn sockets(&mut self) -> Vec<ProgramSocket> {
         self.end_left();
         self.settle();
         self.sockets.values().filter(|it| !it.is_ahead).map(|it| it.summary()).collect()
-    }
-
-    /// The netstack of a process' session.
-    pub fn netstack_of(&self, pid: u32) -> Option<NetstackId> {
-        self.sessions.values().find(|it| it.owner.pid == pid).map(|it| it.stack.id())
     }
 
     /// What is known of the sockets behind descriptors with these inodes, as far as they are programs' of ours. It asks
@@ -806,12 +807,6 @@ impl Hub {
         self.settle();
         let found = inodes.iter().filter_map(|&inode| Some((inode, self.sockets.get(&SocketId(inode))?)));
         found.map(|(inode, socket)| ExplainedSocket::new(inode, socket)).collect()
-    }
-
-    /// How many sockets a session may have, if it has so many.
-    pub fn limit_reached(&self, session: u32) -> Option<usize> {
-        let session = self.sessions.get(&session)?;
-        (session.sockets.len() >= session.sockets_max).then_some(session.sockets_max)
     }
 
     /// How many programs, sockets and arenas there are, and how often a program's words could not be.

@@ -128,6 +128,8 @@ pub(crate) struct Programs {
     has_lost_lanes: AtomicBool,
     /// Woken when there is something to do that takes long, which is nothing for a lane.
     idler: Mutex<Option<Waker>>,
+    /// A netstack was removed, and nobody has looked whose programs have none any more.
+    has_homeless: AtomicBool,
 }
 
 /// A lane's worker's own.
@@ -186,6 +188,7 @@ impl Programs {
             groups: GroupShares::default(),
             has_lost_lanes: AtomicBool::new(false),
             idler: Mutex::default(),
+            has_homeless: AtomicBool::new(false),
         }
     }
 
@@ -435,6 +438,12 @@ impl Programs {
                 stream.joined().into_iter().for_each(Joined::note_use);
             }
         }
+    }
+
+    /// A netstack was removed.
+    pub(crate) fn netstack_removed(&self) {
+        self.has_homeless.store(true, Ordering::Release);
+        self.call_idler();
     }
 
     fn call_idler(&self) {

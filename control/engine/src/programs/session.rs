@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use firelane_shm::control::{Answer, Family, SocketId};
-use firelane_units::LaneId;
+use firelane_units::{LaneId, NetstackId};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
 use super::arrivals::{Arrival, Home};
+use super::hub::Hub;
 use super::offers::Offers;
 use super::options::Options;
 use super::socket::{Role, Socket};
@@ -158,5 +160,30 @@ impl Session {
     /// An arena that it may use, by its number.
     pub(super) fn arena_of(&self, number: u64) -> Option<&Arc<ProgramArena>> {
         if self.arena.arena().number() == number { Some(&self.arena) } else { self.attached.get(&number) }
+    }
+}
+
+impl Hub {
+    /// The netstack of a process' session.
+    pub fn netstack_of(&self, pid: u32) -> Option<NetstackId> {
+        self.sessions.values().find(|it| it.owner.pid == pid).map(|it| it.stack.id())
+    }
+
+    /// Sessions whose netstack was removed since this was last asked: they have nothing that is of use any more. Not those that were given sockets
+    /// of another netstack.
+    pub fn homeless(&self) -> Vec<u32> {
+        if !self.engine.0.fabric.programs.has_homeless.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        let is_removed = |stack: &Stack| self.engine.stack(stack.id()).is_none();
+        let is_left = |name: &SocketId| self.stack_of(*name).is_none_or(is_removed);
+        let is_homeless = |it: &Session| is_removed(&it.stack) && it.sockets.iter().all(is_left);
+        self.sessions.iter().filter(|(_, it)| is_homeless(it)).map(|(&number, _)| number).collect()
+    }
+
+    /// How many sockets a session may have, if it has so many.
+    pub fn limit_reached(&self, session: u32) -> Option<usize> {
+        let session = self.sessions.get(&session)?;
+        (session.sockets.len() >= session.sockets_max).then_some(session.sockets_max)
     }
 }

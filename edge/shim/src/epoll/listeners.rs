@@ -60,15 +60,15 @@ pub(super) struct Listeners {
     all: [Option<Listener>; MOST],
     /// How many threads wait in the kernel.
     asleep: u32,
-    /// Of which session they are: a child's copy of them is nobody.
-    session: u32,
+    /// Of which process they are: a child's copy of them is nobody.
+    process: u32,
     /// Others watch the set, or have it too, so everything is told by messages.
     is_watched: bool,
 }
 
 impl Listeners {
     pub(super) const fn new() -> Self {
-        Self { all: [None; MOST], asleep: 0, session: 0, is_watched: false }
+        Self { all: [None; MOST], asleep: 0, process: 0, is_watched: false }
     }
 
     /// What was asked of a listener in the kernel's set is this now. `waiter` is the set's, if it has one.
@@ -121,7 +121,7 @@ impl Listeners {
             return;
         }
         self.asleep = 0;
-        self.session = session::number();
+        self.process = session::own_process();
         for it in self.all.iter_mut().flatten() {
             self.is_watched = true;
             it.mark = 0;
@@ -134,7 +134,7 @@ impl Listeners {
     }
 
     fn is_own(&self) -> bool {
-        process::has_session() && self.session == session::number()
+        self.process == process::number()
     }
 
     /// The set is closed.

@@ -22,6 +22,8 @@ const PAUSE: u64 = 100;
 /// As many bells a process has at a time, each of which is a descriptor. Waiters beyond are told by the lane.
 const MOST: usize = 128;
 
+/// An owner that no slot has had as yet.
+const NOBODY: u32 = u32::MAX;
 /// That a slot's owner is known to have no bell, in place of one more than its number.
 const NONE: u32 = u32::MAX;
 
@@ -79,7 +81,11 @@ pub(super) fn tidy(segment: u16) {
     }
     let (bells, memory) = (BELLS.get(usize::from(segment)), arenas::get(segment));
     let (Some(bells), Some(memory)) = (bells, memory) else { return };
-    let owner = |slot| memory.slot(slot).map_or(0, |inbox| inbox.owners.load(Ordering::Acquire));
+    let owner = |slot| match arenas::is_buried(segment) {
+        // Nobody rings those of a daemon that is gone.
+        true => NOBODY,
+        false => memory.slot(slot).map_or(0, |inbox| inbox.owners.load(Ordering::Acquire)),
+    };
     bells.forget_those_gone(owner, session::close_hidden);
 }
 

@@ -7,7 +7,7 @@ use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 
 use crate::real::hooks;
-use crate::{address, buffers, session, socket};
+use crate::{address, buffers, session, socket, standard_error};
 
 /// That a program has one of those.
 static IS_SAID: AtomicBool = AtomicBool::new(false);
@@ -24,7 +24,7 @@ hooks! {
             // SAFETY: the caller's promise.
             let fd = unsafe { next::socket(family, kind, protocol) };
             if fd >= 0 {
-                session::say(&IS_SAID, "raw and packet sockets, and those of other protocols than TCP and UDP, are the kernel's: what this program sends by them does not come from its netstack");
+                standard_error::say(&IS_SAID, "raw and packet sockets, and those of other protocols than TCP and UDP, are the kernel's: what this program sends by them does not come from its netstack");
             }
             Some(Ok(fd))
         } else {

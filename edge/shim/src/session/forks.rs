@@ -43,7 +43,7 @@ extern "C" fn after_fork() {
 
 extern "C" fn begin_child() {
     pool::forget();
-    kept::forget_parents();
+    kept::forget_all();
     // Another thread of the parent was about to give one to the program, and no place had it.
     close_own(socket::spare());
     // Calls of the parent's threads sleep on, and are not here.

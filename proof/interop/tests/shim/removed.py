@@ -81,3 +81,18 @@ for thread in threads:
 assert answers == [True] * 3, answers
 for one in ears + [sleepers]:
     assert is_told(lambda: one.recv(9)) and is_told(lambda: one.sendto(b"x", (HOST, 9)))
+# What has its name now has its programs: they go on with new sockets, and the old ones stay what they are.
+end = time.monotonic() + 20
+while True:
+    try:
+        listener = listens()
+        break
+    except OSError as error:
+        assert error.errno in (errno.ENETDOWN, errno.EADDRNOTAVAIL) and time.monotonic() < end, error
+        time.sleep(0.01)
+one = socket.create_connection(listener.getsockname())
+two, _ = listener.accept()
+one.sendall(b"anew")
+assert two.recv(9) == b"anew"
+for old in ears:
+    assert is_told(lambda: old.recv(9))
