@@ -5,11 +5,10 @@
 use firelane_shm::Mapping;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::read;
-use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 
 use crate::table::DESCRIPTORS;
-use crate::{arenas, memory, process, session, socket};
+use crate::{arenas, memory, process, session, socket, sys};
 
 /// So exactly the room is found that nobody tells: enough to leave somebody else his part.
 const ROOM_STEP: u64 = 1 << 20;
@@ -116,7 +115,7 @@ fn size() -> Option<u64> {
     let mut text = [0; 32];
     let len = read(&statm, &mut text).ok()?;
     let pages = core::str::from_utf8(&text[..len]).ok()?.split(' ').next()?;
-    Some(pages.parse::<u64>().ok()? * page_size() as u64)
+    Some(pages.parse::<u64>().ok()? * sys::page_bytes())
 }
 
 #[cfg(test)]

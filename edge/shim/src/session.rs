@@ -20,7 +20,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, getrlimit};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::arenas::What;
 use crate::lock::{Guard, Lock};
@@ -29,7 +28,9 @@ use crate::socket::Held;
 use crate::standard_error::say_once;
 use crate::table::Word;
 use crate::wanted::{Wanted, wanted};
-use crate::{arenas, confining, epoll, holds, kept, pool, process, room, socket, sys, table, thread, untold};
+use crate::{
+    arenas, confining, epoll, holds, kept, pool, process, room, socket, sys, table, thread, untold, wait,
+};
 
 mod arrivals;
 mod forks;
@@ -132,7 +133,7 @@ pub(crate) fn own_process() -> u32 {
 
 /// Which second of the clock it is; none is zero.
 fn second() -> u64 {
-    clock_gettime(ClockId::MonotonicCoarse).tv_sec.cast_unsigned() + 1
+    wait::coarsely().as_secs() + 1
 }
 
 /// The same of the session that it has; zero is none.

@@ -434,6 +434,20 @@ pub(crate) fn online_cpus() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
 }
 
+/// How long a page is.
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: no memory is involved.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// What a clock says: libc's way, which knows whether the kernel's page for that is there. Under valgrind it is not.
+pub(crate) fn clock(id: libc::clockid_t) -> Duration {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes the time alone. A clock that is not there leaves zero.
+    unsafe { libc::clock_gettime(id, &raw mut now) };
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
+
 /// The CPU on which the caller is.
 #[inline]
 pub(crate) fn cpu() -> u16 {

@@ -8,7 +8,6 @@
 use core::time::Duration;
 
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::cancelling;
 use crate::handlers::{Ran, Seen};
@@ -18,24 +17,19 @@ use crate::sys::{self, Limit};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Deadline(Duration);
 
-fn clock(id: ClockId) -> Duration {
-    let now = clock_gettime(id);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
-}
-
 fn now() -> Duration {
-    clock(ClockId::Monotonic)
+    sys::clock(libc::CLOCK_MONOTONIC)
 }
 
 /// The same, as it was at the last tick of the system's clock, which takes a few nanoseconds to ask.
 pub(crate) fn coarsely() -> Duration {
-    clock(ClockId::MonotonicCoarse)
+    sys::clock(libc::CLOCK_MONOTONIC_COARSE)
 }
 
 /// What the clock of the day has said at a point of the monotonic clock.
 pub(crate) fn day_of(at: Duration) -> Duration {
     let age = now().saturating_sub(at);
-    clock(ClockId::Realtime).saturating_sub(age)
+    sys::clock(libc::CLOCK_REALTIME).saturating_sub(age)
 }
 
 impl Deadline {

@@ -19,6 +19,8 @@ int main(int count, char **words) {
     char *text = malloc(50000), *got = malloc(50000);
     memset(text, 7, 50000);
     struct pollfd ready = {.fd = other, .events = POLLIN};
+    if (poll(&ready, 1, 20) != 0)
+        return 5;
     for (int nth = 0; nth < 50; nth++) {
         size_t had = 0;
         if (write(one, text, 50000) < 1 || poll(&ready, 1, 5000) != 1)
