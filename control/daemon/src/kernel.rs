@@ -614,7 +614,7 @@ fn may_be_called(ifname: &str, namespace: Option<&Path>, wait: Duration) -> Resu
 
 /// Waits a little while `ifname` is that of an interface which is just ending; whether it is free then.
 ///
-/// The kernel would let us attach to somebody's persistent TAP of that name, so it is asked beforehand.
+/// The driver would say the same at once; what ends just now is waited for.
 fn becomes_free(ifname: &str, namespace: Option<&Path>, wait: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + wait;
     while netns::inside(namespace, || netlink::exists(ifname))? {

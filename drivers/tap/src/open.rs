@@ -14,7 +14,7 @@ use crate::address;
 use crate::discipline;
 use crate::door::{self, Door};
 use crate::queue::TapQueue;
-use crate::sys::{self, IfName};
+use crate::sys::{self, IfName, Of};
 
 /// How a TAP is to be made.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ pub fn open(name: &str, config: &TapConfig) -> Result<Vec<TapQueue>, OpenError> 
 /// One more queue of the TAP that has this one, wherever that is now and whatever it is called.
 pub(crate) fn one_more(queue: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     beside(queue, || {
-        let queue = sys::open_queue(sys::name_of(queue)?)?;
+        let queue = sys::open_queue(sys::name_of(queue)?, Of::Ours)?;
         set_offload(queue.as_fd()).map(|_| queue)
     })
 }
@@ -132,8 +132,11 @@ fn set_offload(queue: BorrowedFd<'_>) -> io::Result<bool> {
 
 fn create(name: &str, ifname: IfName, config: &TapConfig) -> Result<Vec<TapQueue>, OpenError> {
     let created = |e| OpenError::Create(name.to_owned(), e);
-    let fds: Vec<OwnedFd> =
-        (0..config.queues).map(|_| sys::open_queue(ifname)).collect::<io::Result<_>>().map_err(created)?;
+    let of = |nth| if nth == 0 { Of::New } else { Of::Ours };
+    let fds: Vec<OwnedFd> = (0..config.queues)
+        .map(|nth| sys::open_queue(ifname, of(nth)))
+        .collect::<io::Result<_>>()
+        .map_err(created)?;
     let mut udp_segmentation = true;
     for fd in &fds {
         udp_segmentation &= set_offload(fd.as_fd()).map_err(|e| OpenError::Configure("offload", e))?;

@@ -20,6 +20,9 @@ const TUNSETVNETHDRSZ: libc::Ioctl = 0x4004_54d8;
 const TUNSETSTEERINGEBPF: libc::Ioctl = 0x8004_54e0;
 const TUNSETFILTEREBPF: libc::Ioctl = 0x8004_54e1;
 
+/// `IFF_TUN_EXCL`: no TAP that is there already.
+const IFF_TUN_EXCL: libc::c_int = 0x8000;
+
 /// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN`.
 pub(crate) const OFFLOAD_TCP: libc::c_ulong = 0x0f;
 /// `TUN_F_USO4 | TUN_F_USO6` (Linux 6.2 and later).
@@ -65,12 +68,23 @@ fn ioctl<T>(fd: BorrowedFd<'_>, code: libc::Ioctl, argument: &mut T) -> io::Resu
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Opens a queue of the TAP `name`, one of several, creating the interface if it does not exist.
-pub(crate) fn open_queue(name: IfName) -> io::Result<OwnedFd> {
+/// Whose TAP a queue is to be of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Of {
+    /// A new one, which is made.
+    New,
+    /// The one of this name, which is ours.
+    Ours,
+}
+
+/// Opens a queue of the TAP `name`, one of several. Without being told that it shall be new, the kernel makes us one more user of a
+/// TAP that somebody has or keeps.
+pub(crate) fn open_queue(name: IfName, of: Of) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
-    let wanted = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
+    let exclusive = if of == Of::New { IFF_TUN_EXCL } else { 0 };
+    let wanted = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE | exclusive;
     let mut ifreq = request(name);
     ifreq.ifr_ifru.ifru_flags = wanted as libc::c_short;
     ioctl(fd.as_fd(), TUNSETIFF, &mut ifreq)?;

@@ -4,5 +4,6 @@ mod common;
 mod discipline;
 mod door;
 mod handle;
+mod names;
 mod sends;
 mod spread;
