@@ -31,6 +31,10 @@ const CLIENTS_PER_ROUND: usize = 16;
 /// How long no client is taken when there is no descriptor for one: he waits, and asking again at once would take a CPU.
 const REST: Duration = Duration::from_secs(1);
 
+/// What is said of messages that cannot be taken; the other end is told the first 95 bytes.
+const MALFORMED: &str = "a message is not 128 bytes long, or has more descriptors than any has";
+const NO_ROOM: &str = "no descriptor left in this process for what came with a message (RLIMIT_NOFILE)";
+
 /// How far a connection is.
 #[derive(Debug)]
 enum Stage {
@@ -178,7 +182,8 @@ impl Keeper {
                     let message = message.map_err(|UnknownType(kind)| Refusal::UnknownType(kind))?;
                     self.take(message, fds)?;
                 }
-                Arrival::Malformed => return Err(End::Ours("a message is not 128 bytes long".into())),
+                Arrival::Malformed => return Err(End::Ours(MALFORMED.into())),
+                Arrival::NoRoom => return Err(End::Ours(NO_ROOM.into())),
                 Arrival::End => return Err(End::Theirs("the other end has gone".into())),
                 Arrival::Nothing => break,
             }

@@ -45,6 +45,8 @@ pub(crate) enum Arrival {
     Message([u8; MESSAGE_BYTES], Vec<OwnedFd>),
     /// Not 128 bytes, or more descriptors than any message has.
     Malformed,
+    /// With descriptors that this process has no room for.
+    NoRoom,
     End,
     Nothing,
 }
@@ -69,6 +71,10 @@ pub(crate) fn receive(socket: impl AsFd) -> Arrival {
     }
     if got.bytes == 0 {
         return Arrival::End;
+    }
+    // The kernel cuts off both what the message has no place for and what this process may not have.
+    if got.flags.contains(ReturnFlags::CTRUNC) && fds.len() < DESCRIPTORS_MAX {
+        return Arrival::NoRoom;
     }
     if got.bytes != MESSAGE_BYTES || got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Arrival::Malformed;
