@@ -115,8 +115,12 @@ pub(crate) fn inside<T: Send>(
 }
 
 fn in_new_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    let ended = std::thread::scope(|scope| scope.spawn(work).join());
-    ended.unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace failed")))
+    // Where the kernel has no thread left it is an error as any, and what was begun is taken back.
+    let ended = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, work)?;
+        io::Result::Ok(thread.join())
+    });
+    ended?.unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace failed")))
 }
 
 #[expect(

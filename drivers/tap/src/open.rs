@@ -113,11 +113,11 @@ pub(crate) fn beside<T: Send>(
 /// Does some work in a network namespace. Only a thread's own namespace can change, so the work is done by one that ends afterwards.
 fn in_namespace<T: Send>(namespace: BorrowedFd<'_>, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
+        let worker = std::thread::Builder::new().spawn_scoped(scope, || {
             let kind = Some(rustix::thread::LinkNameSpaceType::Network);
             rustix::thread::move_into_link_name_space(namespace, kind)?;
             Ok(work())
-        });
+        })?;
         worker.join().expect("the thread that makes a queue does not panic")
     })
 }
