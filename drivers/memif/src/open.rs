@@ -20,12 +20,12 @@ use crate::wire;
 pub fn open(config: &MemifConfig) -> Result<(Vec<MemifQueue>, MemifStatus), OpenError> {
     config.check()?;
     let shared = Arc::new(Shared::new(config.queues).map_err(|e| OpenError::System("descriptors", e))?);
-    let listener = match config.role {
+    let (listener, bound) = match config.role {
         Role::Server => Some(wire::listen(&config.socket)?),
         Role::Client => None,
-    };
-    let path = listener.is_some().then(|| config.socket.clone());
-    let interface = Arc::new(Interface { shared: Arc::clone(&shared), path });
+    }
+    .unzip();
+    let interface = Arc::new(Interface { shared: Arc::clone(&shared), bound });
     let keeper = Keeper::new(config.clone(), Arc::clone(&shared), listener);
     let thread = std::thread::Builder::new().name("memif".into()).spawn(move || keeper.run());
     thread.map_err(|error| OpenError::System("thread", error))?;

@@ -8,7 +8,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +16,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use crate::handshake::Peer;
 use crate::receive::Fault;
 use crate::session::Pair;
+use crate::wire::Bound;
 
 /// Whether anybody is at the other end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -247,16 +247,14 @@ impl MemifStatus {
 #[derive(Debug)]
 pub(crate) struct Interface {
     pub(crate) shared: Arc<Shared>,
-    /// A server's socket.
-    pub(crate) path: Option<PathBuf>,
+    /// Where a server's socket is.
+    pub(crate) bound: Option<Bound>,
 }
 
 impl Drop for Interface {
     fn drop(&mut self) {
         // Here and not by the keeper, so that the path is free when the last queue is gone.
-        if let Some(path) = &self.path {
-            let _ = std::fs::remove_file(path);
-        }
+        self.bound.iter().for_each(Bound::remove);
         self.shared.stop();
     }
 }
@@ -278,7 +276,7 @@ mod tests {
         let memory = || ClientMemory::make(plan).unwrap().pairs.pop().unwrap();
         let region = |pair: &Pair| Arc::downgrade(&pair.receiver.regions);
         let shared = Arc::new(Shared::new(1).unwrap());
-        let interface = Arc::new(Interface { shared: Arc::clone(&shared), path: None });
+        let interface = Arc::new(Interface { shared: Arc::clone(&shared), bound: None });
         let mut queue = MemifQueue::new(interface, 0, Mtu::ETHERNET);
         let (mut pools, mut out) = (Pools::new(PoolsConfig { small_slots: 4, large_slots: 1 }), Chain::new());
         let mut receive =

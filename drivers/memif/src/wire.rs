@@ -5,7 +5,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode};
 use rustix::io::{Errno, retry_on_intr};
@@ -94,8 +94,34 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// The path that a server's socket was bound to, and what tells that socket from another one at the same path.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl Bound {
+    fn at(path: &Path) -> Result<Self, Errno> {
+        Ok(Self { path: path.to_owned(), file: file_at(path)? })
+    }
+
+    /// Removes the socket from its path. Somebody may have tidied it away, and another server may listen there.
+    pub(crate) fn remove(&self) {
+        if file_at(&self.path) == Ok(self.file) {
+            let _ = rustix::fs::unlink(&self.path);
+        }
+    }
+}
+
+/// Device and inode of what has a path; as long as a socket is open that was bound there, nothing else has its inode.
+fn file_at(path: &Path) -> Result<(u64, u64), Errno> {
+    let status = rustix::fs::lstat(path)?;
+    Ok((status.st_dev, status.st_ino))
+}
+
 /// Listens at `path`. What a dead server left there is removed; the socket is its owner's alone.
-pub(crate) fn listen(path: &Path) -> Result<OwnedFd, OpenError> {
+pub(crate) fn listen(path: &Path) -> Result<(OwnedFd, Bound), OpenError> {
     let failed = |what| move |error: Errno| OpenError::System(what, error.into());
     let socket = seqpacket().map_err(|error| OpenError::System("control socket", error))?;
     let address = SocketAddrUnix::new(path).map_err(failed("control socket's path"))?;
@@ -112,7 +138,8 @@ pub(crate) fn listen(path: &Path) -> Result<OwnedFd, OpenError> {
     }
     rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR).map_err(failed("the control socket's permissions"))?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed("listening on the control socket"))?;
-    Ok(socket)
+    let bound = Bound::at(path).map_err(failed("control socket's path"))?;
+    Ok((socket, bound))
 }
 
 /// Removes the socket that a dead server has left at `path`. Who had the path may have given it up meanwhile.

@@ -259,6 +259,19 @@ fn a_sockets_path_is_taken_over_from_the_dead_only() {
     assert_eq!(std::fs::read(folder.socket()).unwrap(), b"precious");
 }
 
+/// Somebody tidied the folder up, and another server listens where the first one did.
+#[test]
+fn an_interface_takes_nobody_elses_socket_with_it() {
+    let folder = Folder::new();
+    let first = Port::open(&server(&folder.socket()));
+    std::fs::remove_file(folder.socket()).unwrap();
+    let second = Port::open(&server(&folder.socket()));
+    drop(first);
+    assert!(folder.socket().exists(), "it is the second one's");
+    drop(second);
+    assert!(!folder.socket().exists());
+}
+
 /// Whoever has the path may give it up between two looks, which is no error of the kernel's.
 #[test]
 fn a_path_that_comes_and_goes_is_taken_or_had() {
