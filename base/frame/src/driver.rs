@@ -114,6 +114,12 @@ pub trait Driver {
         false
     }
 
+    /// Whether the last [`Driver::receive`] saw that the device is gone for good. Its descriptor tells that of itself without end, so
+    /// nobody is to be reminded of it.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Whether frames come from it at all: not from one that is lent to a lane for what that one sends.
     fn is_read(&self) -> bool {
         true

@@ -187,6 +187,10 @@ impl Driver for Queue {
         each!(self, queue => queue.is_drained())
     }
 
+    fn is_gone(&self) -> bool {
+        each!(self, queue => queue.is_gone())
+    }
+
     fn is_read(&self) -> bool {
         each!(self, queue => queue.is_read())
     }

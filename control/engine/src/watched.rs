@@ -77,7 +77,11 @@ impl<D: Driver + AsFd> Driver for Watched<D> {
         out: &mut Chain,
         drops: &mut DropCounters,
     ) -> usize {
-        self.device.receive(pools, budget, out, drops)
+        let frames = self.device.receive(pools, budget, out, drops);
+        if self.hearing.is_reminded && self.device.is_gone() {
+            self.set_hearing(Hearing { is_reminded: false, ..self.hearing });
+        }
+        frames
     }
 
     fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters) {
@@ -104,6 +108,10 @@ impl<D: Driver + AsFd> Driver for Watched<D> {
 
     fn can_wait(&self) -> bool {
         self.device.can_wait()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.device.is_gone()
     }
 
     fn is_drained(&self) -> bool {

@@ -26,6 +26,8 @@ pub struct TapQueue {
     udp_segmentation: bool,
     landing: Landing,
     is_drained: bool,
+    /// Somebody has deleted the interface.
+    is_gone: bool,
     /// Not of one that is for sending alone.
     is_read: bool,
     /// Where this process may not load programs, there is none.
@@ -40,7 +42,17 @@ impl TapQueue {
         door: Option<Door>,
     ) -> Self {
         let landing = Landing::default();
-        Self { fd, ring, mtu, udp_segmentation, landing, is_drained: false, is_read: true, door }
+        Self {
+            fd,
+            ring,
+            mtu,
+            udp_segmentation,
+            landing,
+            is_drained: false,
+            is_gone: false,
+            is_read: true,
+            door,
+        }
     }
 
     /// The same queue for another lane to send by, which reads nothing from it. The kernel takes frames from several at a time. At
@@ -118,11 +130,12 @@ impl Driver for TapQueue {
         out: &mut Chain,
         drops: &mut DropCounters,
     ) -> usize {
-        let Self { fd, landing, is_drained, is_read: true, .. } = self else { return 0 };
+        let Self { fd, landing, is_drained, is_gone, is_read: true, .. } = self else { return 0 };
         *is_drained = false;
         landing.receive(pools, budget, out, drops, |both| {
             let read = rustix::io::read(&*fd, both);
             *is_drained = read == Err(Errno::AGAIN);
+            *is_gone = read == Err(Errno::BADFD);
             match read {
                 // One that no header can tell is gone, and others may lie behind it.
                 Err(Errno::INVAL) => Some((0, None)),
@@ -154,6 +167,10 @@ impl Driver for TapQueue {
 
     fn is_drained(&self) -> bool {
         self.is_drained
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone
     }
 
     fn is_read(&self) -> bool {

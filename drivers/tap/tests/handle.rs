@@ -5,6 +5,10 @@
 use crate::common::{self, ip};
 use std::process::Command;
 
+use firelane_driver_tap::TapQueue;
+use firelane_frame::{Driver, Pools, PoolsConfig};
+use firelane_units::DropCounters;
+
 /// The speed that ethtool shows.
 fn speed(name: &str) -> String {
     let path = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -29,7 +33,14 @@ fn its_user_sees_the_speed_that_is_set_whatever_it_is_called() {
     assert_eq!(handle.name().as_deref(), Some("other0"));
     handle.set_speed(40).unwrap();
     assert_eq!(speed("other0"), "40Mb/s");
+    let mut pools = Pools::new(PoolsConfig { small_slots: 4, large_slots: 2 });
+    let mut sees_end = |queue: &mut TapQueue| {
+        common::fetch(queue, &mut pools, &mut DropCounters::default(), |_| {});
+        queue.is_gone()
+    };
+    assert!(!sees_end(&mut queues[0]));
     ip("link delete other0");
+    assert!(sees_end(&mut queues[0]) && sees_end(&mut queues[1]));
     assert_eq!(handle.name(), None, "it was deleted under its queues");
     assert!(handle.set_speed(1).is_err());
     queues.clear();

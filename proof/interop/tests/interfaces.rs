@@ -620,3 +620,33 @@ fn a_link_of_whose_change_a_part_is_refused_is_as_it_was() {
     set(daemon, "n0", "mtu=600");
     assert_eq!(shown(), ("600\n".to_owned(), "600\n".to_owned()));
 }
+
+/// The kernel tells an error of what reads it for good, and a device that is not polled calls until it is read.
+#[test]
+fn an_interface_that_went_with_its_namespace_costs_nothing_however_it_is_read() {
+    for polling in ["auto", "off"] {
+        let sandbox = Sandbox::new();
+        let text = format!(
+            "[etherstub.s0]\n[vnic.bob0]\nover = 's0'\npolling = '{polling}'\n\
+             tap = {{ namespace = 'bob', ifname = 'eth0', addresses = ['10.0.0.2/24'] }}\n"
+        );
+        let daemon = Daemon::start_as(&sandbox, &text);
+        // Both at once, so that the daemon has no time to make it again in between.
+        sandbox
+            .run(None, "sh", &["-c", "ip -n bob link delete eth0 && ip netns delete bob"])
+            .expect_success();
+        let is_told = || daemon.firelane(&["status"]).expect_success().contains("is gone with its namespace");
+        until("told", LIMIT, is_told);
+        let before = ticks(daemon.pid());
+        std::thread::sleep(Duration::from_secs(1));
+        let used = ticks(daemon.pid()) - before;
+        assert!(used <= 10, "{polling}: {used} of 100 ticks with nothing to do");
+    }
+}
+
+/// Ticks of CPU time that the process has used.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
