@@ -50,6 +50,9 @@ impl Facts for Running<'_> {
         if let Some(interface) = lower.and_then(|it| it.nic.as_ref()) {
             return interface.state();
         }
+        if lower.is_some_and(|it| it.is_bare) {
+            return LinkState::Down;
+        }
         let device = lower.map(|it| &it.device).or_else(|| self.works.vnics.get(name).map(|it| &it.device));
         if device.and_then(Option::as_ref).is_some_and(Device::is_down) {
             return LinkState::Down;

@@ -126,7 +126,22 @@ impl Works {
             };
             Some((name.clone(), upper.device.as_ref()?.fault(shall)?))
         });
-        nics.chain(links).chain(vnics).collect()
+        nics.chain(links).chain(self.bare(model)).chain(vnics).collect()
+    }
+
+    /// Links to which nothing leads, because what was made for them could not be made anew.
+    fn bare(&self, model: &Model) -> impl Iterator<Item = (LinkName, String)> {
+        self.links.iter().filter(|(_, lower)| lower.is_bare).filter_map(|(name, _)| {
+            let what = match &model.links.get(name)?.kind {
+                LinkKind::Tap(ifname) => ifname.to_string(),
+                LinkKind::Memif(memif) => format!("memif {}", memif.socket),
+                LinkKind::Nic(_) | LinkKind::Memory => return None,
+            };
+            Some((
+                name.clone(),
+                format!("{what} is gone and could not be made again; it is as soon as it can be"),
+            ))
+        })
     }
 
     /// How many frames users of interfaces have sent in vain ([`Device::overflowed`]), by the ports that they send by.
@@ -162,9 +177,9 @@ impl Works {
 impl Works {
     /// Links whose interface went, and may be had again.
     pub(crate) fn returned(&self) -> Vec<LinkName> {
-        let is_back = |lower: &Lower| {
-            let nic = lower.nic.as_ref().is_some_and(nic::Attached::is_back);
-            nic || lower.device.as_ref().is_some_and(Device::is_gone)
+        let is_back = |lower: &Lower| match &lower.nic {
+            Some(nic) => nic.is_back(),
+            None => lower.is_bare || lower.device.as_ref().is_some_and(Device::is_gone),
         };
         self.links.iter().filter(|(_, lower)| is_back(lower)).map(|(name, _)| name.clone()).collect()
     }
@@ -242,14 +257,16 @@ impl Works {
 
     fn reattach_as(&mut self, name: &LinkName, link: &Link, model: &Model) -> Done {
         self.let_go(name, model)?;
+        let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
+        lower.is_bare = true;
         // The interface that the daemon has made gives its name to the next one.
-        if let Some(own) = self.links.get_mut(name).and_then(|lower| lower.device.take()) {
+        if let Some(own) = lower.device.take() {
             self.kernel.close(&own);
         }
         let Below { device, memif, nic, queues } = self.below(name, link, model)?;
         self.lead(name, queues, model)?;
         let lower = self.links.get_mut(name).ok_or(Status::LinkInvalid)?;
-        (lower.device, lower.memif, lower.nic) = (device, memif, nic);
+        (lower.device, lower.memif, lower.nic, lower.is_bare) = (device, memif, nic, false);
         let id = lower.id;
         self.resettle(name, model);
         self.rejoin_above(id);

@@ -65,6 +65,8 @@ pub(crate) struct Lower {
     pub(crate) device: Option<Device>,
     pub(crate) memif: Option<MemifStatus>,
     pub(crate) nic: Option<Attached>,
+    /// What was made for it had to go for another one that could not be made as yet. An interface of the host tells that itself.
+    pub(crate) is_bare: bool,
     /// When its interface, which had gone, did not get all that is said of the link.
     pub(crate) unsettled: Option<Instant>,
 }

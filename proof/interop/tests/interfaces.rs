@@ -621,6 +621,41 @@ fn a_link_of_whose_change_a_part_is_refused_is_as_it_was() {
     assert_eq!(shown(), ("600\n".to_owned(), "600\n".to_owned()));
 }
 
+/// Who deletes a link's interface and takes its name keeps it, and the link has its own again when he has gone.
+#[test]
+fn a_link_whose_interface_cannot_be_made_again_is_told_and_gets_it_as_soon_as_it_can() {
+    let sandbox = Sandbox::new();
+    let text = "[link.net0]\nkind = 'tap'\nifname = 'n0'\nmtu = 1500\n\
+                [vnic.alice0]\nover = 'net0'\ntap = { namespace = 'alice', addresses = ['10.0.0.2/24'] }\n";
+    let daemon = Daemon::start_as(&sandbox, text);
+    let ip = |line: &str| sandbox.run(None, "ip", &line.split(' ').collect::<Vec<_>>());
+    let problem = || {
+        let status = daemon.firelane(&["status"]).expect_success();
+        status.lines().find(|it| it.starts_with("problem: link net0: ")).map(str::to_owned)
+    };
+    // Both at once, so that the daemon has no time to make it in between.
+    let lines = sandbox.folder().join("lines");
+    std::fs::write(
+        &lines,
+        "link add other0 type veth peer name other1\nlink delete n0\nlink set other0 name n0\n",
+    )
+    .unwrap();
+    ip(&format!("-batch {}", lines.display())).expect_success();
+    until("refused", LIMIT, || problem().is_some_and(|it| it.contains("it was refused: ")));
+    let state = || daemon.firelane(&["dladm", "show-link", "-po", "state", "net0"]).expect_success();
+    assert_eq!(state().trim(), "down");
+    // It stays so, and another change of the link, which is refused for the same reason, makes nobody forget.
+    let refused = daemon.firelane(&["dladm", "set-linkprop", "-p", "mtu=1400", "net0"]);
+    assert!(refused.code() != 0 && refused.stderr.contains("already taken"), "{refused:?}");
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(problem().is_some_and(|it| it.contains("n0")), "{:?}", problem());
+    ip("link delete n0").expect_success();
+    set(&daemon, "net0", "mtu=1400");
+    assert_eq!((problem(), state().trim()), (None, "up"));
+    ip("address add 10.0.0.1/24 dev n0").expect_success();
+    sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "5", "10.0.0.1"]).expect_success();
+}
+
 /// The kernel tells an error of what reads it for good, and a device that is not polled calls until it is read.
 #[test]
 fn an_interface_that_went_with_its_namespace_costs_nothing_however_it_is_read() {

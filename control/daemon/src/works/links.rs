@@ -96,7 +96,7 @@ impl Works {
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
             let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
             let set = uplink.map_err(refused).and_then(|uplink| {
-                let lower = Lower { id, uplink, device: None, memif, nic, unsettled: None };
+                let lower = Lower { id, uplink, device: None, memif, nic, is_bare: false, unsettled: None };
                 self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
             });
             set.inspect_err(|_| drop(self.engine.remove_link(id)))
