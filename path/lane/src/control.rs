@@ -3,7 +3,7 @@
 //! Called by `lane.rs` for each [`crate::Control`] message. The engine has checked the change; what still contradicts
 //! this replica is refused as a whole and reported.
 
-use firelane_frame::Driver;
+use firelane_frame::{Driver, Frame};
 use firelane_switch::{GroupFilter, PortConfig as SwitchPort, PortError, Role, Switch};
 use firelane_units::{BitRate, Direction, FlowId, LaneId, LinkId, MacAddr, NetstackId, Priority};
 
@@ -227,23 +227,28 @@ impl<D: Driver> Links<D> {
         if let (Some(rule), Some(port)) = (place.rule, self.ports.get_mut(place.owner.index())) {
             port.rules.remove(&rule);
         }
+        self.ask_again(common, place.owner, held);
+        Ok(())
+    }
+
+    /// Asks once more for frames that a flow of the port `owner` held.
+    fn ask_again(&mut self, common: &mut Common<D>, owner: LinkId, held: Vec<(Direction, Frame)>) {
         for (side, frame) in held {
-            match self.of_user(Some(place.owner), side) {
-                direction if frame.meta().ingress == LOOPBACK => {
-                    self.loop_again(common, place.owner, direction, frame);
-                }
-                Direction::Out => {
-                    let (ingress, arrival) = (frame.meta().ingress, frame.meta().arrival);
-                    // It was counted before the flow held it, and is where it goes on.
-                    if let Some(port) = self.ports.get_mut(ingress.index()) {
-                        port.counters.outward.uncount(frame.weight(), arrival);
-                    }
-                    self.resume(common, Stage::Out, ingress, frame);
-                }
-                Direction::In => self.resume(common, Stage::In, place.owner, frame),
+            let direction = self.of_user(Some(owner), side);
+            let is_loop = frame.meta().ingress == LOOPBACK;
+            let ingress = if is_loop { owner } else { frame.meta().ingress };
+            // It was counted before the flow held it, and is where it goes on.
+            if direction == Direction::Out
+                && let Some(port) = self.ports.get_mut(ingress.index())
+            {
+                port.counters.outward.uncount(frame.weight(), frame.meta().arrival);
+            }
+            match direction {
+                direction if is_loop => self.loop_again(common, owner, direction, frame),
+                Direction::Out => self.resume(common, Stage::Out, ingress, frame),
+                Direction::In => self.resume(common, Stage::In, owner, frame),
             }
         }
-        Ok(())
     }
 
     pub(crate) fn set_maxbw(

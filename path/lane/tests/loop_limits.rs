@@ -157,6 +157,28 @@ fn a_flow_of_the_receiving_end_holds_back_what_it_gets() {
     pair.world.check_conservation();
 }
 
+/// What a flow held when it ended is asked for once more, and has been sent once.
+#[test]
+fn what_a_flow_held_when_it_ended_is_counted_once() {
+    let mut pair = pair(1, "10.0.0.1:80");
+    pair.limit(FlowId(1), Some(BitRate::from_mbps(8)));
+    // Of several flows that wait for the limit of their VNIC each may have something there.
+    for (flow, protocol) in [(8, IpProtocol::UDP), (9, IpProtocol::TCP)] {
+        let rule = FlowMatch { transport: Some(protocol), ..FlowMatch::default() };
+        let config = FlowConfig { parent: Some(FlowId(1)), maxbw: None, priority: Priority::Medium };
+        let (flow, owner, home) = (FlowId(flow), LinkId(1), Some(LaneId(0)));
+        pair.world.add_flow(FlowSetup { flow, owner, rule: Some(rule), config, home });
+    }
+    pair.saturate(1);
+    assert!(pair.world.lanes[0].snapshot().held > 0);
+    pair.world.all(|| Control::RemoveFlow(FlowId(9)));
+    pair.limit(FlowId(1), None);
+    pair.world.run_for(WINDOW);
+    let ([inward, outward], _) = pair.counted();
+    assert_eq!(outward, inward, "what was sent has come");
+    pair.world.check_conservation();
+}
+
 #[test]
 fn a_loopback_address_is_no_vnics() {
     let mut pair = pair(1, "127.0.0.1:80");
