@@ -547,21 +547,32 @@ impl FlowTable {
     }
 
     /// Removes a flow and hands out the frames that it held, to be classified again.
-    pub fn remove(&mut self, flow: FlowId, mut held: impl FnMut(Direction, Frame)) -> Result<(), FlowError> {
+    pub fn remove(&mut self, flow: FlowId, held: impl FnMut(Direction, Frame)) -> Result<(), FlowError> {
         if self.nodes.get(flow).ok_or(FlowError::Unknown)?.children > 0 {
             return Err(FlowError::HasChildren);
         }
-        Direction::ALL.into_iter().for_each(|direction| self.nodes.leave(flow, direction));
-        self.loose.retain(|&(loose, _)| loose != flow);
-        let mut node = self.nodes.take(flow).ok_or(FlowError::Unknown)?;
+        self.hand_out(flow, held);
+        let node = self.nodes.take(flow).ok_or(FlowError::Unknown)?;
         self.limits -= usize::from(node.is_limiting());
+        Ok(())
+    }
+
+    /// Hands out the frames that a flow holds, as if they had not come, to be asked for elsewhere.
+    pub fn hand_out(&mut self, flow: FlowId, mut held: impl FnMut(Direction, Frame)) {
+        if self.nodes.get(flow).is_none() {
+            return;
+        }
+        self.loose.retain(|&(loose, _)| loose != flow);
         for direction in Direction::ALL {
-            while let Some(frame) = node.side_mut(direction).hold.pop() {
-                self.held -= 1;
+            self.nodes.leave(flow, direction);
+            let side = self.nodes.at_mut(flow).side_mut(direction);
+            (side.deficit, side.in_turn, side.flood) = (0, false, 0);
+            self.held -= side.hold.len();
+            side.counters.arrived -= side.hold.len() as u64;
+            while let Some(frame) = side.hold.pop() {
                 held(direction, frame);
             }
         }
-        Ok(())
     }
 
     /// Changes a flow's limit while traffic runs.

@@ -368,6 +368,30 @@ fn a_removed_flow_hands_out_what_it_held() {
 }
 
 #[test]
+fn what_a_flow_hands_out_counts_where_it_is_asked_for() {
+    let mut world = World::new();
+    let vnic = world.limited(0, None, 8);
+    let [one, other] = [1, 2].map(|flow| world.free(flow, Some(vnic.0)));
+    for _ in 0..5 {
+        world.send(one, OUT, 1000);
+    }
+    assert_eq!(world.flows.held(one, OUT), Some((4, Bytes(4000))));
+    let mut frames = vec![];
+    world.flows.hand_out(one, |direction, frame| frames.push((direction, frame)));
+    assert_eq!((world.flows.held_frames(), frames.len()), (0, 4));
+    for (direction, frame) in frames {
+        world.admit(other, direction, frame);
+    }
+    world.assert_conservation();
+    world.drain();
+    assert!(world.passed.is_sorted_by_key(|p| p.serial) && world.passed.len() == 5);
+    // It may be asked again.
+    world.send(one, OUT, 1000);
+    world.drain();
+    world.assert_conservation();
+}
+
+#[test]
 fn refusals() {
     let mut world = World::new();
     let config = |parent| FlowConfig { parent, maxbw: None, priority: Priority::Medium };

@@ -273,10 +273,24 @@ impl<D: Driver> Links<D> {
         self.flows.set_priority(flow, priority).map_err(flow_refusal)
     }
 
-    pub(crate) fn set_home(&mut self, flow: FlowId, home: Option<LaneId>) -> Result<(), Refusal> {
+    /// A flow's limit is kept in another lane from now on. What it holds goes there: two lanes that serve what each of them has would let
+    /// pass twice as much.
+    pub(crate) fn set_home(
+        &mut self,
+        common: &mut Common<D>,
+        flow: FlowId,
+        home: Option<LaneId>,
+    ) -> Result<(), Refusal> {
         self.changed();
         self.far.forget(flow);
-        self.places.get_mut(flow.index()).ok_or("no such flow")?.home = home;
+        let place = self.places.get_mut(flow.index()).ok_or("no such flow")?;
+        place.home = home;
+        let owner = place.owner;
+        if home.is_some_and(|home| home != common.id) {
+            let mut held = Vec::new();
+            self.flows.hand_out(flow, |direction, frame| held.push((direction, frame)));
+            self.ask_again(common, owner, held);
+        }
         Ok(())
     }
 

@@ -303,7 +303,7 @@ impl<D: Driver> Lane<D> {
             Control::SetUser(id, user) => self.set_user(id, user),
             Control::AddFlow(setup) => links.add_flow(common, setup),
             Control::RemoveFlow(flow) => links.remove_flow(common, flow),
-            Control::SetHome(flow, home) => links.set_home(flow, home),
+            Control::SetHome(flow, home) => links.set_home(common, flow, home),
             Control::SetMaxbw(flow, maxbw) => links.set_maxbw(common, flow, maxbw),
             Control::SetMinbw(flow, minbw) => links.set_minbw(common, flow, minbw),
             Control::SetPriority(flow, priority) => links.set_priority(flow, priority),

@@ -157,6 +157,32 @@ fn what_passes_follows_a_limit_that_changes_while_frames_are_held() {
     }
 }
 
+/// What waits for a limit goes to its new home with it: two lanes that serve what each has would let pass twice as much.
+#[test]
+fn a_limit_that_moves_to_another_lane_takes_along_what_waits_for_it() {
+    for (kbps, moves) in [(200, 1), (200, 3), (8000, 5)] {
+        let mut stub = Stub::new(3);
+        let rate = BitRate::from_bps(kbps * 1000);
+        stub.world.all(|| Control::SetMaxbw(WHOLE, Some(rate)));
+        for _ in 0..30 {
+            stub.millisecond();
+        }
+        let mut got = 0;
+        for nth in 0..moves {
+            let home = Some(LaneId((1 + nth) % 3));
+            for flow in [WHOLE, PART] {
+                stub.world.all(|| Control::SetHome(flow, home));
+            }
+            got += (0..1000 / moves).map(|_| stub.millisecond()).sum::<u32>();
+            stub.check();
+        }
+        let wanted = (rate.bps() / 8 / FRAME as u64) as u32;
+        // Each home begins with a frame.
+        let most = wanted + 2 + u32::from(moves);
+        assert!((wanted - 2..=most).contains(&got), "{got} of {wanted} frames after {moves} moves");
+    }
+}
+
 #[test]
 fn rules_that_come_and_go_beside_a_limit_do_not_disturb_it() {
     for lanes in [1, 2, 4] {
