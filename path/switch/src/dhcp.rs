@@ -21,7 +21,8 @@ pub(crate) struct Dhcp<'a> {
     pub(crate) kind: u8,
     /// The client's identifier, type byte included.
     pub(crate) client: Option<&'a [u8]>,
-    /// Whether nobody else can find another client in it: there is one identifier at most, and options stand where options do.
+    /// Whether nobody else can find another client in it: there is one identifier at most, options stand where options do, and it does not
+    /// say that a relay has heard it, and where, which clients never say (RFC 2131 §4.1, RFC 3046 §2.1).
     pub(crate) is_plain: bool,
     /// For how many seconds.
     pub(crate) lease: Option<u32>,
@@ -38,6 +39,8 @@ const OPTION_LEASE: u8 = 51;
 const OPTION_OVERLOAD: u8 = 52;
 const OPTION_KIND: u8 = 53;
 const OPTION_CLIENT: u8 = 61;
+/// What a relay says of the client (RFC 3046).
+const OPTION_RELAY: u8 = 82;
 const OPTION_END: u8 = 255;
 
 /// Reads the DHCPv4 message in a UDP datagram.
@@ -56,7 +59,7 @@ pub(crate) fn read(datagram: &[u8]) -> Option<Dhcp<'_>> {
         hardware: MacAddr(*fixed[28..].first_chunk()?),
         kind: 0,
         client: None,
-        is_plain: true,
+        is_plain: fixed[24..28] == [0; 4],
         lease: None,
     };
     loop {
@@ -69,7 +72,7 @@ pub(crate) fn read(datagram: &[u8]) -> Option<Dhcp<'_>> {
                     (OPTION_KIND, &[kind]) => dhcp.kind = kind,
                     (OPTION_LEASE, value) => dhcp.lease = value.try_into().ok().map(u32::from_be_bytes),
                     (OPTION_CLIENT, value) => dhcp.is_plain &= dhcp.client.replace(value).is_none(),
-                    (OPTION_OVERLOAD, _) => dhcp.is_plain = false,
+                    (OPTION_OVERLOAD | OPTION_RELAY, _) => dhcp.is_plain = false,
                     _ => {}
                 }
                 rest = after;

@@ -142,6 +142,11 @@ fn a11_a_question_names_one_client_and_in_one_place() {
         assert_eq!(judged((68, 67), &dhcp(false, 1, MAC, options)), is_own, "{options:?}");
     }
     assert!(!judged((68, 67), &dhcp(true, 2, MAC, &[])), "a relay would carry that on");
+    // Servers that know clients by where a relay has heard them believe who says that he is one (RFC 3046 section 5).
+    assert!(!judged((68, 67), &dhcp(false, 1, MAC, b"\x52\x05\x01\x03bob")));
+    let mut relayed = dhcp(false, 1, MAC, &[]);
+    relayed[8 + 24..8 + 28].copy_from_slice(&[10, 0, 9, 1]);
+    assert!(!judged((68, 67), &relayed));
     for kind in 0..=255 {
         let is_clients = [1, 3, 4, 5, 6, 8, 9, 11].contains(&kind);
         assert_eq!(judged((546, 547), &message(kind, 1, MAC, &[])), is_clients, "{kind}");
