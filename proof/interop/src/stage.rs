@@ -102,6 +102,23 @@ impl Server {
         self.log()
     }
 
+    /// Whether it ends within so much time.
+    ///
+    /// # Panics
+    /// If it cannot be waited for.
+    pub fn ends_within(&mut self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            if self.child.try_wait().expect("our own child").is_some() {
+                return true;
+            }
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Its process, or that of `timeout` in front of it, which hands signals on.
     pub fn pid(&self) -> u32 {
         self.child.id()
