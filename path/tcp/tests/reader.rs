@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::lab::{ACK, FIN, Lab, Peer, ms, plain, secs};
-use common::random::Random;
+use common::random::{Random, each_seed};
 use firelane_tcp::{State, TcpConfig, Tuning};
 use firelane_units::SeqNum;
 use firelane_wire::TcpOptions;
@@ -188,14 +188,5 @@ fn run(seed: u64) {
 
 #[test]
 fn a_reader_gets_everything_in_the_end() {
-    if let Some(seed) = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return run(seed);
-    }
-    let seeds = std::env::var("SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(1000);
-    for seed in 0..seeds {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-            eprintln!("replay with SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    each_seed(0..1000, run);
 }

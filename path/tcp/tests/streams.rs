@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::World;
 use common::host::Script;
-use common::random::Random;
+use common::random::{Random, each_seed};
 use common::wire::Faults;
 use firelane_tcp::{CloseReason, Keepalive, State, TcpConfig};
 
@@ -100,20 +100,6 @@ fn run(seed: u64) {
     world.run();
     world.assert_streams_equal();
     world.assert_graceful();
-}
-
-/// Runs the seeds and names the first that fails.
-fn each_seed(seeds: std::ops::Range<u64>, run: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    if let Some(seed) = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return run(seed);
-    }
-    let more = std::env::var("SEEDS").ok().and_then(|count| count.parse().ok());
-    for seed in seeds.start..more.unwrap_or(seeds.end) {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-            eprintln!("replay with SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
 }
 
 #[test]

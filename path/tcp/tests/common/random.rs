@@ -34,3 +34,17 @@ impl Random {
         Self::new(self.next())
     }
 }
+
+/// Runs the seeds and names the first that fails.
+pub fn each_seed(seeds: std::ops::Range<u64>, run: impl Fn(u64) + std::panic::RefUnwindSafe) {
+    if let Some(seed) = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+        return run(seed);
+    }
+    let more = std::env::var("SEEDS").ok().and_then(|count| count.parse().ok());
+    for seed in seeds.start..more.unwrap_or(seeds.end) {
+        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+            eprintln!("replay with SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
