@@ -12,6 +12,23 @@ use firelane_units::{FilterRule, Instant, LinkId, NetstackId};
 
 use crate::engine::Engine;
 use crate::error::ChangeError;
+use crate::lists::List;
+use crate::queue::Queue;
+use crate::registry::Netstack;
+
+impl List for RuleList {
+    fn of(netstack: &mut Netstack) -> &mut Arc<Self> {
+        &mut netstack.filter
+    }
+
+    fn compare(&mut self, before: &Arc<Self>) {
+        self.compare(before);
+    }
+
+    fn control(self: Arc<Self>, netstack: NetstackId) -> Control<Queue> {
+        Control::SetFilter(netstack, self)
+    }
+}
 
 impl Engine {
     /// Gives a netstack's filter other rules; its pools stay. It counts for each packet from the next one on; what states let through
@@ -24,25 +41,7 @@ impl Engine {
         netstack: NetstackId,
         rules: Vec<FilterRule<LinkId>>,
     ) -> Result<(), ChangeError> {
-        let mut list = RuleList::new(rules);
-        loop {
-            let before = Arc::clone(&self.0.registry().netstack_mut(netstack)?.filter);
-            // Of a long one this takes milliseconds, in which others go on.
-            list.compare(&before);
-            let mut registry = self.0.registry();
-            let known = &mut registry.netstack_mut(netstack)?.filter;
-            if !Arc::ptr_eq(known, &before) {
-                continue;
-            }
-            let list = Arc::new(list);
-            *known = Arc::clone(&list);
-            // In the order in which they are known: what each was compared with is what lanes follow then.
-            let told = self.0.tell_all(|_| Control::SetFilter(netstack, Arc::clone(&list)));
-            drop(registry);
-            // No lane follows it any more: it ends here and not in one of them.
-            drop(before);
-            return told;
-        }
+        self.0.replace_list(netstack, RuleList::new(rules))
     }
 
     /// Lets networks come into the pools that the rules name, and go, in this order. Each lane takes so many of them at a time that

@@ -44,6 +44,7 @@ mod flow_lanes;
 mod interfaces;
 mod invented;
 mod lent;
+mod lists;
 mod memory;
 mod nat;
 mod netstack_config;

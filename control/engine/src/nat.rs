@@ -12,9 +12,26 @@ use firelane_units::{Instant, LaneId, NetstackId};
 
 use crate::engine::Engine;
 use crate::error::ChangeError;
+use crate::lists::List;
+use crate::queue::Queue;
+use crate::registry::Netstack;
 
 /// Sessions that one look at a lane answers with.
 const ROWS_PER_LOOK: usize = 256;
+
+impl List for NatList {
+    fn of(netstack: &mut Netstack) -> &mut Arc<Self> {
+        &mut netstack.nat
+    }
+
+    fn compare(&mut self, before: &Arc<Self>) {
+        self.compare(before);
+    }
+
+    fn control(self: Arc<Self>, netstack: NetstackId) -> Control<Queue> {
+        Control::SetNat(netstack, self)
+    }
+}
 
 impl Engine {
     /// Gives a netstack other rules of translation. They count for each packet from the next one on; what a rule has made that stays
@@ -23,25 +40,7 @@ impl Engine {
     /// # Errors
     /// The netstack does not exist.
     pub fn set_nat(&self, netstack: NetstackId, config: NatConfig) -> Result<(), ChangeError> {
-        let mut list = NatList::new(config);
-        loop {
-            let before = Arc::clone(&self.0.registry().netstack_mut(netstack)?.nat);
-            // Of a long one this takes milliseconds, in which others go on.
-            list.compare(&before);
-            let mut registry = self.0.registry();
-            let known = &mut registry.netstack_mut(netstack)?.nat;
-            if !Arc::ptr_eq(known, &before) {
-                continue;
-            }
-            let list = Arc::new(list);
-            *known = Arc::clone(&list);
-            // In the order in which they are known: what each was compared with is what the translator follows then.
-            let told = self.0.tell_all(|_| Control::SetNat(netstack, Arc::clone(&list)));
-            drop(registry);
-            // No lane follows it any more: it ends here and not in one of them.
-            drop(before);
-            return told;
-        }
+        self.0.replace_list(netstack, NatList::new(config))
     }
 
     /// What a netstack's translation has counted; nothing of one without rules.
