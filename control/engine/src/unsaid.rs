@@ -1,7 +1,8 @@
 //! What programs have written and peers have yet to acknowledge when the sockets are gone already: waited for before an engine ends.
 //!
 //! A kernel outlives its programs and sends on; the lanes end with the engine's last handle. [`Stack::drain`] waits as long as its
-//! caller likes. Whoever did not ask gets a second: then each worker has the peers of its lane told (`worker.rs`).
+//! caller likes. Whoever did not ask waits as long as peers take it, but for what takes none for a second, or ten seconds in all: then each
+//! worker has the peers of its lane told (`worker.rs`).
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,9 +16,11 @@ use crate::fabric::Fabric;
 use crate::sleepers::deadline_after;
 use crate::stack::Stack;
 
-/// How long workers go on for what was written before the last handle went: time for two repetitions on a path as long as any. Whoever
-/// drops that handle waits so long.
+/// How long workers go on for what was written before the last handle went when no peer of theirs acknowledges more of it: time for two
+/// repetitions on a path as long as any.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long they go on where peers do. Whoever drops that handle waits so long: a peer that takes a byte at a time does not hold it for ever.
+pub(crate) const LAST_WORDS_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether everything has arrived.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
@@ -87,5 +90,17 @@ impl Fabric {
                 None => return !self.has_failed(lane),
             }
         }
+    }
+
+    /// How far the peers of a lane's connections have acknowledged what was left unsaid, added up; `None` while somebody is inside.
+    pub(crate) fn heard_of_unsaid(&self, lane: LaneId) -> Option<u64> {
+        let _stay = Stay::begin();
+        let (mut sum, mut next) = (0, Some(0));
+        while let Some(from) = next {
+            let heard;
+            (heard, next) = self.squeue(lane).visit(self.now(), |host| host.lane.heard_of_unsaid(from))?;
+            sum += heard;
+        }
+        Some(sum)
     }
 }

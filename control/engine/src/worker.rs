@@ -19,7 +19,7 @@ use crate::calls::{self, Call, Stay};
 use crate::engine::Inner;
 use crate::fabric::Fabric;
 use crate::programs::Known;
-use crate::unsaid::{LAST_WORDS, LOOK};
+use crate::unsaid::{LAST_WORDS, LAST_WORDS_MAX, LOOK};
 
 /// Runs one lane.
 pub struct Worker {
@@ -204,7 +204,8 @@ impl Worker {
     /// while is told that it does not come. Who has acknowledged everything is told nothing: a RST would take from it what it has not read.
     fn say_last(&mut self) {
         self.says_last = true;
-        let until = Instant::now() + LAST_WORDS;
+        let (began, mut last) = (Instant::now(), self.fabric.heard_of_unsaid(self.lane));
+        let mut until = began + LAST_WORDS;
         loop {
             if !self.fabric.may_have_unsaid(self.lane) {
                 self.fall_silent();
@@ -212,8 +213,13 @@ impl Worker {
             if self.fabric.are_silent() || self.run_once(Some(LOOK)) == Ran::Failed {
                 return;
             }
-            if Instant::now() >= until {
-                return self.reset_unsaid();
+            let now = Instant::now();
+            if now >= until {
+                let heard = self.fabric.heard_of_unsaid(self.lane);
+                if heard == last && heard.is_some() || now >= began + LAST_WORDS_MAX {
+                    return self.reset_unsaid();
+                }
+                (last, until) = (heard, now + LAST_WORDS);
             }
         }
     }

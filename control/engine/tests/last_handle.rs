@@ -4,13 +4,19 @@ use std::io::{ErrorKind, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use firelane::units::BitRate;
 use firelane::{Conditions, Queue, Stack, StreamConfig, TcpListener, TcpStream, WireConfig, wire};
 
 const TEXT: usize = 300_000;
 
 /// Two netstacks 10 ms apart.
 fn pair(lanes: usize) -> [Stack; 2] {
-    let far = Conditions { delay: Duration::from_millis(5), ..Conditions::default() };
+    pair_over(lanes, None)
+}
+
+/// The same over a wire with a rate.
+fn pair_over(lanes: usize, rate: Option<BitRate>) -> [Stack; 2] {
+    let far = Conditions { delay: Duration::from_millis(5), rate, ..Conditions::default() };
     let (left, right) = wire(WireConfig { forth: far.clone(), back: far, ..WireConfig::default() });
     let build = |end: Queue, n: u8| {
         let builder = Stack::builder().lanes(lanes).interface(end);
@@ -47,6 +53,22 @@ fn what_was_written_arrives_though_everything_was_dropped() {
             assert_eq!(reader.join().unwrap().unwrap(), TEXT, "{lanes} lanes");
         }
     }
+}
+
+#[test]
+fn what_takes_longer_than_a_second_arrives_as_long_as_the_peer_takes_it() {
+    // Two seconds and a half.
+    let [server, client] = pair_over(1, Some(BitRate::from_mbps(1)));
+    let [mut stream, mut accepted] = connect(&server, &client);
+    stream.write_all(&[7; TEXT]).unwrap();
+    accepted.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let reader = thread::spawn(move || {
+        let mut text = Vec::new();
+        accepted.read_to_end(&mut text).map(|_| text.len())
+    });
+    drop(stream);
+    drop(client);
+    assert_eq!(reader.join().unwrap().unwrap(), TEXT);
 }
 
 #[test]

@@ -504,6 +504,11 @@ impl<D: Driver> Lane<D> {
         self.stacks.find_unsaid(netstack, from)
     }
 
+    /// How far the peers of those have acknowledged what was left, added up for some places from `from` on, and where the next look begins.
+    pub fn heard_of_unsaid(&self, from: u32) -> (u64, Option<u32>) {
+        self.stacks.heard_of_unsaid(from)
+    }
+
     /// Resets the connections that have, as the lane is about to end.
     pub fn reset_unsaid(&mut self, now: Instant) {
         self.common.now = now;

@@ -47,6 +47,20 @@ impl Stacks {
         }
     }
 
+    /// How far the peers of those that have something to say have acknowledged it, added up for some places from `from` on, and where the
+    /// next look begins. A sum that stays the same has seen none of them move.
+    pub(crate) fn heard_of_unsaid(&self, from: u32) -> (u64, Option<u32>) {
+        let end = from.saturating_add(PLACES_PER_LOOK);
+        let unsaid =
+            (from..end).filter_map(|place| self.conns.slab.get(ConnId(place)).filter(|it| it.is_unsaid()));
+        let heard = |conn: &Conn| {
+            let [_, una, ..] = conn.look(|tcp| tcp.sequence());
+            // Also one that has heard everything, and is counted no more, changes the sum.
+            u64::from(una.0) + 1
+        };
+        (unsaid.map(heard).sum(), ((end as usize) < self.conns.slab.places()).then_some(end))
+    }
+
     /// Ends those that have something to say; their peers are told that it does not come.
     pub(crate) fn reset_unsaid<D>(&mut self, common: &mut Common<D>) {
         for place in 0..self.conns.slab.places() as u32 {
