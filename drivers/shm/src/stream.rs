@@ -722,10 +722,10 @@ impl Block {
     }
 
     /// Daemon: something has happened to the stream for good ([`status`], with an error above), and whoever sleeps on it
-    /// is woken. The first error stays.
-    pub fn tell(&self, news: u64) {
+    /// is woken. The first error stays. Whether somebody slept.
+    pub fn tell(&self, news: u64) -> bool {
         self.note(news);
-        self.wake();
+        self.wake()
     }
 
     /// The same for who wakes those who sleep afterwards.

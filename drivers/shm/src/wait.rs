@@ -7,7 +7,10 @@
 //! - R3. Looking again pays if the answer comes soon and another CPU makes it: on one CPU there is none, the ends of a joint
 //!   know whether they share one ([`crate::Beside::meet`]), and who spins in vain spins shorter the next time, then not at
 //!   all. Now and then he tries for as long as it could ever pay; the less often, the more often that was in vain.
+//! - R4. Who has woken somebody looks until that one would have answered, whatever was learned of those who are awake. Else the two go on
+//!   waking each other: each falls asleep before the other is awake, and a call takes two wake-ups instead of a look.
 
+use std::mem;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -48,17 +51,27 @@ pub struct Spin {
     /// Attempts in vain, one after the other, that change nothing yet; and how many there were.
     forgives: u32,
     misses: u32,
+    /// Who is waited for next was asleep.
+    is_asleep: bool,
+    /// Of waits for those who were: how many do not look until the next one that does, and how many there are after one in vain.
+    rest: u32,
+    longest_rest: u32,
 }
 
 impl Spin {
     /// The most looks: some tens of microseconds, a wake-up's price.
     const MOST: u32 = 1000;
     const LEAST: u32 = 32;
-    const PAUSE: u32 = 64;
+    /// A pause is short at first: who was held up once is waited for in vain, and then not any more.
+    const PAUSE: u32 = 4;
+    const PAUSE_BESIDE: u32 = 16;
     const PAUSE_MAX: u32 = 1024;
-    const FORGIVES: u32 = 8;
+    const FORGIVES: u32 = 2;
+    const FORGIVES_BURSTS: u32 = 8;
     /// How many times as long as it ever looks it takes to wake somebody on a CPU that sleeps, at most.
     const WAKES: u32 = 4;
+    /// The looks at least for somebody who was woken: twice what it takes on a CPU that sleeps, under a hypervisor.
+    const LOOKS_FOR_WOKEN: u32 = 2048;
 
     /// For a machine with this many CPUs.
     pub const fn new(cpus: usize) -> Self {
@@ -77,23 +90,26 @@ impl Spin {
             shortest: patience,
             least,
             trial: most,
-            forgives: 0,
+            forgives: Self::FORGIVES,
             misses: 0,
+            is_asleep: false,
+            rest: 0,
+            longest_rest: 1,
         }
     }
 
     /// For who waits for another program, which may be asleep when it is tried whether looking pays: a trial lasts until it
     /// would have been woken and have answered. An answer that an interrupt delays is no reason to sleep.
     pub const fn beside(cpus: usize) -> Self {
-        let (spin, patience) = (Self::new(cpus), Self::PAUSE / 4);
+        let (spin, patience) = (Self::new(cpus), Self::PAUSE_BESIDE);
         let (looks, trial) = (spin.most, Self::WAKES * spin.most);
-        Self { looks, least: spin.most / 2, trial, patience, shortest: patience, ..spin }
+        Self { looks, least: spin.most / 2, trial, patience, shortest: patience, forgives: 0, ..spin }
     }
 
     /// For who asks and is answered in bursts, with a pause between two of them: not every one is a reason to stop looking.
     pub const fn in_bursts(looks: u32, cpus: usize) -> Self {
         let spin = Self::at_most(looks, cpus);
-        Self { looks: spin.most / 2, least: looks / 4, forgives: Self::FORGIVES, ..spin }
+        Self { looks: spin.most / 2, least: looks / 4, forgives: Self::FORGIVES_BURSTS, ..spin }
     }
 
     /// Whether the next wait is a trial.
@@ -108,8 +124,16 @@ impl Spin {
         }
     }
 
+    /// Who the next wait is for had to be woken: he answers a wake-up later than who was awake (R4).
+    pub const fn has_woken(&mut self) {
+        self.is_asleep = true;
+    }
+
     /// Looks until it is there, or looking is not worth it any more (R3).
     pub fn until(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
+        if mem::take(&mut self.is_asleep) && self.most > 0 {
+            return self.until_woken(is_ready);
+        }
         if self.looks == 0 {
             if self.most == 0 {
                 return is_ready();
@@ -142,6 +166,30 @@ impl Spin {
         if self.looks < self.least {
             (self.looks, self.pause) = (0, self.patience);
         }
+        false
+    }
+}
+
+impl Spin {
+    /// The same for the answer of somebody who was asleep (R4).
+    #[cold]
+    fn until_woken(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return is_ready();
+        }
+        for _ in 0..self.trial.max(Self::LOOKS_FOR_WOKEN) {
+            if is_ready() {
+                self.longest_rest = 1;
+                if self.looks == 0 {
+                    (self.looks, self.misses) = (self.most / 2, 0);
+                }
+                return true;
+            }
+            core::hint::spin_loop();
+        }
+        self.rest = self.longest_rest;
+        self.longest_rest = (2 * self.longest_rest).min(Self::PAUSE_MAX);
         false
     }
 }
@@ -206,20 +254,22 @@ impl Sleep {
         self.sleepers.load(Ordering::SeqCst) != 0
     }
 
-    /// Wakes whoever sleeps here, after what he waits for was changed (R1).
-    pub fn wake(&self) {
+    /// Wakes whoever sleeps here, after what he waits for was changed (R1). Whether anybody does.
+    pub fn wake(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.wake_counted();
+        self.wake_counted()
     }
 
     /// The same behind a fence that the caller has, or a change that is sequentially consistent.
     #[inline]
-    pub(crate) fn wake_counted(&self) {
-        if self.sleepers.load(Ordering::SeqCst) != 0 {
+    pub(crate) fn wake_counted(&self) -> bool {
+        let has_sleepers = self.sleepers.load(Ordering::SeqCst) != 0;
+        if has_sleepers {
             self.futex.fetch_add(1, Ordering::SeqCst);
             // It cannot fail in a way that could be made good: at the worst a slice ends late.
             let _ = futex_wake(&self.futex);
         }
+        has_sleepers
     }
 }
 
@@ -239,9 +289,9 @@ impl Block {
         self.sleep.until_by(limit, is_ready, sleep_on)
     }
 
-    /// Wakes whoever sleeps on the block.
-    pub fn wake(&self) {
-        self.sleep.wake();
+    /// Wakes whoever sleeps on the block. Whether anybody does.
+    pub fn wake(&self) -> bool {
+        self.sleep.wake()
     }
 }
 
@@ -339,8 +389,9 @@ mod tests {
         };
         let mut spin = Spin::new(2);
         let tries: Vec<u32> = (0..100_000).map(|_| looks(&mut spin)).collect();
-        assert!(tries[0] > 100 && tries[10..60].iter().all(|&n| n == 1));
-        assert!(tries[60..100].contains(&Spin::MOST), "it is tried again");
+        let trials = |tries: &[u32]| tries.iter().filter(|&&looks| looks == Spin::MOST).count();
+        assert!(tries[0] > 100 && (3..8).contains(&trials(&tries[..200])), "it is tried again");
+        assert!(tries[200..].iter().all(|&looks| [1, Spin::MOST].contains(&looks)));
         assert!(tries.iter().sum::<u32>() < 250_000, "less and less often");
         let mut alone = Spin::new(1);
         assert!((0..100).all(|_| looks(&mut alone) == 1));
@@ -358,7 +409,7 @@ mod tests {
         };
         (0..70).for_each(|_| assert!(!takes(u32::MAX)));
         let waits = (0..).take_while(|_| !takes(700)).count();
-        assert!(waits <= 2 * Spin::PAUSE as usize, "{waits} calls until it was tried");
+        assert!(waits <= 70, "{waits} calls until it was tried, more than were in vain");
         assert!((0..100).all(|_| takes(700)), "it has learned how long to look");
     }
 
@@ -379,6 +430,60 @@ mod tests {
         let looks: u32 = (0..10_000).map(|_| takes(u32::MAX).1).sum();
         assert!(looks < 20_000, "{looks} looks for nothing");
         let mut alone = Spin::in_bursts(256, 1);
+        assert!(!alone.until(|| false));
+    }
+
+    /// What two who ask and answer each other in turn take, in looks: each of them `work` and, if he slept, `wakes` more. Once in a
+    /// while one is held up for longer than anybody looks.
+    fn talk(mut ends: [Spin; 2], [work, wakes]: [u32; 2], rounds: u32) -> u32 {
+        let (mut sleeps, mut took) = ([true; 2], 0);
+        for round in 0..rounds {
+            let (asks, answers) = ((round % 2) as usize, ((round + 1) % 2) as usize);
+            let had_to_wake = std::mem::take(&mut sleeps[answers]);
+            if had_to_wake {
+                ends[asks].has_woken();
+            }
+            let hold_up = if round % 200 == 10 { 20_000 } else { 0 };
+            let answer = work + hold_up + if had_to_wake { wakes } else { 0 };
+            let mut looks = 0;
+            sleeps[asks] = !ends[asks].until(|| {
+                looks += 1;
+                looks > answer
+            });
+            took += answer;
+        }
+        took
+    }
+
+    #[test]
+    fn two_who_were_held_up_once_do_not_go_on_waking_each_other() {
+        let (work, wakes, rounds) = (100, 1500, 20_000);
+        for spin in [|| Spin::in_bursts(2048, 2), || Spin::new(2)] {
+            let took = talk([spin(), spin()], [work, wakes], rounds);
+            let (least, held_up) = (rounds * work, rounds / 200 * 20_000);
+            assert!(took < least + held_up + rounds / 200 * 8 * wakes, "{took}");
+        }
+    }
+
+    #[test]
+    fn looking_for_who_was_woken_is_given_up_where_it_never_pays() {
+        let mut spin = Spin::in_bursts(2048, 2);
+        let mut woken = |answer: u32| {
+            spin.has_woken();
+            let mut looks = 0;
+            let is_there = spin.until(|| {
+                looks += 1;
+                looks > answer
+            });
+            (is_there, looks)
+        };
+        let looks: u32 = (0..10_000).map(|_| woken(u32::MAX).1).sum();
+        assert!(looks < 80_000, "{looks} looks for nothing");
+        let waits = (0..).take_while(|_| !woken(1500).0).count();
+        assert!(waits <= 2 * Spin::PAUSE_MAX as usize, "{waits} calls until it was tried");
+        assert!((0..100).all(|_| woken(1500).0));
+        let mut alone = Spin::in_bursts(2048, 1);
+        alone.has_woken();
         assert!(!alone.until(|| false));
     }
 

@@ -9,8 +9,9 @@ use firelane_shm::{Holder, Spin};
 
 use crate::{confining, process, session, sys};
 
-/// How often who connects looks: somewhat longer than it takes to wake his lane.
-const LOOKS_TO_CONNECT: u32 = 2048;
+/// How often who connects looks: somewhat longer than it takes to wake his lane. A fourth of it, which is the least, is longer than
+/// an interrupt on the lane's CPU.
+const LOOKS_TO_CONNECT: u32 = 4096;
 
 /// The last name that was given. Names are the process' own: a forked child has another session.
 static LAST: AtomicU32 = AtomicU32::new(0);
@@ -19,6 +20,8 @@ thread_local! {
     static NUMBER: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     static WAITERS: Cell<Waiters> = const { Cell::new(Waiters { home: 0, held: 0 }) };
     static NAME: Cell<u32> = const { Cell::new(0) };
+    /// Whether the thread has woken a lane since it last waited for one.
+    static RUNG: Cell<bool> = const { Cell::new(false) };
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static LANE: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static BESIDE: RefCell<Option<Spin>> = const { RefCell::new(None) };
@@ -89,14 +92,19 @@ fn cpus() -> usize {
     *CPUS.get_or_init(|| rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize))
 }
 
+/// The calling thread has woken a lane, whose answer takes that longer.
+pub(crate) fn has_rung() {
+    RUNG.set(true);
+}
+
 /// Lets `wait` look and learn how long that pays, where it is not known on which CPU who is waited for is.
 pub(crate) fn spinning<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    with(&SPIN, || Spin::new(cpus()), wait)
+    with(&SPIN, || Spin::new(cpus()), |spin| wait(of_lane(spin)))
 }
 
 /// The same where it is known that the lane was last on another CPU, though this process may have a single one.
 pub(crate) fn spinning_for_lane<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    with(&LANE, || Spin::new(online_cpus()), wait)
+    with(&LANE, || Spin::new(online_cpus()), |spin| wait(of_lane(spin)))
 }
 
 /// The same where another program is waited for, which may have another CPU though this one has a single one.
@@ -107,7 +115,15 @@ pub(crate) fn spinning_beside<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
 /// The same for who connects. His lane sleeps at first, which is no reason to stop looking; and what is learned of peers that are far
 /// away says nothing of other waits.
 pub(crate) fn spinning_to_connect<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    with(&CONNECTING, || Spin::in_bursts(LOOKS_TO_CONNECT, online_cpus()), wait)
+    with(&CONNECTING, || Spin::in_bursts(LOOKS_TO_CONNECT, online_cpus()), |spin| wait(of_lane(spin)))
+}
+
+/// With what is known of the lane that is waited for.
+fn of_lane(spin: &mut Spin) -> &mut Spin {
+    if RUNG.take() {
+        spin.has_woken();
+    }
+    spin
 }
 
 /// In a signal handler that came while it looked, it does not look.

@@ -330,13 +330,13 @@ impl ProgramArena {
     }
 
     /// Tells whoever waits for one of many sockets that `block` has news.
-    pub(super) fn tell_waiters(&self, number: u32, block: &Block) {
-        self.tell_marked(block.waiters.load(Ordering::SeqCst), number);
+    pub(super) fn tell_waiters(&self, number: u32, block: &Block) -> bool {
+        self.tell_marked(block.waiters.load(Ordering::SeqCst), number)
     }
 
-    /// Tells those with these slots that `block` has news.
-    pub(super) fn tell_marked(&self, slots: u64, block: u32) {
-        self.waiters.tell(self.mapping(), slots, block);
+    /// Tells those with these slots that `block` has news. Whether one of them slept.
+    pub(super) fn tell_marked(&self, slots: u64, block: u32) -> bool {
+        self.waiters.tell(self.mapping(), slots, block)
     }
 }
 

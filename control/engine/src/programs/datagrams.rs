@@ -280,14 +280,14 @@ impl Datagrams {
         fabric.change(self.lane(), change).map_err(|_| lane_failed())
     }
 
-    /// The lane has news of the socket: what the program sees is brought up to date, and who sleeps for it is woken.
-    pub(super) fn tell(&self, arena: &ProgramArena, ready: Ready) {
-        self.tell_or(arena, ready, 0);
+    /// The lane has news of the socket: what the program sees is brought up to date, and who sleeps for it is woken. Whether somebody was.
+    pub(super) fn tell(&self, arena: &ProgramArena, ready: Ready) -> bool {
+        self.tell_or(arena, ready, 0)
     }
 
     /// The same, with the number of an error that counts if the lane has told none.
-    fn tell_or(&self, arena: &ProgramArena, ready: Ready, failure: u64) {
-        let Some(block) = arena.mapping().block(self.number()) else { return };
+    fn tell_or(&self, arena: &ProgramArena, ready: Ready, failure: u64) -> bool {
+        let Some(block) = arena.mapping().block(self.number()) else { return false };
         let words = self.hold.shared().words();
         let flags = u64::from(words.flags().bits()) << FLAGS_SHIFT | status::DATAGRAMS;
         let error = match self.take_error() {
@@ -295,17 +295,18 @@ impl Datagrams {
             error => error,
         };
         let is_new = flags & !self.told.load(Ordering::Relaxed) != 0;
-        if is_new || error != 0 {
+        let mut has_woken = if is_new || error != 0 {
             self.told.fetch_or(flags, Ordering::Relaxed);
-            block.tell(flags | error << status::ERROR_SHIFT);
+            block.tell(flags | error << status::ERROR_SHIFT)
         } else if self.has_moved(ready) {
-            block.wake();
+            block.wake()
         } else {
-            return;
-        }
-        arena.tell_waiters(self.number(), block);
+            return false;
+        };
+        has_woken |= arena.tell_waiters(self.number(), block);
         let look = || (self.seen(), self.has_room_again(block));
         arena.signals.tell(self.number(), error != 0, look);
+        has_woken
     }
 
     /// Its lane is out of service: who waits for it is told, and nothing more happens.

@@ -138,6 +138,8 @@ struct LaneSide {
     bell: Arc<Bell>,
     /// On which CPUs programs are that were told something since the worker last had nothing to do, a bit each, modulo 64.
     told: AtomicU64,
+    /// Whether one of these was asleep.
+    has_woken: AtomicBool,
     /// Whether the last ones of these were on the worker's CPU. The worker's own.
     shares: AtomicBool,
 }
@@ -174,6 +176,7 @@ impl Programs {
         let side = |bell: &Arc<Bell>| LaneSide {
             bell: Arc::clone(bell),
             told: AtomicU64::new(0),
+            has_woken: AtomicBool::new(false),
             shares: AtomicBool::new(false),
         };
         Self {
@@ -251,13 +254,13 @@ impl Programs {
 
     fn tell_one(&self, fabric: &Fabric, arena: &ProgramArena, block: u32, ready: Ready) {
         let is_stream = arena.with_stream(block, |stream| {
-            stream.tell(fabric, arena, ready);
-            self.note_told(arena, stream.lane());
+            let has_woken = stream.tell(fabric, arena, ready);
+            self.note_told(arena, stream.lane(), has_woken);
         });
         if !is_stream {
             arena.datagrams.with(block, |socket| {
-                socket.tell(arena, ready);
-                self.note_told(arena, socket.lane());
+                let has_woken = socket.tell(arena, ready);
+                self.note_told(arena, socket.lane(), has_woken);
             });
         }
     }
@@ -266,10 +269,13 @@ impl Programs {
         self.arenas.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lane has told a program something, and waits for what it does next.
-    fn note_told(&self, arena: &ProgramArena, lane: LaneId) {
-        let told_on = arena.inbox(lane).and_then(Inbox::last_told_on);
-        if let (Some(cpu), Some(side)) = (told_on, self.lanes.get(lane.index())) {
+    /// A lane has told a program something, which it may have woken, and waits for what that does next.
+    fn note_told(&self, arena: &ProgramArena, lane: LaneId, has_woken: bool) {
+        let Some(side) = self.lanes.get(lane.index()) else { return };
+        if has_woken {
+            side.has_woken.store(true, Ordering::Relaxed);
+        }
+        if let Some(cpu) = arena.inbox(lane).and_then(Inbox::last_told_on) {
             let bit = bit_of(cpu);
             if side.told.load(Ordering::Relaxed) & bit == 0 {
                 side.told.fetch_or(bit, Ordering::Relaxed);
@@ -575,6 +581,10 @@ impl Programs {
             });
             return true;
         }
+        if side.has_woken.load(Ordering::Relaxed) {
+            side.has_woken.store(false, Ordering::Relaxed);
+            spin.has_woken();
+        }
         let mut looks = 0u32;
         spin.until(|| {
             looks += 1;
@@ -626,7 +636,7 @@ mod tests {
         let programs = Programs::new([Bell::new().unwrap()].iter());
         let arenas = [(); 2].map(|()| programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap());
         let (lane, side) = (LaneId(0), &programs.lanes[0]);
-        let tell = |nth: usize| programs.note_told(&arenas[nth], lane);
+        let tell = |nth: usize| programs.note_told(&arenas[nth], lane, false);
         tell(0);
         assert!(!side.shares_cpu(0), "it has not said where it is");
         arenas[0].inbox(lane).unwrap().is_told_on(3);
@@ -638,7 +648,7 @@ mod tests {
         tell(0);
         tell(1);
         assert!(side.shares_cpu(4), "one of them is");
-        programs.note_told(&arenas[0], LaneId(7));
+        programs.note_told(&arenas[0], LaneId(7), true);
         assert!(side.shares_cpu(4), "no such lane");
     }
 

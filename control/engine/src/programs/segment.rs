@@ -543,9 +543,9 @@ impl Joined {
     }
 
     /// Wakes the threads of this end's program that sleep there, and its waiters.
-    pub(super) fn wake(&self) {
+    pub(super) fn wake(&self) -> bool {
         let side = &self.joint().sides[self.at];
-        side.sleep.wake();
+        side.sleep.wake()
     }
 
     fn credit(&self) -> MutexGuard<'_, Credit> {

@@ -346,11 +346,10 @@ impl Stream {
         arena.tell_waiters(self.number(), block);
     }
 
-    fn wake(&self, block: &Block) {
-        block.wake();
-        if let Some(joined) = self.joined() {
-            joined.wake();
-        }
+    /// Whether any of them was asleep.
+    fn wake(&self, block: &Block) -> bool {
+        let was_asleep = block.wake();
+        self.joined().is_some_and(|joined| joined.wake()) || was_asleep
     }
 
     /// A session has died: frees what its threads held. What they had written and not told is told.
@@ -372,14 +371,14 @@ impl Stream {
     }
 
     /// The lane has news of the stream, or may have had some: what the program sees is brought up to date, and who sleeps
-    /// for it is woken.
-    pub(super) fn tell(&self, fabric: &Fabric, arena: &ProgramArena, ready: Ready) {
-        self.tell_or(fabric, arena, ready, 0);
+    /// for it is woken. Whether somebody was.
+    pub(super) fn tell(&self, fabric: &Fabric, arena: &ProgramArena, ready: Ready) -> bool {
+        self.tell_or(fabric, arena, ready, 0)
     }
 
     /// The same, with the number of an error that counts if the lane has told none.
-    fn tell_or(&self, fabric: &Fabric, arena: &ProgramArena, ready: Ready, failure: u64) {
-        let Some(block) = arena.mapping().block(self.number()) else { return };
+    fn tell_or(&self, fabric: &Fabric, arena: &ProgramArena, ready: Ready, failure: u64) -> bool {
+        let Some(block) = arena.mapping().block(self.number()) else { return false };
         let words = self.hold.shared().words();
         // Before the names: who sees that it is connected finds them.
         let flags = u64::from(words.flags().bits()) << FLAGS_SHIFT;
@@ -400,12 +399,14 @@ impl Stream {
             self.told.fetch_or(flags, Ordering::SeqCst);
             block.note(flags | error << status::ERROR_SHIFT);
         }
+        let mut has_woken = false;
         if is_new || self.has_moved(ready) || is_relieved {
-            self.wake(block);
-            arena.tell_waiters(self.number(), block);
+            has_woken = self.wake(block);
+            has_woken |= arena.tell_waiters(self.number(), block);
         }
         let is_ready = error != 0 || new & SIGNALS != 0;
         arena.signals.tell(self.number(), is_ready, || (self.seen(arena), self.has_room_again(block)));
+        has_woken
     }
 
     /// Its lane is out of service: who waits for it is told, and nothing more happens.

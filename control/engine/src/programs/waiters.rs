@@ -74,15 +74,18 @@ impl Waiters {
         self.sharers.ring_crowds(memory)
     }
 
-    /// Tells those whose bits are in `wanted` that `block` has news.
-    pub(super) fn tell(&self, memory: &Mapping, wanted: u64, block: u32) {
+    /// Tells those whose bits are in `wanted` that `block` has news. Whether one of them slept, of those with a slot of their own.
+    pub(super) fn tell(&self, memory: &Mapping, wanted: u64, block: u32) -> bool {
+        let mut has_woken = false;
         for slot in set_bits(wanted) {
             if slot == SLOT_SHARED {
                 self.sharers.wake(memory, block);
             } else if memory.slot(slot).is_some_and(|inbox| inbox.call(block)) {
                 self.wake(slot);
+                has_woken = true;
             }
         }
+        has_woken
     }
 
     fn wake(&self, slot: u32) {
