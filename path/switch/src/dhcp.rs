@@ -13,6 +13,10 @@ pub(crate) struct Dhcp<'a> {
     pub(crate) is_reply: bool,
     /// Which question it belongs to.
     pub(crate) transaction: u32,
+    /// The address that the client has, by its own word.
+    pub(crate) current: Ipv4Addr,
+    /// The one that it asks for, or declines.
+    pub(crate) requested: Option<Ipv4Addr>,
     /// What the server gives.
     pub(crate) yours: Ipv4Addr,
     /// The client's Ethernet address.
@@ -34,6 +38,7 @@ const FIXED_BYTES: usize = 236;
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
 
 const OPTION_PAD: u8 = 0;
+const OPTION_REQUESTED: u8 = 50;
 const OPTION_LEASE: u8 = 51;
 /// Says that the fields of names hold options, too (RFC 2132 §9.3).
 const OPTION_OVERLOAD: u8 = 52;
@@ -55,6 +60,8 @@ pub(crate) fn read(datagram: &[u8]) -> Option<Dhcp<'_>> {
     let mut dhcp = Dhcp {
         is_reply: fixed[0] == 2,
         transaction: u32::from_be_bytes(*fixed[4..].first_chunk()?),
+        current: Ipv4Addr::from(*fixed[12..].first_chunk::<4>()?),
+        requested: None,
         yours: Ipv4Addr::from(*fixed[16..].first_chunk::<4>()?),
         hardware: MacAddr(*fixed[28..].first_chunk()?),
         kind: 0,
@@ -70,6 +77,9 @@ pub(crate) fn read(datagram: &[u8]) -> Option<Dhcp<'_>> {
                 let (value, after) = after.split_at_checked(usize::from(*length))?;
                 match (*option, value) {
                     (OPTION_KIND, &[kind]) => dhcp.kind = kind,
+                    (OPTION_REQUESTED, value) => {
+                        dhcp.requested = <[u8; 4]>::try_from(value).ok().map(Ipv4Addr::from);
+                    }
                     (OPTION_LEASE, value) => dhcp.lease = value.try_into().ok().map(u32::from_be_bytes),
                     (OPTION_CLIENT, value) => dhcp.is_plain &= dhcp.client.replace(value).is_none(),
                     (OPTION_OVERLOAD | OPTION_RELAY, _) => dhcp.is_plain = false,

@@ -16,7 +16,7 @@ use firelane_wire::{
 use crate::allowance::Allowance;
 use crate::dhcp;
 use crate::dhcp6::{self, Dhcp6};
-use crate::known::{Known, Lesson, PREFIXES_MAX, Question};
+use crate::known::{Known, Lease, Lesson, PREFIXES_MAX, Question};
 
 /// How a port is protected.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -163,7 +163,7 @@ impl Guard {
         let said = question(packet, DHCP6_SERVER).and_then(dhcp6::read);
         let back = said.filter(Dhcp6::gives_back);
         for (address, _) in back.iter().flat_map(Dhcp6::addresses) {
-            if self.known.was_given(address) {
+            if self.known.was_given(address.into()) {
                 learn(&mut self.known, Lesson::Gone(address.into()));
             }
         }
@@ -188,8 +188,8 @@ impl Guard {
             && let Some(question) = Question::of(&answer).filter(|_| answer.grants())
         {
             for (address, seconds) in answer.addresses() {
-                let lesson = Lesson::given(now, address, seconds);
-                if let Some(lesson) = self.known.answers(now, question, lesson)
+                let lease = Lease::new(now, address.into(), seconds, question);
+                if let Some(lesson) = self.known.answers(now, lease)
                     && self.may_learn(now, Teacher::Servers, lesson)
                 {
                     learn(&mut self.known, lesson);
@@ -296,10 +296,10 @@ impl Guard {
     /// What the user's own frame teaches: that an answer is due, or that it has claimed an address.
     fn said(&self, now: Instant, packet: &Packet<'_>) -> Option<Lesson> {
         if let Some(text) = question(packet, DHCP_SERVER) {
-            return dhcp::read(text).and_then(|question| self.known.asked(&question));
+            return dhcp::read(text).and_then(|question| self.known.asked(now, &question));
         }
         if let Some(text) = question(packet, DHCP6_SERVER) {
-            return dhcp6::read(text).and_then(|question| self.known.asked6(&question));
+            return dhcp6::read(text).and_then(|question| self.known.asked6(now, &question));
         }
         match (packet.addresses, neighbours(packet)?.message()) {
             (Some((src, dst)), NdpMessage::NeighbourSolicit { target })

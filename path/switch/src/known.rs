@@ -1,7 +1,8 @@
 //! The IP addresses that a port's network has given it, learned by looking on.
 //!
 //! Called by `guard.rs`. An address that a server gave in answer to this port's own question is known while its lease lasts (RFC 2131,
-//! RFC 8415). Another IPv6 address is known once the port has tested it (RFC 4862 §5.4) under a prefix that a router announces for it,
+//! RFC 8415). Anybody on the link may answer, for questions are broadcast: so a question is known for a while, teaches some addresses and
+//! not more, and no second answer to it takes back what the first one gave. Another IPv6 address is known once the port has tested it (RFC 4862 §5.4) under a prefix that a router announces for it,
 //! or link-local; whoever has it already answers the test, which ends the claim: first come, first served, as RFC 6620 has it. A server
 //! may answer in one lane before that has heard of the question, which another has sent: such an answer waits a moment for its question.
 //! Each list has an end, and what is oldest gives way; but prefixes do not, which anybody announces.
@@ -15,8 +16,12 @@ use firelane_wire::{NdpMessage, NdpOption, NdpView, PrefixInformation};
 use crate::dhcp::Dhcp;
 use crate::dhcp6::Dhcp6;
 
-/// Questions to DHCP servers that may be answered still.
+/// Questions to DHCP servers that may be answered still, and for how long: clients ask again after a minute at the latest (RFC 2131 §4.1).
 const QUESTIONS_MAX: usize = 16;
+const QUESTION_LASTS: Duration = Duration::from_secs(120);
+/// Addresses that answers to one question may give. Servers of DHCP for IPv4 give one each.
+const ANSWERS_MAX_V4: usize = 4;
+const ANSWERS_MAX_V6: usize = 16;
 /// Addresses of one port, as many as may be listed.
 const ADDRESSES_MAX: usize = 32;
 /// Prefixes that routers announce on one link.
@@ -40,14 +45,22 @@ const DHCP_DECLINE: u8 = 4;
 pub enum Lesson {
     /// The user has asked a DHCP server.
     Asked(Question),
-    /// The user has an address until then.
-    Given(IpAddr, Instant),
+    /// A server has given the user an address.
+    Given(Lease),
     /// The user has tested an address, at that time.
     Claimed(Ipv6Addr, Instant),
     /// A router announces a prefix for addresses until then.
     Announced(IpPrefix, Instant),
     /// The user does not have the address, or no more.
     Gone(IpAddr),
+}
+
+/// An address that a server gives until then, in answer to a question. One that ends when it comes takes the address back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease {
+    pub(crate) address: IpAddr,
+    pub(crate) until: Instant,
+    pub(crate) question: Question,
 }
 
 /// A question, by its transaction.
@@ -70,21 +83,18 @@ impl Question {
     }
 }
 
-impl Lesson {
-    /// The user has an address for so many seconds.
-    pub(crate) fn given(now: Instant, address: Ipv6Addr, seconds: u32) -> Self {
-        match seconds {
-            0 => Self::Gone(address.into()),
-            _ => Self::Given(address.into(), after(now, seconds)),
-        }
+impl Lease {
+    /// For so many seconds.
+    pub(crate) fn new(now: Instant, address: IpAddr, seconds: u32, question: Question) -> Self {
+        Self { address, until: after(now, seconds), question }
     }
 }
 
 /// What is known of one port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    questions: Vec<Question>,
-    given: Vec<(IpAddr, Instant)>,
+    questions: Vec<(Question, Instant)>,
+    given: Vec<Lease>,
     claimed: Vec<(Ipv6Addr, Instant)>,
     prefixes: Vec<(IpPrefix, Instant)>,
     early: Vec<Early>,
@@ -93,9 +103,8 @@ pub(crate) struct Known {
 /// What an answer teaches whose question is not known, and when it came.
 #[derive(Clone, Copy, Debug)]
 struct Early {
-    question: Question,
     came: Instant,
-    lesson: Lesson,
+    lease: Lease,
 }
 
 impl Known {
@@ -105,7 +114,7 @@ impl Known {
             |v6: Ipv6Addr| self.claimed.iter().any(|(it, _)| *it == v6) && self.is_on_link(now, v6);
         match address {
             IpAddr::V6(v6) if is_claimed(v6) => true,
-            _ => self.given.iter().any(|&(it, until)| it == address && now < until),
+            _ => self.given.iter().any(|it| it.address == address && now < it.until),
         }
     }
 
@@ -115,43 +124,68 @@ impl Known {
     }
 
     /// What a question of the user teaches.
-    pub(crate) fn asked(&self, question: &Dhcp<'_>) -> Option<Lesson> {
-        let ends = matches!(question.kind, DHCP_RELEASE | DHCP_DECLINE);
-        if ends && let Some(&(address, _)) = self.given.iter().find(|(it, _)| it.is_ipv4()) {
-            return Some(Lesson::Gone(address));
-        }
-        if question.is_reply { None } else { self.unknown(Question::V4(question.transaction)) }
+    pub(crate) fn asked(&self, now: Instant, question: &Dhcp<'_>) -> Option<Lesson> {
+        let back = match question.kind {
+            DHCP_RELEASE => Some(question.current),
+            DHCP_DECLINE => question.requested,
+            _ if question.is_reply => return None,
+            _ => return self.unknown(now, Question::V4(question.transaction)),
+        };
+        let address = IpAddr::V4(back?);
+        self.was_given(address).then_some(Lesson::Gone(address))
     }
 
     /// What such a message of the user's teaches. Whether addresses fit the link is no question: servers say so of anybody's.
-    pub(crate) fn asked6(&self, question: &Dhcp6<'_>) -> Option<Lesson> {
-        if question.asks() { self.unknown(Question::of(question)?) } else { None }
+    pub(crate) fn asked6(&self, now: Instant, question: &Dhcp6<'_>) -> Option<Lesson> {
+        if question.asks() { self.unknown(now, Question::of(question)?) } else { None }
     }
 
-    /// What a question teaches that is not known.
-    fn unknown(&self, question: Question) -> Option<Lesson> {
-        (!self.questions.contains(&question)).then_some(Lesson::Asked(question))
+    /// What a question teaches that is not known, or was asked a while ago.
+    fn unknown(&self, now: Instant, question: Question) -> Option<Lesson> {
+        (!self.is_asked(now, question, QUESTION_LASTS / 2)).then_some(Lesson::Asked(question))
+    }
+
+    /// Whether the user has asked that within this time.
+    fn is_asked(&self, now: Instant, question: Question, within: Duration) -> bool {
+        self.questions.iter().any(|&(it, at)| it == question && now.saturating_since(at) < within)
     }
 
     /// What an answer teaches, if its question is known; else it waits for that.
-    pub(crate) fn answers(&mut self, now: Instant, question: Question, lesson: Lesson) -> Option<Lesson> {
-        if self.questions.contains(&question) {
-            return Some(lesson);
+    pub(crate) fn answers(&mut self, now: Instant, lease: Lease) -> Option<Lesson> {
+        if self.is_asked(now, lease.question, QUESTION_LASTS) {
+            return self.granted(now, lease);
         }
-        keep(&mut self.early, Early { question, came: now, lesson }, EARLY_MAX, |_| false);
+        keep(&mut self.early, Early { came: now, lease }, EARLY_MAX, |_| false);
         None
+    }
+
+    /// What the answer to a question of the user's teaches. Who answers once more, be it somebody else, takes nothing back.
+    fn granted(&self, now: Instant, lease: Lease) -> Option<Lesson> {
+        let of_question = || self.given.iter().filter(|it| it.question == lease.question && now < it.until);
+        let most = if lease.address.is_ipv4() { ANSWERS_MAX_V4 } else { ANSWERS_MAX_V6 };
+        let is_news = match self.given.iter().find(|it| it.address == lease.address) {
+            Some(old) => old.question != lease.question || old.until < lease.until,
+            None => now < lease.until && of_question().count() < most,
+        };
+        is_news.then_some(Lesson::Given(lease))
     }
 
     /// What an answer teaches that has waited for a question which is known by now.
     pub(crate) fn next_early(&mut self, now: Instant) -> Option<Lesson> {
         self.early.retain(|early| now.saturating_since(early.came) < EARLY);
-        let at = self.early.iter().position(|early| self.questions.contains(&early.question))?;
-        Some(self.early.remove(at).lesson)
+        loop {
+            let is_asked = |it: &Early| self.is_asked(now, it.lease.question, QUESTION_LASTS);
+            let at = self.early.iter().position(is_asked)?;
+            let lease = self.early.remove(at).lease;
+            if let Some(lesson) = self.granted(now, lease) {
+                return Some(lesson);
+            }
+        }
     }
 
     /// Whether a server has given the user this address.
-    pub(crate) fn was_given(&self, address: Ipv6Addr) -> bool {
-        self.given.iter().any(|(it, _)| *it == address)
+    pub(crate) fn was_given(&self, address: IpAddr) -> bool {
+        self.given.iter().any(|it| it.address == address)
     }
 
     /// What an answer for the station `mac` teaches.
@@ -161,8 +195,8 @@ impl Known {
             return None;
         }
         // An answer without a time answers a question about other things than an address.
-        let lesson = Lesson::Given(answer.yours.into(), after(now, answer.lease?));
-        self.answers(now, Question::V4(answer.transaction), lesson)
+        let question = Question::V4(answer.transaction);
+        self.answers(now, Lease::new(now, answer.yours.into(), answer.lease?, question))
     }
 
     /// What a test of an address teaches.
@@ -218,9 +252,11 @@ impl Known {
     /// Puts a lesson among what is known.
     pub(crate) fn learn(&mut self, now: Instant, lesson: Lesson) {
         match lesson {
-            Lesson::Asked(question) => keep(&mut self.questions, question, QUESTIONS_MAX, |_| false),
-            Lesson::Given(address, until) => {
-                keep(&mut self.given, (address, until), ADDRESSES_MAX, |(it, _)| *it == address);
+            Lesson::Asked(question) => {
+                keep(&mut self.questions, (question, now), QUESTIONS_MAX, |(it, _)| *it == question);
+            }
+            Lesson::Given(lease) => {
+                keep(&mut self.given, lease, ADDRESSES_MAX, |it| it.address == lease.address);
             }
             Lesson::Claimed(address, at) => {
                 keep(&mut self.claimed, (address, at), ADDRESSES_MAX, |(it, _)| *it == address);
@@ -232,7 +268,7 @@ impl Known {
                 }
             }
             Lesson::Gone(address) => {
-                self.given.retain(|(it, _)| *it != address);
+                self.given.retain(|it| it.address != address);
                 self.claimed.retain(|(it, _)| IpAddr::V6(*it) != address);
             }
         }

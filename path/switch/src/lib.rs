@@ -36,6 +36,6 @@ mod tag;
 pub use counters::PortCounters;
 pub use flood::Flooded;
 pub use guard::{Guard, GuardCounters, Packet, Piece, Rules};
-pub use known::Lesson;
+pub use known::{Lease, Lesson};
 pub use port::{GroupFilter, PortConfig, PortError, Role};
 pub use switch::{Destination, L2, Located, Switch};

@@ -229,6 +229,65 @@ fn a_leased_address_may_be_used_until_it_ends() {
     assert_eq!(judge(&mut replica, &ip("10.0.0.7")), Ok(()));
 }
 
+/// A question is broadcast, so anybody can answer it, also when it was answered.
+#[test]
+fn a11_who_answers_once_more_takes_no_address_back() {
+    let lease_of = |seconds: u32, last: u8, transaction: u8| {
+        let mut answer = dhcp(true, 5, MAC, &[&[51, 4][..], &seconds.to_be_bytes()].concat());
+        (answer[8 + 7], answer[8 + 19]) = (transaction, last);
+        answer
+    };
+    let ask = |guard: &mut Guard, at: Instant, transaction: u8| {
+        let mut question = dhcp(false, 3, MAC, &[]);
+        question[8 + 7] = transaction;
+        guard.send(at, &udp("0.0.0.0", (68, 67), &question), |_| {}).unwrap();
+    };
+    let answer = |guard: &mut Guard, at: Instant, answer: &[u8]| {
+        guard.see(at, &udp("10.0.0.254", (67, 68), answer), |_| {});
+    };
+    let has = |guard: &mut Guard, at: Instant| guard.check(at, &ip("10.0.0.7")).is_ok();
+    let after = |seconds| NOW + Duration::from_secs(seconds);
+    let mut guarded = guard(&[Protection::IpNospoof], &[]);
+    ask(&mut guarded, NOW, 1);
+    for (seconds, is_known) in [(0, false), (600, true), (0, true), (60, true)] {
+        answer(&mut guarded, NOW, &lease_of(seconds, 7, 1));
+        assert_eq!(has(&mut guarded, NOW), is_known, "{seconds}");
+    }
+    assert!([after(599), after(600)].map(|at| has(&mut guarded, at)) == [true, false]);
+    // One question is answered with an address, or some, and not with so many that the first is forgotten.
+    for last in 8..200 {
+        answer(&mut guarded, NOW, &lease_of(u32::MAX, last, 1));
+    }
+    assert!(has(&mut guarded, NOW));
+    // Nobody answers what was asked long ago.
+    answer(&mut guarded, after(300), &lease_of(u32::MAX, 7, 1));
+    assert!(!has(&mut guarded, after(700)));
+    // The next question may shorten it.
+    ask(&mut guarded, after(300), 2);
+    answer(&mut guarded, after(300), &lease_of(10, 7, 2));
+    assert!([after(309), after(310)].map(|at| has(&mut guarded, at)) == [true, false]);
+}
+
+#[test]
+fn a_user_gives_back_the_address_that_he_names() {
+    for (kind, options, current, is_back) in [
+        (7, &b""[..], [10, 0, 0, 7], true),
+        (7, b"", [10, 0, 0, 8], false),
+        (7, b"", [0; 4], false),
+        (4, b"\x32\x04\x0a\x00\x00\x07", [0; 4], true),
+        (4, b"\x32\x04\x0a\x00\x00\x08", [10, 0, 0, 7], false),
+    ] {
+        let mut guard = guard(&[Protection::IpNospoof], &[]);
+        judge(&mut guard, &udp("0.0.0.0", (68, 67), &dhcp(false, 3, MAC, &[]))).unwrap();
+        let granted = dhcp(true, 5, MAC, &[51, 4, 0, 0, 0, 60]);
+        guard.see(NOW, &udp("10.0.0.254", (67, 68), &granted), |_| {});
+        let mut back = dhcp(false, kind, MAC, options);
+        back[8 + 12..8 + 16].copy_from_slice(&current);
+        judge(&mut guard, &udp("0.0.0.0", (68, 67), &back)).unwrap();
+        assert_eq!(judge(&mut guard, &ip("10.0.0.7")).is_err(), is_back, "{kind} {current:?}");
+    }
+}
+
 /// The question leaves by one lane, and the server's answer comes to another before that has heard of it.
 #[test]
 fn an_answer_waits_a_moment_for_a_question_that_another_lane_has_sent() {
