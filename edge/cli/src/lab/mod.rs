@@ -100,7 +100,7 @@ fn commands_to_try(place: &Place, daemon: u32, model: &Model) -> String {
          \x20 {inside} ping -c 3 {first}\n\
          \x20 {inside} bash -c 'exec 3<>/dev/tcp/{first}/7; echo hello >&3; head -n 1 <&3'\n\
          \x20 {inside} bash -c 'head -n 20 </dev/tcp/{first}/19'\n\
-         \x20 head -c 100M /dev/zero | {inside} ncat {first} 5001\n\
+         \x20 {inside} bash -c 'head -c 100M /dev/zero >/dev/tcp/{first}/5001'\n\
          \x20 {socket}\n\
          \x20 {command} netstat -an\n\
          \x20 {command} connstat\n\
