@@ -413,6 +413,15 @@ impl Readable {
     }
 }
 
+/// What came of telling the peer ([`Beside::tell`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// The daemon is to tell it as well: it is gone, or cannot be told from here.
+    pub asks_daemon: bool,
+    /// It was asleep.
+    pub has_woken: bool,
+}
+
 impl<'a> Beside<'a> {
     /// The end `at` of a joint; `None` if the segment has no such joint.
     pub fn new(segment: &'a Mapping, joint: u32, at: usize) -> Option<Self> {
@@ -421,23 +430,24 @@ impl<'a> Beside<'a> {
 
     /// Tells whoever of the peer's waits, after something was written, or room made (J5). A waiter is rung by `ring`, which says
     /// whether it has, and told off afterwards, so that one who dies between the two has rung twice at the worst.
-    /// Whether the daemon is to be told as well: the peer is gone or cannot be told from here.
-    pub fn tell(&self, mut ring: impl FnMut(u32) -> bool) -> bool {
+    pub fn tell(&self, mut ring: impl FnMut(u32) -> bool) -> Told {
         let theirs = self.theirs();
         // A system call wakes threads, too: who makes none leaves it to the daemon.
         let mut is_deaf = spares_the_kernel() && theirs.sleep.has_sleepers();
-        if !is_deaf {
-            self.wake_threads();
-        }
+        let mut has_woken = !is_deaf && self.wake_threads();
         for slot in set_bits(theirs.waiters.load(Ordering::SeqCst)) {
             let Some(inbox) = self.memory.slot(slot) else { continue };
             match inbox.tell_napper(theirs.block.load(Ordering::Relaxed)) {
-                Some(nap) if ring(slot) => inbox.was_rung(nap),
+                Some(nap) if ring(slot) => {
+                    inbox.was_rung(nap);
+                    has_woken = true;
+                }
                 Some(_) => is_deaf = true,
                 None => {}
             }
         }
-        is_deaf || self.mine().state.load(Ordering::Relaxed) & (CLOSED | INDIRECT) != 0
+        let asks_daemon = is_deaf || self.mine().state.load(Ordering::Relaxed) & (CLOSED | INDIRECT) != 0;
+        Told { asks_daemon, has_woken }
     }
 
     /// The inbox of a waiter, and who has it.
@@ -463,11 +473,11 @@ impl<'a, M: Storage> Beside<'a, M> {
         Self { memory, joint, at }
     }
 
-    /// Wakes the peer's threads that sleep (J5).
+    /// Wakes the peer's threads that sleep (J5). Whether any does.
     #[inline]
-    pub(crate) fn wake_threads(&self) {
+    pub(crate) fn wake_threads(&self) -> bool {
         order_for_models();
-        self.theirs().sleep.wake_counted();
+        self.theirs().sleep.wake_counted()
     }
 
     /// Where this end's threads sleep: the peer and the daemon wake them there.

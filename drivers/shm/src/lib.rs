@@ -48,7 +48,7 @@ pub use bits::{Bits, set_bits};
 pub use codec::Malformed;
 pub use datagram::Record;
 pub use fault::{Fault, Origin};
-pub use joint::{Beside, Joint};
+pub use joint::{Beside, Joint, Told};
 pub use layout::{Block, Layout};
 pub use owner::{Busy, Holder, spare_the_kernel};
 pub use readiness::{Readiness, is_roomy};

@@ -17,7 +17,7 @@ use firelane_shm::{Beside, StreamEnd};
 use rustix::io::Errno;
 
 use crate::table::Word;
-use crate::{arenas, confining, session, socket, wait, waiter};
+use crate::{arenas, confining, session, socket, thread, wait, waiter};
 
 mod bells;
 
@@ -116,10 +116,14 @@ fn open(fd: c_int, arena: u16, end: &StreamEnd<'static>, number: u64, beside: Be
 pub(crate) fn tell(end: &StreamEnd<'static>, beside: Beside<'static>) -> bool {
     let number = end.block().segment.load(Ordering::Relaxed);
     let segment = arenas::find(number);
-    beside.tell(|slot| {
+    let told = beside.tell(|slot| {
         let owner = beside.inbox(slot).map_or(0, |inbox| inbox.owners.load(Ordering::Acquire));
         segment.is_some_and(|segment| bells::ring(segment, number, slot, owner))
-    })
+    });
+    if told.has_woken {
+        thread::has_woken();
+    }
+    told.asks_daemon
 }
 
 /// A stream is closed: its peer's program may be gone, whose waiters' bells nobody rings any more.

@@ -175,7 +175,7 @@ fn ring(lane: u32) {
     if bell >= 0 {
         // An eventfd takes it unless its count is at its end, when the lane has been rung often enough.
         let _ = rustix::io::write(sys::borrow(bell), &1_u64.to_ne_bytes());
-        thread::has_rung();
+        thread::has_woken();
     }
 }
 

@@ -20,8 +20,8 @@ thread_local! {
     static NUMBER: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     static WAITERS: Cell<Waiters> = const { Cell::new(Waiters { home: 0, held: 0 }) };
     static NAME: Cell<u32> = const { Cell::new(0) };
-    /// Whether the thread has woken a lane since it last waited for one.
-    static RUNG: Cell<bool> = const { Cell::new(false) };
+    /// Whether the thread has woken a lane, or another program, since it last waited for one.
+    static HAS_WOKEN: Cell<bool> = const { Cell::new(false) };
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static LANE: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static BESIDE: RefCell<Option<Spin>> = const { RefCell::new(None) };
@@ -92,19 +92,19 @@ fn cpus() -> usize {
     *CPUS.get_or_init(|| rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize))
 }
 
-/// The calling thread has woken a lane, whose answer takes that longer.
-pub(crate) fn has_rung() {
-    RUNG.set(true);
+/// The calling thread has woken a lane, or another program, whose answer takes that longer.
+pub(crate) fn has_woken() {
+    HAS_WOKEN.set(true);
 }
 
 /// Lets `wait` look and learn how long that pays, where it is not known on which CPU who is waited for is.
 pub(crate) fn spinning<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    with(&SPIN, || Spin::new(cpus()), |spin| wait(of_lane(spin)))
+    with(&SPIN, || Spin::new(cpus()), wait)
 }
 
 /// The same where it is known that the lane was last on another CPU, though this process may have a single one.
 pub(crate) fn spinning_for_lane<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    with(&LANE, || Spin::new(online_cpus()), |spin| wait(of_lane(spin)))
+    with(&LANE, || Spin::new(online_cpus()), wait)
 }
 
 /// The same where another program is waited for, which may have another CPU though this one has a single one.
@@ -115,15 +115,7 @@ pub(crate) fn spinning_beside<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
 /// The same for who connects. His lane sleeps at first, which is no reason to stop looking; and what is learned of peers that are far
 /// away says nothing of other waits.
 pub(crate) fn spinning_to_connect<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    with(&CONNECTING, || Spin::in_bursts(LOOKS_TO_CONNECT, online_cpus()), |spin| wait(of_lane(spin)))
-}
-
-/// With what is known of the lane that is waited for.
-fn of_lane(spin: &mut Spin) -> &mut Spin {
-    if RUNG.take() {
-        spin.has_woken();
-    }
-    spin
+    with(&CONNECTING, || Spin::in_bursts(LOOKS_TO_CONNECT, online_cpus()), wait)
 }
 
 /// In a signal handler that came while it looked, it does not look.
@@ -133,7 +125,13 @@ fn with<T>(
     wait: impl FnOnce(&mut Spin) -> T,
 ) -> T {
     spin.with(|spin| match spin.try_borrow_mut() {
-        Ok(mut spin) => wait(spin.get_or_insert_with(make)),
+        Ok(mut spin) => {
+            let spin = spin.get_or_insert_with(make);
+            if HAS_WOKEN.take() {
+                spin.has_woken();
+            }
+            wait(spin)
+        }
         Err(_) => wait(&mut Spin::new(1)),
     })
 }

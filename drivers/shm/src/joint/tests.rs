@@ -301,9 +301,9 @@ fn who_writes_to_one_who_has_left_finds_out() {
     let world = World::new(64, 64);
     world.fuse();
     assert_eq!(world.write(0, b"a"), 1);
-    assert!(!world.beside(0).tell(|_| true));
+    assert!(!world.beside(0).tell(|_| true).asks_daemon);
     assert!(world.joint().close(1), "it was not read");
-    assert!(world.beside(0).tell(|_| true), "the daemon is to be told");
+    assert!(world.beside(0).tell(|_| true).asks_daemon, "the daemon is to be told");
     assert_eq!((world.write(0, b"b"), world.end(0).concerns_lane()), (1, true), "TCP's answer is a reset");
 }
 
@@ -315,11 +315,12 @@ fn a_waiter_who_sleeps_is_rung_until_somebody_says_that_he_was() {
     world.beside(1).watch(1 << 5);
     let rung = |says: bool| {
         let mut slots = Vec::new();
-        let asks_daemon = world.beside(0).tell(|slot| {
+        let told = world.beside(0).tell(|slot| {
             slots.push(slot);
             says
         });
-        (slots, asks_daemon)
+        assert_eq!(told.has_woken, says && !slots.is_empty(), "who was rung was asleep");
+        (slots, told.asks_daemon)
     };
     assert_eq!(rung(true), (vec![], false), "he is awake");
     let forget = || while inbox.news.take_word().is_some() {};
