@@ -19,7 +19,7 @@ use firelane::{
     Closer, Engine, ExplainedSocket, Foreign, Hub, Limits, Owner, PeerOf, ProgramSocket, Reply, send_reply,
 };
 use firelane_model::{NetstackName, Programs as Rules, SOCKET_FILTER_TEXT_MAX, SocketFilter};
-use firelane_shm::control::{Answer, FILTER_MAX, MESSAGE_MAX, OWN_FILTER, OWN_LEVEL, Request};
+use firelane_shm::control::{Answer, FILTER_MAX, MESSAGE_MAX, OWN_FILTER, OWN_LEVEL, Request, UNANSWERED};
 use firelane_shm::{Spin, carry};
 use firelane_units::{FilterRule, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -504,7 +504,9 @@ impl Door {
             (Stage::There(_), request) => self.answer(key, request, fds.into_inner()),
         };
         let guest = self.guests.get(&key).ok_or(io::ErrorKind::WouldBlock)?;
-        send_reply(&guest.control, number, &reply)?;
+        if number != UNANSWERED {
+            send_reply(&guest.control, number, &reply)?;
+        }
         // Who was refused has nothing to wait for.
         if matches!(reply.answer, Answer::Refused { .. }) {
             return Err(io::ErrorKind::UnexpectedEof.into());

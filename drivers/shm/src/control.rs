@@ -46,6 +46,9 @@ const CLOSED_BYTES: usize = 37;
 /// Arenas are counted from one.
 const NOWHERE: Place = Place { arena: 0, block: 0 };
 
+/// The number of a request that is not answered, whatever comes of it.
+pub const UNANSWERED: u32 = 0;
+
 /// A socket of a session: the inode of the program's descriptor (fstat(2)).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SocketId(pub u64);

@@ -96,13 +96,18 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
         value.first_chunk::<INT>().ok_or(Errno::INVAL)?;
     }
     // Programs set them before they connect.
-    if number_of(level, value)
-        .and_then(|number| UntoldOption::new(level, name, number))
-        .is_some_and(|option| untold::keep(socket, option))
-    {
+    let never_refused = number_of(level, value).and_then(|number| UntoldOption::new(level, name, number));
+    if never_refused.is_some_and(|option| untold::keep(socket, option)) {
         return Ok(());
     }
     match (level, name) {
+        // Servers set these on each connection that they accept. Whoever asks about it next asks behind that.
+        (SOL_SOCKET, libc::SO_KEEPALIVE)
+        | (IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT)
+            if never_refused.is_some() && a_stream(socket).is_some() =>
+        {
+            session::post_option(socket, level, name, value)
+        }
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => set_time(socket, name, value),
         (SOL_SOCKET, libc::SO_RCVLOWAT) if let Some(stream) = a_stream(socket) => {
             // As in Linux, less than none is as much as there can be.

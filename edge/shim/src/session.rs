@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use firelane_shm::control::{
     Answer, FILTER_MAX, Family, Interface, Kind, MESSAGE_MAX, OPTION_MAX, Place, Request, SAME_BACKLOG,
-    SocketId, closed,
+    SocketId, UNANSWERED, closed,
 };
 use firelane_shm::layout::{LANES_MAX, VERSION};
 use firelane_shm::{Fault, Spin, StreamEnd, carry};
@@ -47,9 +47,6 @@ const OWN_RANGE: u64 = LANES_MAX as u64 + pool::RANGE + 72;
 /// A program with a smaller range has no sockets made ahead: it may need every number.
 const ROOMY_RANGE: u64 = 1024;
 
-/// So many answers may lie unread: they have room in what lies between the two.
-const POSTED_MAX: u32 = 16;
-
 /// How often to look for an answer before sleeping: each look is a system call.
 const LOOKS: u32 = 256;
 
@@ -61,8 +58,6 @@ struct Session {
     spin: Spin,
     /// Sockets were asked for ahead: by which request, and whether of IPv6.
     ahead: Option<(u32, bool)>,
-    /// How many requests were sent, at most, whose answers nobody waits for and nobody has read.
-    posted: u32,
 }
 
 /// Whether sockets made ahead are on their way.
@@ -324,7 +319,6 @@ fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
         requests: 0,
         spin: Spin::in_bursts(LOOKS, thread::online_cpus()),
         ahead: None,
-        posted: 0,
     };
     let (netstack, filter) = (wanted.name().to_owned(), filter.to_owned());
     let hello = Request::Hello { netstack, filter, room: room::for_own() };
@@ -385,8 +379,6 @@ impl Session {
         loop {
             let (number, answer, fds) = self.next_answer()?;
             if number == asked {
-                // They come in the order of the questions.
-                self.posted = 0;
                 return Ok((answer, fds));
             }
             self.take_ahead(number, &answer, fds);
@@ -395,13 +387,22 @@ impl Session {
 
     /// Sends a request; its number.
     fn send(&mut self, request: &Request, beside: Option<c_int>) -> Result<u32, Errno> {
-        self.requests = self.requests.wrapping_add(1);
+        self.requests = self.requests.wrapping_add(1).max(UNANSWERED + 1);
+        self.send_as(self.requests, request, beside)?;
+        Ok(self.requests)
+    }
+
+    /// Sends a request to which no answer comes. What is asked next is asked behind it.
+    fn post(&self, request: &Request) -> Result<(), Errno> {
+        self.send_as(UNANSWERED, request, None)
+    }
+
+    fn send_as(&self, number: u32, request: &Request, beside: Option<c_int>) -> Result<(), Errno> {
         let beside = beside.map(sys::borrow);
-        let message = request.encode(self.requests);
+        let message = request.encode(number);
         let control = sys::borrow(self.control);
         let sent = carry::send(control, &message, beside.as_slice(), true);
-        sent.map_err(|error| not_daemons(&error, control, beside.is_some()).unwrap_or_else(gone))?;
-        Ok(self.requests)
+        sent.map_err(|error| not_daemons(&error, control, beside.is_some()).unwrap_or_else(gone))
     }
 
     /// Waits for the next answer.
@@ -719,7 +720,7 @@ pub(crate) fn set_option(socket: &Held, level: c_int, name: c_int, value: &[u8])
     done(&ask_about(socket, |socket| Request::SetOption { socket, level, name, value: value.to_vec() })?)
 }
 
-/// Sets such an option, and does not wait for the answer, of a socket that has nobody to refuse it: it is this process' alone, so the daemon
+/// Sets such an option, and has no answer, of a socket that has nobody to refuse it: it is this process' alone, so the daemon
 /// knows it, and what is asked of it next is asked behind this.
 pub(crate) fn post_option(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
     if socket::is_dead(socket.word) {
@@ -727,15 +728,8 @@ pub(crate) fn post_option(socket: &Held, level: c_int, name: c_int, value: &[u8]
     }
     untold::tell(socket.fd);
     let Some(socket_name) = kept::own_name(socket.fd) else { return set_option(socket, level, name, value) };
-    let mut session = begun()?;
-    let begun = session.as_mut().ok_or(Errno::NETDOWN)?;
-    if begun.posted >= POSTED_MAX {
-        drop(session);
-        return set_option(socket, level, name, value);
-    }
-    begun.posted += 1;
     let request = Request::SetOption { socket: socket_name, level, name, value: value.to_vec() };
-    begun.send(&request, None).map(drop)
+    begun()?.as_ref().ok_or(Errno::NETDOWN)?.post(&request)
 }
 
 /// Reads such an option.
@@ -913,7 +907,6 @@ mod tests {
             requests: 0,
             spin: Spin::in_bursts(LOOKS, 1),
             ahead: None,
-            posted: 0,
         };
         // No descriptor has this number.
         assert_eq!(session.send(&Request::Attach, Some(c_int::MAX)), Err(Errno::BADF));
