@@ -9,13 +9,13 @@
 use std::path::{Path, PathBuf};
 
 use firelane_api::{
-    Counter, DestinationInfo, DeviceInfo, DropInfo, FilterInfo, FlowStats, GroupInfo, Judged, LaneReceived,
-    LinkStats, NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep, ProtocolCounters,
-    RingStats, RouteInfo, RouteOrigin, RuleInfo, StateInfo, Stub, Traffic, Usage, UsageSample, WireCounts,
-    WireStats,
+    Api, Change, ChangeRequest, Counter, DestinationInfo, DeviceInfo, DropInfo, FilterInfo, FlowStats,
+    GroupInfo, Judged, LaneReceived, LinkStats, NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo,
+    PlanStep, ProtocolCounters, RingStats, RouteInfo, RouteOrigin, RuleInfo, StateInfo, Stub, Traffic, Usage,
+    UsageSample, WireCounts, WireStats,
 };
 use firelane_cli::{Session, run};
-use firelane_model::Model;
+use firelane_model::{Model, Vnic};
 use proptest::prelude::*;
 
 mod samples;
@@ -447,6 +447,42 @@ fn each_report_has_its_time() {
         let time = said.lines().next().and_then(|line| line.strip_prefix(sign)).expect("the sign");
         assert!(time.parse::<u64>().is_ok(), "{said}");
     }
+}
+
+/// What is made between two reports is in the next one, under whatever name it has then.
+#[test]
+fn a_report_has_what_was_made_since_the_one_before() {
+    let during = |command: &str, change: fn(&Stub)| {
+        let mut stub = host("two-tenants");
+        let late = LinkStats { name: "late0".parse().unwrap(), ..stub.link_stats[0].clone() };
+        stub.link_stats.push(late);
+        let (mut out, mut err, mut reports) = (Vec::new(), Vec::new(), 1);
+        let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
+        let mut sleep = |_| {
+            reports += 1;
+            if reports == 2 {
+                change(&stub);
+            }
+            reports == 2
+        };
+        let mut session = Session { api: &stub, out: &mut out, err: &mut err, rows: None, sleep: &mut sleep };
+        assert_eq!(run(&mut session, &words), 0, "{}", String::from_utf8_lossy(&err));
+        String::from_utf8(out).unwrap()
+    };
+    let made = |stub: &Stub| {
+        let vnic = Vnic::new("vswitch1".parse().unwrap());
+        let change = Change::CreateVnic("late0".parse().unwrap(), vnic);
+        stub.change(&ChangeRequest { temporary: false, change }).unwrap();
+    };
+    for command in ["dladm show-vnic -s -i 1 -o link", "dladm show-vnic -l vswitch1 -s -i 1 -o link"] {
+        assert_eq!(
+            during(command, made),
+            "LINK\nalice0\nbob0\nweb0\nalice0\nbob0\nweb0\nlate0\n",
+            "{command}"
+        );
+    }
+    assert!(during("dladm show-link -s -i 1 -o link", made).ends_with("\nlate0\n"));
+    assert_eq!(during("dladm show-link -s -i 1 -o link bob0", made), "LINK\nbob0\nbob0\n");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! `dladm` verbs that list links.
 
+use std::collections::BTreeSet;
+
 use firelane_api::{Api, Status, VnicInfo, Which};
+use firelane_model::LinkName;
 
 use super::PROGRAM;
 use crate::common::Call;
@@ -73,8 +76,7 @@ pub(super) fn links(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
     let mut links = session.api.links(which(call))?;
     only(&mut links, name, |link| link.name.as_str(), "link {} is not valid")?;
     if call.args.has('s') {
-        let names: Vec<_> = links.iter().map(|link| link.name.to_string()).collect();
-        return statistics(session, call, &names);
+        return statistics(session, call, |_| Ok(None));
     }
     if call.args.has('j') {
         return session.json("links", &links, false);
@@ -98,9 +100,15 @@ pub(super) fn links(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
     Ok(())
 }
 
-/// Counters of the links called `names`, once or at each interval.
-fn statistics(session: &mut Session<'_>, call: &Call<'_>, names: &[String]) -> Result<(), Failure> {
+/// Counters of the link of the operand, or else of those that `names` gives (none means all), once or at each interval. Who was made,
+/// renamed or removed since the last report is in the next one as he is then.
+fn statistics(
+    session: &mut Session<'_>,
+    call: &Call<'_>,
+    names: impl Fn(&dyn Api) -> Result<Option<BTreeSet<LinkName>>, Failure>,
+) -> Result<(), Failure> {
     let interval = call.interval()?;
+    let only = call.optional_operand()?;
     let mut before = LinksBefore::default();
     let mut table = Table::open(
         session,
@@ -111,7 +119,10 @@ fn statistics(session: &mut Session<'_>, call: &Call<'_>, names: &[String]) -> R
     )?;
     loop {
         let mut stats = session.api.link_stats()?;
-        stats.retain(|link| names.iter().any(|name| name == link.name.as_str()));
+        stats.retain(|link| only.is_none_or(|name| name == link.name.as_str()));
+        if let Some(names) = names(session.api)? {
+            stats.retain(|link| names.contains(&link.name));
+        }
         before.subtract(&mut stats);
         if call.args.has('j') {
             session.json("links", &stats, interval.is_some())?;
@@ -136,21 +147,22 @@ fn statistics(session: &mut Session<'_>, call: &Call<'_>, names: &[String]) -> R
 pub(super) fn vnics(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     check(call)?;
     let name = call.optional_operand()?;
-    let mut vnics = session.api.vnics(which(call))?;
-    vnics.retain(|vnic| !vnic.is_vlan);
+    let over = call.args.value('l');
+    let mut vnics = vnics_over(session.api, which(call), over)?;
     if call.args.has('P') {
         keep_addresses(session.api, &mut vnics)?;
     }
-    if let Some(over) = call.args.value('l') {
-        if !is_link(session.api, over, which(call))? {
-            return Err(die(format!("invalid link name '{over}'")));
-        }
-        vnics.retain(|vnic| vnic.over.as_str() == over);
+    if let Some(over) = over
+        && !is_link(session.api, over, which(call))?
+    {
+        return Err(die(format!("invalid link name '{over}'")));
     }
     only(&mut vnics, name, |vnic| vnic.name.as_str(), "invalid vnic name '{}'")?;
     if call.args.has('s') {
-        let names: Vec<_> = vnics.iter().map(|vnic| vnic.name.to_string()).collect();
-        return statistics(session, call, &names);
+        return statistics(session, call, |api| {
+            let vnics = vnics_over(api, Which::Active, over)?;
+            Ok(Some(vnics.into_iter().map(|vnic| vnic.name).collect()))
+        });
     }
     if call.args.has('j') {
         return session.json("vnics", &vnics, false);
@@ -165,6 +177,13 @@ pub(super) fn vnics(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
         table.row(session, &vnic_row(vnic))?;
     }
     Ok(())
+}
+
+/// The VNICs that are no VLANs, over this link if one is named.
+fn vnics_over(api: &dyn Api, which: Which, over: Option<&str>) -> Result<Vec<VnicInfo>, Failure> {
+    let mut vnics = api.vnics(which)?;
+    vnics.retain(|vnic| !vnic.is_vlan && over.is_none_or(|over| vnic.over.as_str() == over));
+    Ok(vnics)
 }
 
 /// A chosen address is the same at the next start, and the one in force tells it. Of a VNIC that is another one then, nobody knows.

@@ -3,7 +3,7 @@
 //! The original joins two simulated links with `modify-simnet -p`; a wire here is an object of its own, because it has
 //! properties of its own, in each direction others.
 
-use firelane_api::{Change, ChangeRequest, PropChange, Status, WireInfo, WireStats, set_wire_prop};
+use firelane_api::{Change, ChangeRequest, PropChange, Status, Which, WireInfo, WireStats, set_wire_prop};
 use firelane_model::{LinkName, Wire, WireSide};
 
 use super::{PROGRAM, temporary};
@@ -111,7 +111,7 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
         "invalid wire name '{}'",
     )?;
     if call.args.has('s') {
-        return statistics(session, call, &wires);
+        return statistics(session, call);
     }
     if call.args.has('j') {
         return session.json("wires", &wires, false);
@@ -139,14 +139,16 @@ fn named(wire: &WireInfo, side: WireSide) -> [String; 3] {
     [wire.name.to_string(), from.to_string(), to.to_string()]
 }
 
-/// Counters of `wires`, once or at each interval.
-fn statistics(session: &mut Session<'_>, call: &Call<'_>, wires: &[WireInfo]) -> Result<(), Failure> {
-    let interval = call.interval()?;
+/// Counters of the wire of the operand, or else of all, once or at each interval, with those that were made since.
+fn statistics(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let (interval, only) = (call.interval()?, call.optional_operand()?);
     let mut before: Vec<WireStats> = Vec::new();
     let fields = "wire,from,to,sent,delivered,lost,full,doubled,overtaken";
     let style = Style { ..super::show::style(call) };
     let mut table = Table::open(session, PROGRAM, STATS, fields, style)?;
     loop {
+        let mut wires = session.api.wires(Which::Active)?;
+        wires.retain(|wire| only.is_none_or(|name| name == wire.name.as_str()));
         let now = session.api.wire_stats()?;
         let mut shown: Vec<_> = now.clone();
         shown.retain(|it| wires.iter().any(|wire| wire.name == it.name));
