@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 use std::{fmt, io};
 
-use firelane_model::{AddrObjName, LinkClass, Model, Netstack, NetstackName, VnicUser};
+use firelane_model::{LinkClass, Model, Netstack, NetstackName, Vnic, VnicUser};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -120,10 +120,8 @@ impl Store {
         }
         self.spare_disabled(&request.change)?;
         let active = edited(&self.active, &request.change);
-        if let (Change::MarkAddr(name, _), Err(error)) = (&request.change, &active)
-            && error.status == Status::NoAddrObj
-        {
-            return Err(enabling::absence(name, &self.persistent));
+        if let Some(error) = active.as_ref().err().and_then(|error| self.disabled(&request.change, error)) {
+            return Err(error);
         }
         if request.temporary {
             if let Change::AddFlow(name, _) = &request.change
@@ -180,7 +178,7 @@ impl Store {
             {
                 Err(Status::Exists.into())
             }
-            Change::CreateAddr(name, _) if done == [true; 2] => match self.users(name) {
+            Change::CreateAddr(name, _) if done == [true; 2] => match self.users(name.interface()) {
                 [Some(active @ VnicUser::Netstack(_)), Some(kept)] if kept != active => {
                     Err(Status::TemporaryObject.into())
                 }
@@ -190,19 +188,37 @@ impl Store {
         }
     }
 
-    /// An interface that is disabled gets no address: what is in force would make it anew in the netstack `default`, and the next start
+    /// An interface that is disabled gets no address and no other netstack: what is in force would make it anew in one, and the next start
     /// in its own.
     fn spare_disabled(&self, change: &Change) -> Result<(), ApiError> {
-        let Change::CreateAddr(name, _) = change else { return Ok(()) };
-        match self.users(name) {
+        let users = match change {
+            Change::CreateAddr(name, _) => self.users(name.interface()),
+            Change::CreateIf(name, _) => self.users(name.as_str()),
+            _ => return Ok(()),
+        };
+        match users {
             [Some(VnicUser::Nobody), Some(VnicUser::Netstack(_))] => Err(Status::DisabledObject.into()),
             _ => Ok(()),
         }
     }
 
-    /// Whose the interface of an address is: in force, and as it is kept.
-    fn users(&self, address: &AddrObjName) -> [Option<&VnicUser>; 2] {
-        [&self.active, &self.persistent].map(|it| it.vnics.get(address.interface()).map(|vnic| &vnic.user))
+    /// What is said of a change of what is not in force and `error` says is not there, if it is kept.
+    fn disabled(&self, change: &Change, error: &ApiError) -> Option<ApiError> {
+        match (change, error.status) {
+            (Change::MarkAddr(name, _) | Change::SetAddrProps(name, _), Status::NoAddrObj) => {
+                Some(enabling::absence(name, &self.persistent))
+            }
+            (Change::SetIfProps(name, _), Status::NoIf) => {
+                let kept = self.persistent.vnics.get(name).and_then(Vnic::netstack);
+                kept.map(|_| Status::DisabledObject.into())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whose an interface is: in force, and as it is kept.
+    fn users(&self, interface: &str) -> [Option<&VnicUser>; 2] {
+        [&self.active, &self.persistent].map(|it| it.vnics.get(interface).map(|vnic| &vnic.user))
     }
 
     /// A link that is there until the next start may not have the name of one of another class that is kept: neither could be deleted by it.
