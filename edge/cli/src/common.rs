@@ -37,9 +37,9 @@ impl<'a> Call<'a> {
             OptError::Twice(_) => die(error.to_string()),
             _ => die(format!("{error}\nusage: {usage}")),
         })?;
-        // A document has all there is, under names of its own.
+        // A document has all there is, under names of its own, and a line with the time is none.
         let given = |long: &str| options.iter().find(|it| it.long() == long && args.has(it.letter()));
-        let of_tables = ["output", "parsable", "unit"].into_iter().find_map(given);
+        let of_tables = ["output", "parsable", "unit", "timestamp"].into_iter().find_map(given);
         if let Some((json, other)) = given("json").zip(of_tables) {
             let (json, other) = (json.letter(), other.letter());
             return Err(die(format!("the option -{json} is not compatible with -{other}\nusage: {usage}")));
