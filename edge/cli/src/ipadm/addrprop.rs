@@ -16,9 +16,9 @@ const PROPERTY: &[Column] = &[
     col("ADDROBJ", 18),
     col("PROPERTY", 11),
     col("PERM", 5),
-    col("CURRENT", 17),
-    col("PERSISTENT", 17),
-    col("DEFAULT", 17),
+    col("CURRENT", 16),
+    col("PERSISTENT", 16),
+    col("DEFAULT", 16),
     col("POSSIBLE", 15),
 ];
 

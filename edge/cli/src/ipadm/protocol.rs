@@ -42,18 +42,29 @@ const SIGNS: [char; 2] = ['+', '-'];
 /// What stands before and behind the `=` of `-p`.
 fn assigned<'a>(call: &'a Call<'_>) -> Result<(&'a str, &'a str), Failure> {
     let text = call.args.value('p').ok_or_else(|| call.misused())?;
-    let is_name = |name: &str| !name.trim_end_matches(SIGNS).is_empty();
-    let assigned = text.split_once('=').filter(|(name, value)| is_name(name) && !value.is_empty());
-    assigned.ok_or_else(|| die(format!("Invalid prop=val specified\nusage: {}", call.usage)))
+    let wrong = |why: &str| die(format!("{why}\nusage: {}", call.usage));
+    match text.split_once('=') {
+        None | Some((_, "")) => Err(wrong("please specify the value to be set.")),
+        Some((_, value)) if value.contains('=') => {
+            Err(wrong("cannot specify more than one prop=val at a time."))
+        }
+        Some((name, _)) if name.trim_end_matches(SIGNS).is_empty() => {
+            Err(wrong("Invalid prop=val specified"))
+        }
+        Some(assigned) => Ok(assigned),
+    }
 }
 
 /// The one property of `-p` that is reset.
 pub(super) fn only_name<'a>(call: &'a Call<'_>) -> Result<&'a str, Failure> {
     let name = call.args.value('p').ok_or_else(|| call.misused())?;
-    if name.is_empty() || name.contains(['=', ',']) {
-        return Err(die(format!("Invalid prop specified\nusage: {}", call.usage)));
+    let wrong = |why: &str| die(format!("{why}\nusage: {}", call.usage));
+    match name {
+        _ if name.contains('=') => Err(wrong("incorrect syntax used for -p.")),
+        _ if name.contains(',') => Err(wrong("cannot specify more than one prop at a time.")),
+        "" => Err(wrong("Invalid prop specified")),
+        _ => Ok(name),
     }
-    Ok(name)
 }
 
 /// The properties of `-p` that are shown; `None` is all.
