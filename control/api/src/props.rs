@@ -68,9 +68,27 @@ const OF_VNICS: &str = "maxbw, minbw, priority, fusion, polling, cpus, rxrings, 
 /// What can be set of a flow.
 const OF_FLOWS: &str = "maxbw, minbw, priority, fusion, cpus";
 
+/// The properties that have a list for a value.
+const LISTS: [&str; 4] = ["cpus", "protection", "allowed-ips", "allowed-dhcp-cids"];
+
+/// What is wrong with several values of a property that has one is that they are several.
+fn counted(error: ApiError, change: &PropChange) -> ApiError {
+    let (name, value) = (change.name.as_str(), change.value.as_deref().unwrap_or_default());
+    let is_of_value =
+        matches!(error.status, Status::BadValue | Status::BadMtu | Status::VidInvalid | Status::MacInvalid);
+    match is_of_value && value.contains(',') && !LISTS.contains(&name) {
+        true => ApiError::new(Status::BadCount, name, value, "one value"),
+        false => error,
+    }
+}
+
 impl LinkProps<'_> {
     /// Sets or resets one property.
     pub(crate) fn set(&mut self, change: &PropChange) -> Result<(), ApiError> {
+        self.put(change).map_err(|error| counted(error, change))
+    }
+
+    fn put(&mut self, change: &PropChange) -> Result<(), ApiError> {
         let (name, value) = (change.name.as_str(), change.value.as_deref());
         let (maxbw, priority, fusion) = match self {
             Self::Phys(it) => (&mut it.maxbw, &mut it.priority, &mut it.fusion),
@@ -198,6 +216,10 @@ fn read_list<T: std::str::FromStr>(
 
 /// Sets or resets one property of a flow.
 pub fn set_flow_prop(flow: &mut Flow, change: &PropChange) -> Result<(), ApiError> {
+    put_of_flow(flow, change).map_err(|error| counted(error, change))
+}
+
+fn put_of_flow(flow: &mut Flow, change: &PropChange) -> Result<(), ApiError> {
     match (change.name.as_str(), change.value.as_deref()) {
         (name @ "maxbw", value) => flow.maxbw = value.map(|text| read_rate(name, text)).transpose()?,
         (name @ "minbw", value) => flow.minbw = value.map(|text| read_rate(name, text)).transpose()?,

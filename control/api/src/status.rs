@@ -41,6 +41,8 @@ statuses! {
     NotFound = "object not found", 404;
     /// A value is not one of those allowed.
     BadValue = "invalid value", 400;
+    /// A property has one value, and more were given.
+    BadCount = "invalid number of values", 400;
     /// No memory.
     NoMemory = "insufficient memory", 507;
     /// There is such an object.
@@ -61,8 +63,12 @@ statuses! {
     TimedOut = "operation timed out", 504;
     /// The address is not one that a link can have.
     MacInvalid = "invalid MAC address value", 400;
+    /// The address has another number of bytes than a link's.
+    MacLengthInvalid = "invalid MAC address length", 400;
     /// The prefix of a chosen address is not one that a station's can have.
     MacPrefixInvalid = "Invalid MAC address prefix value", 400;
+    /// Or it has another number of bytes.
+    MacPrefixLengthInvalid = "Invalid MAC address prefix length", 400;
     /// The link is in use.
     LinkBusy = "link busy", 409;
     /// The VLAN identifier is out of range.
@@ -105,6 +111,8 @@ statuses! {
     BadPort = "invalid port number", 400;
     /// The differentiated-services field is malformed.
     BadDsField = "invalid dsfield", 400;
+    /// The mask behind it is.
+    BadDsMask = "invalid dsfield mask", 400;
     /// The MTU is out of range.
     BadMtu = "MTU check failed, MTU outside of device's supported range", 400;
     /// There is no such property.

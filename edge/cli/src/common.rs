@@ -150,7 +150,8 @@ pub(crate) fn said_props(call: &Call<'_>, what: &str) -> Result<Vec<PropChange>,
 }
 
 /// Splits `name=value,...`; a value goes on over a comma if what follows has no equals sign. None if a
-/// part has no name, if values are needed and one is missing, or if a property is named twice.
+/// part has no name, if values are needed and one is missing, or if a property is named twice. Names may be in any case, as in the
+/// library of the original.
 fn prop_list(texts: &[&str]) -> Option<Vec<PropChange>> {
     let mut list: Vec<PropChange> = Vec::new();
     for text in texts {
@@ -158,10 +159,11 @@ fn prop_list(texts: &[&str]) -> Option<Vec<PropChange>> {
         for part in text.split(',') {
             match (part.split_once('='), list.last_mut()) {
                 (Some((name, value)), _) if !name.is_empty() && !value.is_empty() => {
+                    let name = name.to_ascii_lowercase();
                     if list.iter().any(|it| it.name == name) {
                         return None;
                     }
-                    list.push(PropChange { name: name.to_owned(), value: Some(value.to_owned()) });
+                    list.push(PropChange { name, value: Some(value.to_owned()) });
                     open = true;
                 }
                 (None, Some(last)) if open && !part.is_empty() => {
@@ -177,9 +179,14 @@ fn prop_list(texts: &[&str]) -> Option<Vec<PropChange>> {
     (!list.is_empty()).then_some(list)
 }
 
+/// The names of properties of links or flows that `-p` says, in any case.
+pub(crate) fn prop_names(texts: &[&str]) -> Option<Vec<String>> {
+    name_list(&texts.iter().map(|text| text.to_ascii_lowercase()).collect::<Vec<_>>())
+}
+
 /// Splits `name,...`. None if a part is empty or has a value.
-pub(crate) fn name_list(texts: &[&str]) -> Option<Vec<String>> {
-    let parts: Vec<_> = texts.iter().flat_map(|text| text.split(',')).map(str::to_owned).collect();
+pub(crate) fn name_list<T: AsRef<str>>(texts: &[T]) -> Option<Vec<String>> {
+    let parts: Vec<_> = texts.iter().flat_map(|text| text.as_ref().split(',')).map(str::to_owned).collect();
     parts.iter().all(|part| !part.is_empty() && !part.contains('=')).then_some(parts)
 }
 
@@ -322,7 +329,14 @@ mod tests {
         };
         assert_eq!(list("maxbw=50M,priority=low").as_deref(), Some("maxbw:50M priority:low"));
         assert_eq!(list("cpus=0,1,priority=low").as_deref(), Some("cpus:0,1 priority:low"));
-        for bad in ["", "maxbw", "=5", "maxbw=", "maxbw=5,,x=1", "5,maxbw=1", "maxbw=5,maxbw=6"] {
+        assert_eq!(
+            list("MaxBW=50M,allowed-dhcp-cids=Host").as_deref(),
+            Some("maxbw:50M allowed-dhcp-cids:Host")
+        );
+        assert_eq!(prop_names(&["MAXBW,Mtu"]), Some(["maxbw", "mtu"].map(str::to_owned).to_vec()));
+        for bad in
+            ["", "maxbw", "=5", "maxbw=", "maxbw=5,,x=1", "5,maxbw=1", "maxbw=5,maxbw=6", "maxbw=5,MAXBW=6"]
+        {
             assert_eq!(list(bad), None, "{bad:?}");
         }
         assert_eq!(name_list(&["a,b", "c"]), Some(["a", "b", "c"].map(str::to_owned).to_vec()));

@@ -250,7 +250,11 @@ fn mac(call: &Call<'_>) -> Result<Mac, ApiError> {
     match (asked, call.args.value('r')) {
         (Some("random"), Some(prefix)) => {
             let allowed = "three bytes of a station's address, such as 2:8:20";
-            let wrong = |_| ApiError::new(Status::MacPrefixInvalid, "-r", prefix, allowed);
+            let status = match bytes_of(prefix) {
+                None | Some(3) => Status::MacPrefixInvalid,
+                Some(_) => Status::MacPrefixLengthInvalid,
+            };
+            let wrong = |_| ApiError::new(status, "-r", prefix, allowed);
             format!("random/{prefix}").parse().map_err(wrong)
         }
         (_, Some(prefix)) => Err(ApiError::new(Status::BadArg, "-r", prefix, "only with -m random")),
@@ -260,9 +264,20 @@ fn mac(call: &Call<'_>) -> Result<Mac, ApiError> {
             Err(ApiError::new(Status::NotSupported, "-m", "vrrp", "auto, random, factory or an address"))
         }
         (Some(text), None) => {
-            text.parse().map_err(|allowed: &str| ApiError::new(Status::MacInvalid, "-m", text, allowed))
+            let status = match bytes_of(text) {
+                None | Some(6) => Status::MacInvalid,
+                Some(_) => Status::MacLengthInvalid,
+            };
+            text.parse().map_err(|allowed: &str| ApiError::new(status, "-m", text, allowed))
         }
     }
+}
+
+/// How many bytes an address has that is well-formed otherwise.
+fn bytes_of(text: &str) -> Option<usize> {
+    let is_byte =
+        |part: &str| (1..=2).contains(&part.len()) && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+    text.split(':').all(is_byte).then(|| text.split(':').count())
 }
 
 #[cfg(test)]

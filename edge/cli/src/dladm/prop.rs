@@ -7,7 +7,7 @@ use firelane_model::LinkName;
 
 use super::show::short_mac;
 use super::{PROGRAM, temporary};
-use crate::common::{Call, name_list, prop_failure, said_props};
+use crate::common::{Call, prop_failure, prop_names, said_props};
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die};
 
@@ -52,7 +52,7 @@ fn change(
 /// set-linkprop
 pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     call.no_root()?;
-    let changes = said_props(call, "link property specified")?;
+    let changes = said_props(call, "link properties specified")?;
     if changes.is_empty() {
         return Err(die("link property must be specified"));
     }
@@ -63,10 +63,10 @@ pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fail
 pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     call.no_root()?;
     let texts: Vec<_> = call.args.values('p').collect();
-    let wrong = || die(format!("invalid link property specified ({}: property[,...])", texts.join(",")));
+    let wrong = || die(format!("invalid link properties specified ({}: property[,...])", texts.join(",")));
     let names = match texts.is_empty() {
         true => resettable(session, link(call)?.as_str())?,
-        false => name_list(&texts).ok_or_else(wrong)?,
+        false => prop_names(&texts).ok_or_else(wrong)?,
     };
     change(session, call, names.into_iter().map(|name| PropChange { name, value: None }).collect(), true)
 }
@@ -100,7 +100,7 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     };
     let texts: Vec<_> = call.args.values('p').collect();
     let wrong = || die(format!("invalid link properties specified ({})", texts.join(",")));
-    let wanted = if texts.is_empty() { None } else { Some(name_list(&texts).ok_or_else(wrong)?) };
+    let wanted = if texts.is_empty() { None } else { Some(prop_names(&texts).ok_or_else(wrong)?) };
     print(session, call, PROPERTY, "link", &mut all, wanted.as_deref())
 }
 

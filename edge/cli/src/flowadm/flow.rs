@@ -96,6 +96,7 @@ fn attribute_failure(fault: FieldError, name: &str) -> Failure {
     let status = match name {
         "transport" | "protocol" => Status::BadTransport,
         "local_port" | "remote_port" => Status::BadPort,
+        "dsfield" if is_mask(&fault.value) => Status::BadDsMask,
         "dsfield" => Status::BadDsField,
         "vlan_id" => Status::VidInvalid,
         "local_mac" | "remote_mac" => Status::MacInvalid,
@@ -111,6 +112,11 @@ fn attribute_failure(fault: FieldError, name: &str) -> Failure {
         return die_status("add flow failed", &error);
     }
     die(format!("invalid flow attribute specified{}", error.detail()))
+}
+
+/// Whether of a `dsfield` it is the mask that is wrong: without it, it would be none.
+fn is_mask(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(value, _)| FlowMatch::default().set("dsfield", value).is_ok())
 }
 
 /// remove-flow

@@ -6,7 +6,7 @@ use firelane_api::{Change, ChangeRequest, ObjectProps, PropChange, Status, Which
 
 use super::PROGRAM;
 use super::flow::{flow_name, flows, which};
-use crate::common::{Call, name_list, prop_failure, said_props};
+use crate::common::{Call, prop_failure, prop_names, said_props};
 use crate::ofmt::{Column, col};
 use crate::session::{Failure, Session, die};
 
@@ -25,7 +25,7 @@ pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
     let wrong = || die(format!("invalid flow property specified ({}: property[,...])", texts.join(",")));
     let names = match texts.is_empty() {
         true => ["maxbw", "minbw", "priority", "fusion", "cpus"].map(str::to_owned).to_vec(),
-        false => name_list(&texts).ok_or_else(wrong)?,
+        false => prop_names(&texts).ok_or_else(wrong)?,
     };
     let changes = names.into_iter().map(|name| PropChange { name, value: None }).collect();
     change(session, call, Some(changes), true)
@@ -63,7 +63,7 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     }
     let texts: Vec<_> = call.args.values('p').collect();
     let wrong = || die(format!("invalid flow properties specified ({})", texts.join(",")));
-    let wanted = if texts.is_empty() { None } else { Some(name_list(&texts).ok_or_else(wrong)?) };
+    let wanted = if texts.is_empty() { None } else { Some(prop_names(&texts).ok_or_else(wrong)?) };
     let mut all = match one {
         Some(name) => {
             let properties = session.api.flow_props(name, which).map_err(|error| match error.status {
