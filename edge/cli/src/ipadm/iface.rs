@@ -1,9 +1,9 @@
 //! `ipadm` verbs for interfaces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_api::{Change, ChangeRequest, IfInfo, Status, Which};
-use firelane_model::{LinkName, NetstackName};
+use firelane_model::{IptunType, LinkName, NetstackName};
 
 use super::PROGRAM;
 use crate::common::Call;
@@ -94,8 +94,9 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     }
     let style = Style { fields: call.args.value('o'), parsable: call.args.has('p'), ..Style::default() };
     let mut table = Table::open(session, PROGRAM, INTERFACE, "ifname,class,state,current,persistent", style)?;
+    let tunnels = tunnels(session)?;
     for it in &ifs {
-        let [name, class, state, current, persistent] = row(it);
+        let [name, class, state, current, persistent] = row(it, tunnels.get(&it.name).copied());
         // What the next start begins with is in no state.
         let [state, current] =
             if which == Which::Persistent { [String::new(), String::new()] } else { [state, current] };
@@ -104,10 +105,26 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     Ok(())
 }
 
-/// Flags: broadcast, multicast, IPv4 and IPv6 hold for every interface of a netstack; the letters between
-/// them (p v I s i V a) belong to kinds of interface that there are none of.
-fn row(it: &IfInfo) -> [String; 5] {
+/// The tunnels, those that are in force and those that are only kept.
+fn tunnels(session: &Session<'_>) -> Result<BTreeMap<LinkName, IptunType>, Failure> {
+    let mut tunnels = BTreeMap::new();
+    for which in [Which::Persistent, Which::Active] {
+        let known = session.api.iptuns(which);
+        let known = known.map_err(|error| die_status("Could not get interface(s)", &error))?;
+        tunnels.extend(known.into_iter().map(|it| (it.name, it.tunnel.kind)));
+    }
+    Ok(tunnels)
+}
+
+/// Flags: broadcast, multicast, point-to-point, IPv4 and IPv6; the letters between them (v I s i V a) belong to kinds of interface that
+/// there are none of. A tunnel has nobody but its other end, and one of 6to4 not even that.
+fn row(it: &IfInfo, tunnel: Option<IptunType>) -> [String; 5] {
     let persistent = if it.persistent { "-46" } else { "---" };
-    let current = if it.state == "disabled" { "-----------" } else { "bm-------46" };
+    let current = match tunnel {
+        _ if it.state == "disabled" => "-----------",
+        None => "bm-------46",
+        Some(IptunType::SixToFour) => "----------6",
+        Some(_) => "-mp------46",
+    };
     [it.name.to_string(), "ip".into(), it.state.clone(), current.into(), persistent.into()]
 }
