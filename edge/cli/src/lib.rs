@@ -118,6 +118,10 @@ pub fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
     let program = words.first().map_or("firelane", String::as_str);
     let program = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or("firelane");
     let rest = words.get(1..).unwrap_or_default();
+    if let (None, Some((_, of))) = (find(program), rest.split_first().filter(|(first, _)| *first == "help")) {
+        // As `dladm help show-link` is `dladm show-link --help`.
+        return run(session, &[&words[..1], of, &["--help".to_owned()]].concat());
+    }
     let (name, rest, command) = match find(program) {
         Some((name, command)) => (name, rest, command),
         None => match rest.split_first().and_then(|(first, rest)| Some((find(first)?, rest))) {
