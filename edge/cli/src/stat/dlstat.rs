@@ -36,6 +36,14 @@ const TOTAL: &[Column] = &[
     col("RFUSED", 8),
     col("OFUSED", 8),
     col("FUSED", 8),
+    col("INTRS", 8),
+    col("POLLS", 8),
+    col("CH<10", 8),
+    col("CH10-50", 8),
+    col("CH>50", 8),
+    col("BLKCNT", 8),
+    col("UBLKCNT", 8),
+    col("SDROPS", 8),
 ];
 const LANES: &[Column] =
     &[col("LINK", 15), col("TYPE", 5), col("ID", 7), col("INDEX", 6), col("PKTS", 8), col("BYTES", 8)];
@@ -145,8 +153,8 @@ fn columns(view: View, options: &Options<'_>) -> (&'static [Column], String) {
             TOTAL,
             options
                 .fields(
-                    "link,ipkts,rbytes,rfused",
-                    "link,opkts,obytes,ofused",
+                    "link,ipkts,rbytes,intrs,polls,ch<10,ch10-50,ch>50,rfused",
+                    "link,opkts,obytes,blkcnt,ublkcnt,ofused",
                     "link,ipkts,rbytes,opkts,obytes,fused",
                 )
                 .to_owned(),
@@ -257,9 +265,7 @@ fn selected(
 fn rows(link: &LinkStats, options: &Options<'_>, view: View) -> Vec<Vec<String>> {
     let (t, scale) = (link.traffic, options.scale);
     if view == View::Total {
-        let counters = [t.ipackets, t.rbytes, t.opackets, t.obytes, t.rfused, t.ofused, fused(t)];
-        let counters = counters.map(|count| scale.show(count));
-        return vec![std::iter::once(link.name.to_string()).chain(counters).collect()];
+        return vec![total_row(link, options)];
     }
     let row = |kind: &str, ring: Option<u16>, rest: Vec<String>| {
         let id = if ring.is_some() { "hw" } else { "sw" };
@@ -293,6 +299,23 @@ fn rows(link: &LinkStats, options: &Options<'_>, view: View) -> Vec<Vec<String>>
     let mut rows = by_ring("rx", [t.ipackets, t.rbytes], |it| [it.ipackets, it.rbytes], &|_| Vec::new());
     rows.append(&mut sent(&|_| Vec::new()));
     rows
+}
+
+/// A link as a whole: what it carried, how that came in, and what ended of the direction that is asked about, or of both.
+fn total_row(link: &LinkStats, options: &Options<'_>) -> Vec<String> {
+    let (t, show) = (link.traffic, |count| options.scale.show(count));
+    let sum = link.lanes.iter().copied().reduce(LaneReceived::and).unwrap_or_default();
+    let dropped = match (options.call.args.has('r'), options.call.args.has('t')) {
+        (true, _) => t.ierrors,
+        (_, true) => t.oerrors,
+        _ => t.ierrors.saturating_add(t.oerrors),
+    };
+    let carried = [t.ipackets, t.rbytes, t.opackets, t.obytes, t.rfused, t.ofused, fused(t)];
+    let came_in = [sum.intrs, sum.polls].into_iter().chain(sum.chains);
+    std::iter::once(link.name.to_string())
+        .chain(carried.into_iter().chain(came_in).map(show))
+        .chain([none(options), none(options), show(dropped)])
+        .collect()
 }
 
 /// What is in a column that says nothing of this row.
