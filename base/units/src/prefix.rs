@@ -44,10 +44,8 @@ impl IpPrefix {
     pub const fn is_of_a_station(self) -> bool {
         let is_usable = match self.addr {
             IpAddr::V4(addr) => {
-                let is_unicast = !addr.is_loopback()
-                    && !addr.is_multicast()
-                    && !addr.is_broadcast()
-                    && addr.octets()[0] != 0;
+                // RFC 1112 §4: groups and what is reserved are from 224 on.
+                let is_unicast = !addr.is_loopback() && addr.octets()[0] != 0 && addr.octets()[0] < 224;
                 let host_bits = match u32::MAX.checked_shr(self.len as u32) {
                     Some(bits) => bits,
                     None => 0,
@@ -170,6 +168,8 @@ mod tests {
             "0.1.2.3/8",
             "127.0.0.1/8",
             "224.0.0.1/4",
+            "240.0.0.1/4",
+            "254.255.255.254/24",
             "255.255.255.255/32",
             "::/64",
             "::1/128",

@@ -73,8 +73,8 @@ pub use instance::Instance;
 pub use interface::{FixedProp, IfProp, IfProps, Interface, ReversePath, Switch, mtu_least};
 pub use iptun::{Iptun, IptunType, Over};
 pub use limits::{
-    FILTER_RULES_MAX, LANES_AUTO_MAX, LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NAT_RULES_MAX, NETSTACKS_MAX,
-    OBJECTS_MAX, POOLED_MAX, SOCKET_FILTER_TEXT_MAX,
+    ADDRESSES_MAX, FILTER_RULES_MAX, LANES_AUTO_MAX, LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NAT_RULES_MAX,
+    NETSTACKS_MAX, OBJECTS_MAX, POOLED_MAX, ROUTE_SOURCES_MAX, SOCKET_FILTER_TEXT_MAX,
 };
 pub use link::{Link, LinkKind};
 pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac, prefixed_mac};

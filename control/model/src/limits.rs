@@ -4,7 +4,11 @@
 pub const LINKS_MAX: usize = 20_000;
 /// Netstacks: their identifier has 16 bits and each needs a shard in every lane.
 pub const NETSTACKS_MAX: usize = 4_096;
-/// Flows, services, and the addresses and routes of one netstack, each: bounds the work of one apply.
+/// Addresses of one netstack, those among them that its VNICs make for their links, one each: so many has each lane room for.
+pub const ADDRESSES_MAX: usize = 1024;
+/// Sources that routes of one netstack are for: the first packet of each flow asks for them one after the other.
+pub const ROUTE_SOURCES_MAX: usize = 64;
+/// Flows, services, and the routes of one netstack, each: bounds the work of one apply.
 pub const OBJECTS_MAX: usize = 65_536;
 /// Kinds of flows of one link: each costs every frame a look-up.
 pub(crate) const FLOW_KINDS_MAX: usize = 64;

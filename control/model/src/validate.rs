@@ -10,7 +10,10 @@ use firelane_units::Mtu;
 use crate::filter::{self, FilterPart};
 use crate::flow::{FLOW_KINDS, FLOW_RANGE_PAIRS};
 use crate::interface::mtu_least;
-use crate::limits::{FLOW_KINDS_MAX, FLOW_RANGE_PAIRS_MAX, LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
+use crate::limits::{
+    ADDRESSES_MAX, FLOW_KINDS_MAX, FLOW_RANGE_PAIRS_MAX, LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX,
+    ROUTE_SOURCES_MAX,
+};
 use crate::value::TextValue;
 use crate::{
     FactorySlot, FieldError, Flow, FlowName, IfName, Iptun, LinkKind, LinkName, Mac, MemifRole, Model,
@@ -42,9 +45,23 @@ impl Model {
         faults.limit("netstack", self.netstacks.len(), NETSTACKS_MAX);
         faults.limit("flow", self.flows.len(), OBJECTS_MAX);
         faults.limit("service", self.services.len(), OBJECTS_MAX);
+        let mut interfaces: BTreeMap<&NetstackName, usize> = BTreeMap::new();
+        for netstack in self.vnics.values().filter_map(Vnic::netstack) {
+            *interfaces.entry(netstack).or_default() += 1;
+        }
         for (name, netstack) in &self.netstacks {
-            faults.limit(format!("netstack.{name}.addresses"), netstack.addresses.len(), OBJECTS_MAX);
+            let own = interfaces.get(name).copied().unwrap_or_default();
+            if netstack.addresses.len() + own > ADDRESSES_MAX {
+                let allowed =
+                    format!("at most {ADDRESSES_MAX} with those of its {own} VNICs for their links");
+                faults.add(format!("netstack.{name}.addresses"), netstack.addresses.len(), allowed);
+            }
             faults.limit(format!("netstack.{name}.routes"), netstack.routes.len(), OBJECTS_MAX);
+            let sources: BTreeSet<_> = netstack.routes.iter().filter_map(|it| it.source()).collect();
+            if sources.len() > ROUTE_SOURCES_MAX {
+                let allowed = format!("routes of at most {ROUTE_SOURCES_MAX} sources");
+                faults.add(format!("netstack.{name}.routes"), sources.len(), allowed);
+            }
             let whose = |route: &Route| (route.destination(), route.source());
             let led: BTreeSet<_> =
                 netstack.routes.iter().filter(|it| it.gateway().is_some()).map(whose).collect();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use firelane_model::{LINKS_MAX, Model};
+use firelane_model::{ADDRESSES_MAX, LINKS_MAX, Model, ROUTE_SOURCES_MAX};
 
 fn host_with(vnics: usize) -> String {
     let mut text = String::from("[etherstub.sw0]\n");
@@ -65,4 +65,29 @@ fn a_hundred_thousand_networks_and_thousands_of_rules_are_read() {
     let faults = Model::from_toml("large.toml", &text(firelane_model::FILTER_RULES_MAX + 1))
         .expect_err("one too many");
     assert_eq!(faults[0].to_string(), "large.toml:2: netstack.web.filter: \"16385\": at most 16384");
+}
+
+/// Lanes have room for so many, and who is told that his address is there shall find it there.
+#[test]
+fn addresses_and_sources_that_no_lane_has_room_for_are_no_configuration() {
+    let text = |addresses: usize, sources: usize| {
+        let vnics = "[etherstub.sw0]\n[vnic.a0]\nover = 'sw0'\nnetstack = 'web'\n[vnic.b0]\nover = 'sw0'\nnetstack = 'web'\n";
+        let address = |n: usize| format!("'a0/n{n}' = '10.0.{}.{}/16'\n", n >> 8, n & 255);
+        let route = |n: usize| {
+            format!("{{ destination = 'default', gateway = '10.0.0.1', source = '10.1.{n}.0/24' }},")
+        };
+        let addresses: String = (2..addresses + 2).map(address).collect();
+        let routes: String = (0..sources).map(route).collect();
+        format!("{vnics}[netstack.web]\nroutes = [{routes}]\n[netstack.web.addresses]\n{addresses}")
+    };
+    let told = |addresses, sources| {
+        let faults = Model::from_toml("large.toml", &text(addresses, sources)).err().unwrap_or_default();
+        faults.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    // Each VNIC has one for its link.
+    assert_eq!(told(ADDRESSES_MAX - 2, ROUTE_SOURCES_MAX), [""; 0]);
+    let allowed = "at most 1024 with those of its 2 VNICs for their links";
+    assert_eq!(told(1023, 0), [format!("large.toml:10: netstack.web.addresses: \"1023\": {allowed}")]);
+    let allowed = "routes of at most 64 sources";
+    assert_eq!(told(0, 65), [format!("large.toml:9: netstack.web.routes: \"65\": {allowed}")]);
 }
