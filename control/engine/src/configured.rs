@@ -3,6 +3,7 @@
 //! The lanes report it as notices. They are looked at when somebody asks for them, and before a program binds to
 //! an address that the operator has not given: it may be one that the netstack made.
 
+use std::net::IpAddr;
 use std::sync::PoisonError;
 
 use firelane_ip::{Configured, Resolvers};
@@ -33,6 +34,14 @@ impl Engine {
     pub fn configured_addresses(&self, id: NetstackId) -> Vec<(LinkId, IpPrefix)> {
         let registry = self.0.registry_of_now();
         registry.netstacks.get(&id).map(|netstack| netstack.configured.clone()).unwrap_or_default()
+    }
+
+    /// The link over which a netstack has this address: the operator's, a lease's, or one that it made itself.
+    pub fn holder_of(&self, id: NetstackId, address: IpAddr) -> Option<LinkId> {
+        let registry = self.0.registry_of_now();
+        let netstack = registry.netstacks.get(&id)?;
+        let mut all = netstack.addresses.iter().chain(&netstack.configured);
+        all.find(|(_, prefix)| prefix.addr() == address).map(|(link, _)| *link)
     }
 }
 

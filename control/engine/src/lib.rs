@@ -116,7 +116,7 @@ pub use firelane_driver_afxdp::{
 };
 pub use firelane_driver_memif::{
     Failures as MemifFailures, MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError,
-    Role as MemifRole, Secret as MemifSecret, Standing, open as open_memif,
+    Role as MemifRole, Secret as MemifSecret, Standing, check_path as check_memif_path, open as open_memif,
 };
 pub use firelane_driver_memory::{
     Chance, Conditions, Control as WireControl, Corruption, End as WireEnd, EndCounters as WireEndCounters,

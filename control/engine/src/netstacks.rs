@@ -14,6 +14,7 @@ use firelane_lane::{Control, NetstackConfig as LaneNetstack};
 use firelane_tcp::TcpConfig;
 use firelane_units::{LaneId, NetstackId};
 
+use crate::cpus::Threads;
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
 use crate::fabric::PROGRAM_LANES_MAX;
@@ -81,25 +82,12 @@ impl Engine {
     /// is off line, or is not for this process. Then all stay where they are.
     pub fn set_netstack_cpus(&self, id: NetstackId, cpus: &[usize]) -> Result<(), ChangeError> {
         let registry = self.0.registry();
-        let lanes = &registry.netstacks.get(&id).ok_or(ChangeError::NoNetstack(id))?.lanes;
-        let (common, used) = (self.lanes(), registry.lanes_beside(id));
         let mut threads = self.lane_threads();
-        let own: Vec<_> = lanes.iter().filter_map(|lane| lane.index().checked_sub(common)).collect();
-        if own.len() != cpus.len() {
-            return Err(ChangeError::FixedLanes { own: own.len(), asked: cpus.len() });
-        }
-        threads.check(cpus)?;
-        let before: Vec<_> = own.iter().map(|&nth| threads.own[nth].cpu).collect();
-        let moves = || own.iter().zip(cpus).zip(&before).filter(|&((_, cpu), before)| *before != Some(*cpu));
-        for ((&nth, _), before) in moves() {
-            if used.contains(&LaneId((common + nth) as u16)) {
-                return Err(ChangeError::SharedLane(before.unwrap_or_default()));
-            }
-        }
+        let moves = self.0.moves(&registry, &threads, id, cpus)?;
         let whole = threads.whole;
-        for ((&nth, &cpu), _) in moves() {
+        for &(nth, cpu, _) in &moves {
             if let Err(error) = threads.own[nth].bind(Some(cpu), &whole) {
-                for ((&nth, _), &before) in moves() {
+                for &(nth, _, before) in &moves {
                     // Where it was a moment ago it may be again.
                     let _ = threads.own[nth].bind(before, &whole);
                 }
@@ -107,6 +95,14 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether [`set_netstack_cpus`](Self::set_netstack_cpus) would move the lanes of a netstack's own to these CPUs now.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_netstack_cpus(&self, id: NetstackId, cpus: &[usize]) -> Result<(), ChangeError> {
+        self.0.moves(&self.0.registry(), &self.lane_threads(), id, cpus).map(drop)
     }
 
     /// The CPUs on which a netstack's own lanes may run, as the scheduler says; none if its connections are in the lanes that all share.
@@ -147,7 +143,34 @@ impl Engine {
     }
 }
 
+/// A lane in reserve that moves: which, to which CPU, and from which.
+type Move = (usize, usize, Option<usize>);
+
 impl Inner {
+    /// Which lanes of a netstack's own move, if its lanes are to be on these CPUs.
+    fn moves(
+        &self,
+        registry: &Registry,
+        threads: &Threads,
+        id: NetstackId,
+        cpus: &[usize],
+    ) -> Result<Vec<Move>, ChangeError> {
+        let lanes = &registry.netstacks.get(&id).ok_or(ChangeError::NoNetstack(id))?.lanes;
+        let (common, used) = (self.fabric.lane_count(), registry.lanes_beside(id));
+        let own: Vec<_> = lanes.iter().filter_map(|lane| lane.index().checked_sub(common)).collect();
+        if own.len() != cpus.len() {
+            return Err(ChangeError::FixedLanes { own: own.len(), asked: cpus.len() });
+        }
+        threads.check(cpus)?;
+        let moves = own.into_iter().zip(cpus).map(|(nth, &cpu)| (nth, cpu, threads.own[nth].cpu));
+        let moves: Vec<Move> = moves.filter(|&(_, cpu, before)| before != Some(cpu)).collect();
+        let shared = moves.iter().find(|(nth, ..)| used.contains(&LaneId((common + nth) as u16)));
+        match shared {
+            Some((_, _, before)) => Err(ChangeError::SharedLane(before.unwrap_or_default())),
+            None => Ok(moves),
+        }
+    }
+
     /// Waits until connections that were removed have ended in all lanes, some of them in each turn. A lane that has no time for turns, or
     /// no thread, is not waited for without end: what was removed is nobody's in any case.
     pub(crate) fn await_ends(&self) {

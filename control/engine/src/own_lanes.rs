@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use firelane_lane::{Control, Lane};
 use firelane_units::{LaneId, LinkId};
 
-use crate::cpus::{Thread, Threads, listed};
+use crate::cpus::{Threads, listed};
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
 use crate::fabric::PROGRAM_LANES_MAX;
@@ -54,6 +54,15 @@ impl Engine {
         moved.and(homes).and(self.0.take_back(&mut registry))
     }
 
+    /// Whether there are lanes for these CPUs now, and those of a netstack or flow `for_programs`, in which programs have sockets.
+    ///
+    /// # Errors
+    /// A CPU does not exist, is off line, or is not for this process; the engine has no lane left for it.
+    pub fn check_lanes(&self, cpus: &[usize], for_programs: bool) -> Result<(), ChangeError> {
+        let used = self.0.registry().lanes_in_use();
+        choose(&self.lane_threads(), cpus, &used, for_programs).map(drop)
+    }
+
     /// The CPUs on which the queues of a VNIC's device, or of a link's, are served, if these are some of its own, as the
     /// scheduler says; none if it is served where the kernel likes. Of a netstack's VNIC those of its netstack.
     pub fn link_cpus(&self, link: LinkId) -> Vec<usize> {
@@ -90,31 +99,15 @@ impl Inner {
         for_programs: bool,
     ) -> Result<Vec<LaneId>, ChangeError> {
         let mut threads = self.lane_threads();
-        threads.check(cpus)?;
-        let whole = threads.whole;
-        let used = registry.lanes_in_use();
-        let first = threads.lanes.len();
-        let lane_at = |nth: usize| LaneId((first + nth) as u16);
-        let all = threads.own.len();
-        let programs = PROGRAM_LANES_MAX.saturating_sub(first).min(all);
-        let others = if for_programs { all..all } else { programs..all };
-        let mut own = Vec::new();
-        for &cpu in cpus {
-            let is_there = |it: &Thread| it.cpu == Some(cpu) && it.is_left();
-            let rests =
-                |nth: usize, it: &Thread| it.cpu.is_none() && it.is_left() && !used.contains(&lane_at(nth));
-            let mut there = others.clone().chain(0..programs);
-            let mut resting = there.clone();
-            let nth = there.find(|&nth| is_there(&threads.own[nth]));
-            let nth = nth.or_else(|| resting.find(|&nth| rests(nth, &threads.own[nth])));
-            let nth = nth.ok_or(ChangeError::NoLane(cpu))?;
+        let chosen = choose(&threads, cpus, &registry.lanes_in_use(), for_programs)?;
+        let (whole, first) = (threads.whole, threads.lanes.len());
+        for (&nth, &cpu) in chosen.iter().zip(cpus) {
             let thread = &mut threads.own[nth];
             if thread.cpu.is_none() {
                 thread.bind(Some(cpu), &whole)?;
             }
-            own.push(lane_at(nth));
         }
-        Ok(own)
+        Ok(chosen.into_iter().map(|nth| LaneId((first + nth) as u16)).collect())
     }
 
     /// The CPUs on which these lanes may run, as the scheduler says; none if one of them was bound to none.
@@ -242,6 +235,35 @@ impl Inner {
     ) -> Option<T> {
         self.fabric.visit(lane, |_, it| it.driver_of(port).and_then(&ask)).flatten()
     }
+}
+
+/// Which of the lanes in reserve are to be on these CPUs, one for each.
+fn choose(
+    threads: &Threads,
+    cpus: &[usize],
+    used: &BTreeSet<LaneId>,
+    for_programs: bool,
+) -> Result<Vec<usize>, ChangeError> {
+    threads.check(cpus)?;
+    let (first, all) = (threads.lanes.len(), threads.own.len());
+    let programs = PROGRAM_LANES_MAX.saturating_sub(first).min(all);
+    let others = if for_programs { all..all } else { programs..all };
+    let mut chosen: Vec<usize> = Vec::new();
+    for &cpu in cpus {
+        // What is chosen here for a CPU before is bound to that one.
+        let cpu_of = |nth: usize| {
+            let before = chosen.iter().position(|&it| it == nth);
+            threads.own[nth].cpu.or_else(|| before.map(|at| cpus[at]))
+        };
+        let is_there = |nth: usize| cpu_of(nth) == Some(cpu) && threads.own[nth].is_left();
+        let is_used = |nth: usize| used.contains(&LaneId((first + nth) as u16));
+        let rests = |nth: usize| cpu_of(nth).is_none() && threads.own[nth].is_left() && !is_used(nth);
+        let mut there = others.clone().chain(0..programs);
+        let mut resting = there.clone();
+        let nth = there.find(|&nth| is_there(nth)).or_else(|| resting.find(|&nth| rests(nth)));
+        chosen.push(nth.ok_or(ChangeError::NoLane(cpu))?);
+    }
+    Ok(chosen)
 }
 
 /// Waits a moment, unless the time is over.

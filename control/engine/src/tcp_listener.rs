@@ -355,6 +355,23 @@ impl Drop for TcpListener {
     }
 }
 
+impl Stack {
+    /// Whether a listener could begin at `addr` now.
+    ///
+    /// # Errors
+    /// EADDRINUSE: another one has it; EADDRNOTAVAIL: the netstack has not.
+    pub fn check_listener(&self, addr: SocketAddr) -> io::Result<()> {
+        let wanted = Claim::alone(addr, false);
+        let mut registry = self.inner.registry_of_now();
+        let netstack = registry.netstack_mut(self.id)?;
+        match (netstack.allows(&wanted), netstack.is_taken(&wanted)) {
+            (false, _) => Err(Errno::ADDRNOTAVAIL.into()),
+            (true, true) => Err(Errno::ADDRINUSE.into()),
+            (true, false) => Ok(()),
+        }
+    }
+}
+
 /// An address of a netstack that a socket has, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reserved {

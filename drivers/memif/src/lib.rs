@@ -34,3 +34,4 @@ pub use message::{MESSAGE_BYTES, Message, Name};
 pub use open::open;
 pub use queue::MemifQueue;
 pub use seat::{Failures, MemifStatus, Standing};
+pub use wire::check_path;

@@ -142,21 +142,31 @@ pub(crate) fn listen(path: &Path) -> Result<(OwnedFd, Bound), OpenError> {
     Ok((socket, bound))
 }
 
-/// Removes the socket that a dead server has left at `path`. Who had the path may have given it up meanwhile.
-fn make_way(path: &Path) -> Result<(), OpenError> {
-    let failed = |what| move |error: Errno| OpenError::System(what, error.into());
+/// Whether a server could have `path`: nothing is there, or the socket of a dead one. Nothing is changed there; a server that lives
+/// hears of somebody who comes and goes.
+///
+/// # Errors
+/// [`OpenError`] says what has it.
+pub fn check_path(path: &Path) -> Result<(), OpenError> {
+    let failed = |error: Errno| OpenError::System("control socket's path", error.into());
     let status = match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(()),
-        status => status.map_err(failed("control socket's path"))?,
+        status => status.map_err(failed)?,
     };
     if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
         return Err(OpenError::NoSocket(path.to_owned()));
     }
     // Only a socket that nobody listens on refuses.
     match connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        _ => return Err(OpenError::InUse(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        _ => Err(OpenError::InUse(path.to_owned())),
     }
+}
+
+/// Removes the socket that a dead server has left at `path`. Who had the path may have given it up meanwhile.
+fn make_way(path: &Path) -> Result<(), OpenError> {
+    let failed = |what| move |error: Errno| OpenError::System(what, error.into());
+    check_path(path)?;
     match rustix::fs::unlink(path) {
         Err(Errno::NOENT) => Ok(()),
         removed => removed.map_err(failed("removing a dead server's socket")),
