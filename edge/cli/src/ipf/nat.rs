@@ -1,14 +1,14 @@
 //! `ipnat`: rules of a netstack's address translation, from a file in the language of ipnat(5), and what they have made.
 //!
 //! All that one command says happens at once, as with `ipf`: first what goes (`-C`, `-r`), then what comes; sessions are ended
-//! (`-F`) before the rules change. Lists are those of the original, line by line.
+//! (`-F`) before the rules change, if these may. Lists are those of the original, line by line.
 //!
 //! Limits are tuned with `-T`, as the original's are with that option of its `ipf`; here each netstack has its own.
 
 use std::path::Path;
 
 use firelane_api::{
-    Change, ChangeRequest, NatChange, NatInfo, NatLimitInfo, NatSession, NatTotals, PropChange,
+    ApiError, Change, ChangeRequest, NatChange, NatInfo, NatLimitInfo, NatSession, NatTotals, PropChange,
 };
 use firelane_model::{IpnatFile, MODEL_TEXT_MAX, NetstackName};
 use serde::Serialize;
@@ -137,6 +137,20 @@ fn change(
 ) -> Result<(), Failure> {
     let (clears, only_asks) = (call.args.has('C'), call.args.has('n'));
     let before = get(session, netstack)?;
+    let rules: Vec<_> = file.iter().flat_map(|file| file.lines.iter().map(|it| it.rule.clone())).collect();
+    let (remove, add) = if call.args.has('r') { (rules, Vec::new()) } else { (Vec::new(), rules) };
+    let change = Change::ChangeNat(netstack.clone(), NatChange { clear: clears, remove, add });
+    let request = ChangeRequest { temporary: call.args.has('t'), change };
+    let changes = file.is_some() || clears;
+    let refused = |session: &mut Session<'_>, error: &ApiError| {
+        let place = file.and_then(|file| Some((file.name.clone(), file.line_of(&error.value)?)));
+        let what = format!("cannot change the translation of netstack {netstack}");
+        told(session, ("nat", place), &what, error)
+    };
+    // No session ends for rules that are refused.
+    if changes && (only_asks || call.args.has('F')) {
+        would_change(session, &request).map_err(|error| refused(session, &error))?;
+    }
     if call.args.has('F') {
         let flushed = match only_asks {
             true => before.totals.sessions,
@@ -144,20 +158,9 @@ fn change(
         };
         writeln!(session.out, "{flushed} entries flushed from NAT table")?;
     }
-    if file.is_none() && !clears {
-        return Ok(());
+    if changes && !only_asks {
+        session.api.change(&request).map_err(|error| refused(session, &error))?;
     }
-    let rules: Vec<_> = file.iter().flat_map(|file| file.lines.iter().map(|it| it.rule.clone())).collect();
-    let (remove, add) = if call.args.has('r') { (rules, Vec::new()) } else { (Vec::new(), rules) };
-    let change = NatChange { clear: clears, remove, add };
-    let change = Change::ChangeNat(netstack.clone(), change);
-    let request = ChangeRequest { temporary: call.args.has('t'), change };
-    let done = if only_asks { would_change(session, &request) } else { session.api.change(&request) };
-    let what = format!("cannot change the translation of netstack {netstack}");
-    done.map_err(|error| {
-        let place = file.and_then(|file| Some((file.name.clone(), file.line_of(&error.value)?)));
-        told(session, ("nat", place), &what, &error)
-    })?;
     if clears {
         writeln!(session.out, "{} entries cleared from NAT list", before.rules.len())?;
     }
