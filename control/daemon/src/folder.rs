@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{Access, AtFlags, FlockOperation, OFlags};
 
 /// The file that a daemon holds locked in each of its folders.
 const LOCK: &str = "lock";
@@ -15,6 +15,15 @@ const LOCK: &str = "lock";
 /// Makes a folder for the daemon and whoever may read its files.
 pub(crate) fn make(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)
+}
+
+/// Whether this daemon may make something in a folder that is there. Nothing is made.
+pub(crate) fn may_have_more(folder: &Path) -> io::Result<()> {
+    if !fs::metadata(folder)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    Ok(rustix::fs::accessat(rustix::fs::CWD, folder, wanted, AtFlags::EACCESS)?)
 }
 
 /// A folder that is this daemon's as long as the value lives, whatever ends the process.
@@ -172,5 +181,32 @@ pub(crate) mod tests {
         prepare(&path, "three").unwrap().commit().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "three");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn who_may_make_nothing_in_a_folder_knows_it_before() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Scratch::new();
+        may_have_more(folder.path()).unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(may_have_more(&file).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+        // In a thread of its own, whom permissions bind although it is root's.
+        let refused = std::thread::scope(|scope| {
+            let asks = || {
+                let mut has = capabilities(None).unwrap();
+                let passes = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+                (has.effective, has.permitted) = (has.effective - passes, has.permitted - passes);
+                has.inheritable -= passes;
+                set_capabilities(None, has).unwrap();
+                may_have_more(folder.path()).unwrap_err()
+            };
+            scope.spawn(asks).join().unwrap()
+        });
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is made");
     }
 }

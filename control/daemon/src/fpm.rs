@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use firelane_fpm::{Change, Config, End, Feed, Hop, Refusal, Whence};
 use firelane_model::{Fpm, Instance, LinkName, Model, NetstackName};
 use firelane_units::{Instant, IpPrefix, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::text::plain;
 use crate::works::{Upper, Works};
@@ -135,6 +135,23 @@ impl Fpms {
     /// None yet.
     pub(crate) fn new(engine: Engine, instance: Instance) -> Self {
         Self { engine, instance, begin: std::time::Instant::now(), running: BTreeMap::new() }
+    }
+
+    /// Whether a routing daemon could be listened for as is said, when all of `next` is there but this.
+    pub(crate) fn check(&self, said: &Fpm, next: &Model) -> Result<(), ApiError> {
+        if let Some(name) = &said.namespace {
+            let path = netns::path_of(&self.instance.namespace(name));
+            let mut taps = next.vnics.values().filter_map(|vnic| vnic.tap()?.namespace.as_ref());
+            return match path.exists() || taps.any(|it| it == name) {
+                true => Ok(()),
+                false => Err(no_namespace(said, &path)),
+            };
+        }
+        // Who listens for another one of ours, or for this one elsewhere, may let go of the port before. Any port tells of the address alone.
+        let has_port = |it: &Running| it.namespace.is_none() && it.said.listen.port() == said.listen.port();
+        let is_ours = self.running.values().any(has_port);
+        let port = if is_ours { 0 } else { said.listen.port() };
+        may_be_bound(SocketAddr::new(said.listen.ip(), port)).map_err(|error| refused(said, &error))
     }
 
     /// Listens for a netstack's daemon, at another place, or no more: then its routes go.
@@ -311,41 +328,40 @@ impl Running {
     }
 }
 
-/// Whether the daemon's own namespace has the address at which a routing daemon is to be listened for. Another one may be made by the
-/// change that asks.
-pub(crate) fn check(said: &Fpm) -> Result<(), ApiError> {
-    if said.namespace.is_some() {
-        return Ok(());
-    }
-    // A port that nobody asked for tells of the address alone.
-    match UdpSocket::bind((said.listen.ip(), 0)) {
-        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
-            Err(ApiError::new(Status::Io, "fpm.listen", said.listen, plain(&error)))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn bind(said: &Fpm, namespace: Option<&Path>) -> Result<TcpListener, ApiError> {
-    if let (Some(path), Some(name)) = (namespace, &said.namespace)
-        && !path.exists()
-    {
-        let allowed = format!("there is no network namespace {}", path.display());
-        return Err(ApiError::new(Status::NotFound, "fpm.namespace", name, allowed));
+    if let Some(path) = namespace.filter(|path| !path.exists()) {
+        return Err(no_namespace(said, path));
     }
     let listening = netns::inside(namespace, || {
         let listener = TcpListener::bind(said.listen)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    listening.map_err(|error| {
-        let status = match error.kind() {
-            io::ErrorKind::AddrInUse => Status::AddrInUse,
-            io::ErrorKind::PermissionDenied => Status::Denied,
-            _ => Status::Io,
-        };
-        ApiError::new(status, "fpm.listen", said.listen, plain(&error))
-    })
+    listening.map_err(|error| refused(said, &error))
+}
+
+fn no_namespace(said: &Fpm, path: &Path) -> ApiError {
+    let name = said.namespace.as_ref().map(ToString::to_string).unwrap_or_default();
+    let allowed = format!("there is no network namespace {}", path.display());
+    ApiError::new(Status::NotFound, "fpm.namespace", name, allowed)
+}
+
+fn refused(said: &Fpm, error: &io::Error) -> ApiError {
+    let status = match error.kind() {
+        io::ErrorKind::AddrInUse => Status::AddrInUse,
+        io::ErrorKind::PermissionDenied => Status::Denied,
+        _ => Status::Io,
+    };
+    ApiError::new(status, "fpm.listen", said.listen, plain(error))
+}
+
+/// Whether somebody could listen there in the daemon's own namespace. Nobody does by this: who connects meanwhile is refused.
+fn may_be_bound(listen: SocketAddr) -> io::Result<()> {
+    let family = if listen.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // As who listens says it, or ports would be taken by connections that rest.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    Ok(rustix::net::bind(&socket, &listen)?)
 }
 
 /// The time that feeds reckon in.
@@ -534,6 +550,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 mod tests {
     use super::*;
     use firelane::EngineConfig;
+    use std::net::UdpSocket;
 
     #[test]
     fn who_cannot_accept_does_not_try_at_once_again() {

@@ -35,6 +35,7 @@ use partings::Partings;
 mod absent;
 mod answers;
 mod checking;
+mod foreseen;
 mod partings;
 mod renaming;
 mod sparing;
@@ -389,7 +390,10 @@ impl Inner {
                 continue;
             };
             let is_slot = |mac| matches!(mac, Mac::Factory(_));
-            if !is_slot(vnic.mac) && !is_slot(shall.mac) && macs.choose(name, shall.mac, &[]) == upper.mac {
+            if !is_slot(vnic.mac)
+                && !is_slot(shall.mac)
+                && macs.choose(name, shall.mac, |_| false) == upper.mac
+            {
                 vnic.mac = shall.mac;
             }
         }
@@ -419,12 +423,15 @@ impl Inner {
     }
 
     fn go(&mut self, before: Model, steps: Vec<Step>, next: Store) -> Result<Vec<Step>, ApiError> {
-        self.store.active = before.clone();
-        self.works.take_names(&before);
+        let was = std::mem::replace(&mut self.store.active, before.clone());
         self.partings.read_anew();
         let moved = self.move_through(&steps, &next);
-        if moved.is_err() {
-            self.take_back(&before);
+        match moved {
+            Ok(()) => self.works.take_names(&self.store.active),
+            Err(_) => {
+                self.take_back(&before);
+                in_words_of(&mut self.store.active, &before, &was);
+            }
         }
         self.works.kernel.collect(&self.store.active);
         moved.map(|()| steps)
@@ -578,6 +585,24 @@ impl Inner {
     /// Whether what `step` makes is still wanted and still not there.
     fn is_missing(&self, step: &Step) -> bool {
         step.would_change(&self.store.active) && !step.would_change(&self.store.persistent)
+    }
+}
+
+/// What is as it is in `before` is said as in `was`, which means the same: a change that is refused leaves that alone, too.
+fn in_words_of(model: &mut Model, before: &Model, was: &Model) {
+    for (name, vnic) in &mut model.vnics {
+        if let (Some(before), Some(was)) = (before.vnics.get(name), was.vnics.get(name))
+            && vnic.mac == before.mac
+        {
+            vnic.mac = was.mac;
+        }
+    }
+    for (name, link) in &mut model.links {
+        if let (Some(before), Some(was)) = (before.links.get(name), was.links.get(name))
+            && link.kind == before.kind
+        {
+            link.kind = was.kind.clone();
+        }
     }
 }
 

@@ -356,7 +356,7 @@ impl Works {
             }
         };
         let tap = Tap { ifname: Some(ifname.clone()), ..Tap::default() };
-        let mac = self.macs.choose(name, Mac::Auto, &self.taken());
+        let mac = self.macs.choose(name, Mac::Auto, self.is_taken());
         let wanted = Wanted { link: name, tap: &tap, mac, mtu: link.mtu, rings: link.rings.asked() };
         let (device, queues) = self.kernel.open(&wanted)?;
         Ok(Below { device: Some(device), queues, ..Below::default() })

@@ -21,25 +21,25 @@ impl Macs {
         Self { seed: digest(&[machine.trim(), &instance.to_string()]) }
     }
 
-    /// The address of the VNIC or link `name`, which none of `taken` has. A factory's is not chosen, but had.
-    pub(crate) fn choose(self, name: &LinkName, wanted: Mac, taken: &[MacAddr]) -> MacAddr {
+    /// The address of the VNIC or link `name`, which is not taken. A factory's is not chosen, but had.
+    pub(crate) fn choose(self, name: &LinkName, wanted: Mac, is_taken: impl Fn(&MacAddr) -> bool) -> MacAddr {
         match wanted {
             Mac::Fixed(mac) => mac,
-            Mac::Auto | Mac::Random | Mac::Factory(_) => self.free(AUTOMATIC_MAC_PREFIX, name, taken),
-            Mac::Prefixed(prefix) => self.free(prefix, name, taken),
+            Mac::Auto | Mac::Random | Mac::Factory(_) => self.free(AUTOMATIC_MAC_PREFIX, name, is_taken),
+            Mac::Prefixed(prefix) => self.free(prefix, name, is_taken),
         }
     }
 
     /// How a configuration says that `name` has the address `mac`: not at all, if it would be chosen.
     pub(crate) fn said(self, name: &LinkName, mac: MacAddr) -> Mac {
-        if self.choose(name, Mac::Auto, &[]) == mac { Mac::Auto } else { Mac::Fixed(mac) }
+        if self.choose(name, Mac::Auto, |_| false) == mac { Mac::Auto } else { Mac::Fixed(mac) }
     }
 }
 
 impl Macs {
-    fn free(self, prefix: [u8; 3], name: &LinkName, taken: &[MacAddr]) -> MacAddr {
+    fn free(self, prefix: [u8; 3], name: &LinkName, is_taken: impl Fn(&MacAddr) -> bool) -> MacAddr {
         let mut choices = (0..).map(|attempt| prefixed_mac(prefix, name, self.seed, attempt));
-        choices.find(|mac| !taken.contains(mac)).expect("there are more addresses than VNICs")
+        choices.find(|mac| !is_taken(mac)).expect("there are more addresses than VNICs")
     }
 }
 
@@ -66,11 +66,11 @@ mod tests {
         let name: LinkName = "web0".parse().unwrap();
         let [one, two] = ["", "demo"].map(|it| it.parse::<Instance>().unwrap());
         let macs = Macs::of_host(&one);
-        let first = macs.choose(&name, Mac::Auto, &[]);
-        assert_eq!(macs.choose(&name, Mac::Random, &[]), first);
-        assert_ne!(macs.choose(&name, Mac::Auto, &[first]), first);
-        assert_ne!(Macs::of_host(&two).choose(&name, Mac::Auto, &[]), first);
-        assert_eq!(macs.choose(&name, Mac::Fixed(first), &[first]), first);
+        let first = macs.choose(&name, Mac::Auto, |_| false);
+        assert_eq!(macs.choose(&name, Mac::Random, |_| false), first);
+        assert_ne!(macs.choose(&name, Mac::Auto, |it| *it == first), first);
+        assert_ne!(Macs::of_host(&two).choose(&name, Mac::Auto, |_| false), first);
+        assert_eq!(macs.choose(&name, Mac::Fixed(first), |it| *it == first), first);
         assert_eq!(macs.said(&name, first), Mac::Auto);
         let other: LinkName = "web1".parse().unwrap();
         assert_eq!(macs.said(&other, first), Mac::Fixed(first));

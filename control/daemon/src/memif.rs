@@ -8,12 +8,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use firelane::{
-    MemifConfig, MemifError, MemifFailures, MemifRole, MemifSecret, MemifStatus, Queue, Standing, open_memif,
+    MemifConfig, MemifError, MemifFailures, MemifRole, MemifSecret, MemifStatus, Queue, Standing,
+    check_memif_path, open_memif,
 };
 use firelane_api::{ApiError, Finding, FindingState, Status};
 use firelane_model::{LinkKind, LinkName, Memif, Model};
 use firelane_units::Mtu;
 
+use crate::folder;
 use crate::text::plain;
 use crate::works::Works;
 
@@ -38,39 +40,49 @@ pub(crate) fn open(name: &LinkName, memif: &Memif, mtu: Mtu) -> Result<(Vec<Queu
         name: name.to_string(),
         ..MemifConfig::new(role, &memif.socket)
     };
-    let deadline = Instant::now() + PATH_WAIT;
-    let opened = loop {
-        match open_memif(&config) {
-            Err(MemifError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(PATH_POLL),
-            other => break other,
-        }
-    };
-    match opened {
+    match patiently(PATH_WAIT, || open_memif(&config)) {
         Ok((queues, status)) => Ok((queues.into_iter().map(Queue::from).collect(), status)),
-        Err(error) => {
-            let status = match &error {
-                MemifError::InUse(_) | MemifError::NoSocket(_) => Status::Exists,
-                MemifError::System(_, error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                    Status::Denied
-                }
-                MemifError::System(..) | MemifError::Config(_) => Status::Io,
-            };
-            Err(ApiError::new(status, "memif", &memif.socket, plain(&error)))
+        Err(error) => Err(refused(memif, &error)),
+    }
+}
+
+/// Whether a server's control socket can be made: there is a folder for it, and nobody has the path. That may be one that is just ending, for whom
+/// so long is waited; without a time it is known to be one that ends before.
+pub(crate) fn check(memif: &Memif, wait: Option<Duration>) -> Result<(), ApiError> {
+    if memif.role == firelane_model::MemifRole::Client {
+        return Ok(());
+    }
+    let path = Path::new(&memif.socket);
+    let folder = path.parent().map_or(Ok(()), folder::may_have_more);
+    folder.map_err(|error| {
+        let status = match error.kind() {
+            io::ErrorKind::PermissionDenied => Status::Denied,
+            _ => Status::Io,
+        };
+        ApiError::new(status, "memif", &memif.socket, plain(&error))
+    })?;
+    let Some(wait) = wait else { return Ok(()) };
+    patiently(wait, || check_memif_path(path)).map_err(|error| refused(memif, &error))
+}
+
+/// Tries again for so long while somebody has the path.
+fn patiently<T>(wait: Duration, attempt: impl Fn() -> Result<T, MemifError>) -> Result<T, MemifError> {
+    let deadline = Instant::now() + wait;
+    loop {
+        match attempt() {
+            Err(MemifError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(PATH_POLL),
+            other => return other,
         }
     }
 }
 
-/// Whether there is a folder for the control socket that a server makes. Who has the path already is known when it is made.
-pub(crate) fn check(memif: &Memif) -> Result<(), ApiError> {
-    if memif.role == firelane_model::MemifRole::Client {
-        return Ok(());
-    }
-    let refused = |error: io::Error| ApiError::new(Status::Io, "memif", &memif.socket, plain(&error));
-    let folder = Path::new(&memif.socket).parent().map(std::fs::metadata).transpose().map_err(refused)?;
-    match folder.is_none_or(|it| it.is_dir()) {
-        true => Ok(()),
-        false => Err(refused(io::ErrorKind::NotADirectory.into())),
-    }
+fn refused(memif: &Memif, error: &MemifError) -> ApiError {
+    let status = match error {
+        MemifError::InUse(_) | MemifError::NoSocket(_) => Status::Exists,
+        MemifError::System(_, error) if error.kind() == io::ErrorKind::PermissionDenied => Status::Denied,
+        MemifError::System(..) | MemifError::Config(_) => Status::Io,
+    };
+    ApiError::new(status, "memif", &memif.socket, plain(error))
 }
 
 /// What is known of a memif.

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::folder;
 use crate::text::plain;
 
 /// The most connections of one service; more wait in its listener. Ten times what the idle benchmark holds.
@@ -48,15 +49,18 @@ impl Services {
 
     /// Whether a service's folder is one, or could be made.
     pub(crate) fn check(&self, service: &Service) -> Result<(), ApiError> {
-        let root = self.root_of(&service.root);
-        let nearest = root.ancestors().find_map(|it| std::fs::metadata(it).ok());
-        match service.kind.has_root() && nearest.is_some_and(|it| !it.is_dir()) {
-            true => {
-                let error = io::Error::from(io::ErrorKind::NotADirectory);
-                Err(ApiError::new(Status::Io, "root", root.display(), plain(&error)))
-            }
-            false => Ok(()),
+        if !service.kind.has_root() {
+            return Ok(());
         }
+        let root = self.root_of(&service.root);
+        // A symbolic link is there, too, and nothing else can be made in its place.
+        let nearest = root.ancestors().find(|it| std::fs::symlink_metadata(it).is_ok());
+        let fits = match nearest {
+            Some(folder) if !folder.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+            Some(folder) if folder != root => folder::may_have_more(folder),
+            _ => Ok(()),
+        };
+        fits.map_err(|error| ApiError::new(Status::Io, "root", root.display(), plain(&error)))
     }
 
     /// Begins a service on every address of `stack`.
@@ -162,6 +166,11 @@ fn listen(service: &Service, stack: &Stack) -> Result<TcpListener, ApiError> {
     let rings = stack.sockets().map_err(refused)?.stream;
     let config = ListenConfig { backlog: BACKLOG, rings, keepalive: true, ..ListenConfig::default() };
     TcpListener::bind_with(stack, everywhere(service), config).map_err(refused)
+}
+
+/// Whether a service could listen on its port now.
+pub(crate) fn check_port(service: &Service, stack: &Stack) -> Result<(), ApiError> {
+    stack.check_listener(everywhere(service)).map_err(|error| port_refused(service, &error))
 }
 
 fn port_refused(service: &Service, error: &io::Error) -> ApiError {

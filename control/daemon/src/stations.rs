@@ -29,7 +29,7 @@ impl Works {
     }
 
     /// Whether a wire of this model may be: behind no interface that the kernel keeps as well. Links `anew` do not have theirs yet.
-    pub(crate) fn may_be_wired(&self, wire: &Wire, model: &Model, anew: &BTreeSet<&LinkName>) -> Done {
+    pub(crate) fn may_be_wired(&self, wire: &Wire, model: &Model, anew: &BTreeSet<LinkName>) -> Done {
         for end in &wire.ends {
             let link = model.switch_of(end);
             let Some(LinkKind::Nic(nic)) = model.links.get(link).map(|it| &it.kind) else { continue };

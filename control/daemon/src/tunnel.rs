@@ -11,7 +11,7 @@ use crate::works::{Done, Properties, Upper, Works};
 
 impl Works {
     pub(crate) fn create_tunnel(&mut self, name: &LinkName, vnic: &Vnic, tunnel: &Iptun) -> Done {
-        let mac = self.macs.choose(name, vnic.mac, &self.taken());
+        let mac = self.macs.choose(name, vnic.mac, self.is_taken());
         let netstack = vnic.netstack().map(|netstack| self.netstack(netstack)).transpose()?;
         let carries = netstack.map(|netstack| config(tunnel).map(|config| (netstack, config))).transpose()?;
         let config = VnicConfig {

@@ -16,6 +16,7 @@ use firelane_model::Accounting;
 use rustix::fs::OFlags;
 
 use super::{Parting, Subject, Totals};
+use crate::folder;
 use crate::text::plain;
 
 /// As much of a file as is looked at to see whose it is, and where its last record ends: longer than any record.
@@ -294,11 +295,7 @@ pub(crate) fn check(wanted: &Accounting, absent: Absent) -> Result<(), ApiError>
     };
     let file = match options().create(absent == Absent::IsMade).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && absent == Absent::IsNotMade => {
-            let folder = Path::new(path).parent().map(std::fs::metadata).transpose().map_err(failed)?;
-            return match folder.is_none_or(|it| it.is_dir()) {
-                true => Ok(()),
-                false => Err(failed(ErrorKind::NotADirectory.into())),
-            };
+            return Path::new(path).parent().map_or(Ok(()), folder::may_have_more).map_err(failed);
         }
         opened => opened.map_err(|error| match said(&error) {
             Some(why) => refused(Status::BadArg, why.to_owned()),

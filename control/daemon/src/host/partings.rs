@@ -183,7 +183,7 @@ pub(super) mod tests {
     use crate::works::Works;
 
     /// Two netstacks on a switch.
-    const TEXT: &str = "[etherstub.s0]\n[etherstub.s1]\n\
+    pub(in crate::host) const TEXT: &str = "[etherstub.s0]\n[etherstub.s1]\n\
         [vnic.near0]\nover = 's0'\nnetstack = 'near'\n[vnic.far0]\nover = 's0'\nnetstack = 'far'\n\
         [flow.f0]\nlink = 'near0'\nmatch = { transport = 'udp' }\n\
         [netstack.near.addresses]\n'near0/v4' = '10.0.0.1/24'\n[netstack.far.addresses]\n'far0/v4' = '10.0.0.2/24'\n";
@@ -198,7 +198,17 @@ pub(super) mod tests {
 
     /// One that has begun with another configuration.
     pub(in crate::host) fn host_of(text: &str, folder: &Scratch, runtime: &tokio::runtime::Runtime) -> Host {
-        let engine = Engine::start(&EngineConfig { lanes: 2, ..EngineConfig::default() }).unwrap();
+        host_with(0, text, folder, runtime)
+    }
+
+    /// The same with so many lanes in reserve.
+    pub(in crate::host) fn host_with(
+        reserve: usize,
+        text: &str,
+        folder: &Scratch,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Host {
+        let engine = Engine::start(&EngineConfig { lanes: 2, reserve, ..EngineConfig::default() }).unwrap();
         let instance: Instance = "test".parse().unwrap();
         let clients = Clients::new(runtime.handle().clone(), folder.path(), None);
         let kernel = Kernel::new(instance.clone(), folder.path(), 1);

@@ -30,7 +30,8 @@ impl Inner {
             let Some((vnic, said)) = after.vnics.get_mut(to).zip(before.vnics.get(from)) else { continue };
             // A factory's address is had by its slot, whatever the name.
             if !matches!(vnic.mac, Mac::Factory(_)) {
-                let mac = runs.filter(|_| is_in_force).unwrap_or_else(|| macs.choose(from, said.mac, &[]));
+                let mac =
+                    runs.filter(|_| is_in_force).unwrap_or_else(|| macs.choose(from, said.mac, |_| false));
                 vnic.mac = macs.said(to, mac);
             }
         }

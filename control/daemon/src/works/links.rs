@@ -2,6 +2,8 @@
 //!
 //! Called by `works.rs` for each step that is about one, and by whoever gives an interface back that had gone.
 
+use std::collections::BTreeSet;
+
 use firelane::{MemifStatus, Queue, Rings};
 use firelane_api::Status;
 use firelane_model::{Cpus, Etherstub, Fusing, Link, LinkKind, LinkName, LinkRings, Model, Polling, Vnic};
@@ -196,8 +198,10 @@ impl Works {
         }
     }
 
-    pub(crate) fn taken(&self) -> Vec<MacAddr> {
-        self.vnics.values().map(|it| it.mac).collect()
+    /// Tells which addresses VNICs have.
+    pub(crate) fn is_taken(&self) -> impl Fn(&MacAddr) -> bool {
+        let taken: BTreeSet<MacAddr> = self.vnics.values().map(|it| it.mac).collect();
+        move |mac| taken.contains(mac)
     }
 }
 

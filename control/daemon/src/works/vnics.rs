@@ -49,7 +49,7 @@ impl Works {
         let mtu = vnic.mtu.or_else(|| present.mtu_below(vnic)).ok_or_else(absent)?;
         let mac = match vnic.mac {
             Mac::Factory(slot) => nic::factory_mac(name, vnic, slot, present)?,
-            wanted => self.macs.choose(name, wanted, &self.taken()),
+            wanted => self.macs.choose(name, wanted, self.is_taken()),
         };
         let (mut device, mut status) = (None, None);
         let user = match &vnic.user {
