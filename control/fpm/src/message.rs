@@ -204,11 +204,13 @@ fn route(inside: &[u8], is_new: bool) -> Result<Message, Refusal> {
         return Err(Refusal::Source);
     }
     let destination = destination(dst, length)?;
-    if protocol == PROTOCOL_KERNEL {
-        return Err(Refusal::Kernel);
-    }
-    if !is_new {
-        return Ok(Message::RouteGone(destination));
+    match (protocol == PROTOCOL_KERNEL, is_new) {
+        // With `fpm use-route-replace` nothing else says that a route has given its place to the kernel's.
+        (true, true) => return Ok(Message::RouteRefused(destination, Refusal::Kernel)),
+        // That the kernel's has gone says nothing of what took its place.
+        (true, false) => return Err(Refusal::Kernel),
+        (false, false) => return Ok(Message::RouteGone(destination)),
+        (false, true) => {}
     }
     let end = note(end_of(kind), &mut refused)?;
     if let Some(why) = refused {

@@ -157,6 +157,11 @@ mod say {
         message(24, &rtmsg(to, 188, kind, &[]))
     }
 
+    /// A connected network (24), or its end (25).
+    pub(super) fn of_kernel(kind: u16, to: IpPrefix) -> Vec<u8> {
+        message(kind, &rtmsg(to, 2, 1, &[attribute(4, &3u32.to_ne_bytes())]))
+    }
+
     pub(super) fn gone(to: IpPrefix) -> Vec<u8> {
         message(25, &rtmsg(to, 186, 0, &[]))
     }
@@ -325,6 +330,26 @@ fn what_is_refused_takes_along_what_it_replaces() {
         net.say(&say::frame(&[route]));
         assert_eq!((net.given.0.len(), net.feed.counts().routes), (0, 0));
     }
+}
+
+/// A prefix has become a connected network of zebra's namespace, or a route of its kernel. With `fpm use-route-replace`, which is on unless
+/// somebody says otherwise, nothing else tells that the route of before is gone.
+#[test]
+fn a_route_of_the_kernel_takes_the_place_of_what_was_told_before() {
+    let (to, other) = (prefix("198.51.100.0/24"), prefix("203.0.113.0/24"));
+    let hop: IpAddr = "10.0.0.1".parse().unwrap();
+    let mut net = Net::connected();
+    net.say(&say::frame(&[say::hop(1, hop), say::named(to, 1), say::named(other, 1)]));
+    net.say(&say::frame(&[say::of_kernel(24, to)]));
+    assert_eq!(
+        (net.given.to("198.51.100.0/24"), net.given.to("203.0.113.0/24")),
+        (vec![], vec![via("10.0.0.1")])
+    );
+    assert_eq!((net.feed.counts().routes, net.refused(Refusal::Kernel)), (1, 1));
+    // Without it zebra says that the kernel's is gone before it says what comes, and there may be one already by then.
+    net.say(&say::frame(&[say::named(to, 1)]));
+    net.say(&say::frame(&[say::of_kernel(25, to)]));
+    assert_eq!((net.given.to("198.51.100.0/24"), net.refused(Refusal::Kernel)), (vec![via("10.0.0.1")], 2));
 }
 
 #[test]
