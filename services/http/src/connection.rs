@@ -317,10 +317,14 @@ async fn store<S: AsyncRead + AsyncWrite + Unpin>(
             return Ok(Then::HearOut);
         }
     };
+    let existed = path.exists();
+    if request.condition.is_some_and(|condition| !condition.holds(existed)) {
+        refuse(connection, Some(request), Status::PreconditionFailed, false).await?;
+        return Ok(Then::HearOut);
+    }
     if request.expects_continue {
         connection.send(CONTINUE).await?;
     }
-    let existed = path.exists();
     match receive(connection, request, &path).await {
         Ok(()) => {
             let status = if existed { Status::Ok } else { Status::Created };

@@ -31,6 +31,25 @@ pub(crate) enum Range {
     Last(u64),
 }
 
+/// What must hold before something is stored (RFC 9110 §13.1). Files have no tags here, so that none of a client's is that of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Condition {
+    Exists,
+    IsAbsent,
+    NeverHolds,
+}
+
+impl Condition {
+    /// Whether it holds for a file that is there, or is not.
+    pub(crate) fn holds(self, exists: bool) -> bool {
+        match self {
+            Self::Exists => exists,
+            Self::IsAbsent => !exists,
+            Self::NeverHolds => false,
+        }
+    }
+}
+
 /// A request without its body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Request {
@@ -40,6 +59,7 @@ pub(crate) struct Request {
     pub(crate) keep_alive: bool,
     pub(crate) expects_continue: bool,
     pub(crate) range: Option<Range>,
+    pub(crate) condition: Option<Condition>,
 }
 
 /// Reads a head from the front of `bytes`. `None` if it is not yet whole; else the request and the length
@@ -66,6 +86,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Status> {
         // RFC 9112 §3.2: a request without exactly one Host field is answered with 400.
         return Err(Status::BadRequest);
     }
+    if method == Method::Store && fields.is_part {
+        // RFC 9110 §14.5: it would take the place of the whole.
+        return Err(Status::BadRequest);
+    }
     let body = fields.body()?;
     let request = Request {
         method,
@@ -75,8 +99,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Status> {
         keep_alive: fields.connection.unwrap_or(is_1_1) && (is_1_1 || !fields.chunked),
         // RFC 9110 §10.1.1: one of HTTP/1.0 would take it for the answer, and who sends no body does not wait.
         expects_continue: fields.expects_continue && is_1_1 && body != BodyLength::Known(0),
-        // RFC 9110 §14.2: it is defined for GET alone.
-        range: fields.range.filter(|_| method == Method::Get),
+        // RFC 9110 §14.2: it is defined for GET alone. §13.1.5: nobody has been told what he could compare with.
+        range: fields.range.filter(|_| method == Method::Get && !fields.has_if_range),
+        condition: fields.condition,
     };
     Ok(Some((request, length)))
 }
@@ -90,6 +115,10 @@ struct Fields {
     connection: Option<bool>,
     expects_continue: bool,
     range: Option<Range>,
+    has_if_range: bool,
+    /// The body is a part of a file.
+    is_part: bool,
+    condition: Option<Condition>,
 }
 
 impl Fields {
@@ -101,6 +130,9 @@ impl Fields {
             connection: None,
             expects_continue: false,
             range: None,
+            has_if_range: false,
+            is_part: false,
+            condition: None,
         };
         for header in headers {
             let value = std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)?;
@@ -141,8 +173,24 @@ impl Fields {
             self.expects_continue = true;
         } else if name.eq_ignore_ascii_case("range") {
             self.range = parse_range(value);
+        } else {
+            self.take_condition(name, value);
         }
         Ok(())
+    }
+
+    /// The fields that say for what content a request is meant.
+    fn take_condition(&mut self, name: &str, value: &str) {
+        let condition = match (name.to_ascii_lowercase().as_str(), value) {
+            ("if-match", "*") => Condition::Exists,
+            ("if-match", _) => Condition::NeverHolds,
+            ("if-none-match", "*") => Condition::IsAbsent,
+            ("if-range", _) => return self.has_if_range = true,
+            ("content-range", _) => return self.is_part = true,
+            _ => return,
+        };
+        let other = self.condition.filter(|other| *other != condition);
+        self.condition = Some(other.map_or(condition, |_| Condition::NeverHolds));
     }
 
     /// RFC 9112 §6.3: a length beside chunks is an attack or a mistake, and refused.

@@ -120,6 +120,55 @@ fn uploads_are_stored_whole_or_not_at_all() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no part file is left");
 }
 
+/// What has `Content-Range` is a part of a file (`curl -C - -T`), and whoever stored it as all of it would lose the rest (RFC 9110 §14.5).
+#[test]
+fn a_part_of_an_upload_does_not_take_the_place_of_the_whole() {
+    let folder = Folder::new("partial");
+    std::fs::write(folder.0.join("up"), "hello").unwrap();
+    for method in ["PUT", "POST"] {
+        let head = format!("{method} /up HTTP/1.1\r\nHost: x\r\nContent-Range: bytes 5-9/10\r\n");
+        let answer = converse(&folder, format!("{head}Content-Length: 5\r\n\r\nworld").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        assert_eq!(std::fs::read_to_string(folder.0.join("up")).unwrap(), "hello");
+    }
+}
+
+/// RFC 9110 §13: a client who says what he believes to be there does so to lose nothing of somebody else's.
+#[test]
+fn what_is_stored_on_a_condition_is_stored_if_that_holds() {
+    let folder = Folder::new("condition");
+    let stored = |name: &str| std::fs::read_to_string(folder.0.join(name)).ok();
+    std::fs::write(folder.0.join("there"), "old").unwrap();
+    for (name, condition, status) in [
+        ("there", "If-None-Match: *", 412),
+        ("new", "If-None-Match: *", 201),
+        ("there", "If-Match: *", 200),
+        ("none", "If-Match: *", 412),
+        // Files have no tags here: none is that of the file.
+        ("there", "If-Match: \"a\", \"b\"", 412),
+        ("there", "If-None-Match: W/\"a\"", 200),
+    ] {
+        let before = stored(name);
+        let head = format!("PUT /{name} HTTP/1.1\r\nHost: x\r\n{condition}\r\nContent-Length: 3\r\n\r\n");
+        let answer = converse(&folder, format!("{head}{status}").as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{name} {condition}: {answer}");
+        let after = if status == 412 { before } else { Some(status.to_string()) };
+        assert_eq!(stored(name), after, "{name} {condition}");
+    }
+}
+
+/// RFC 9110 §13.1.5: a part of another content than the client has the rest of is worth nothing to him.
+#[test]
+fn a_range_of_what_may_be_another_file_is_the_whole() {
+    let folder = Folder::new("if-range");
+    std::fs::write(folder.0.join("a"), "0123456789").unwrap();
+    for condition in ["\"tag\"", "Sun, 06 Nov 1994 08:49:37 GMT"] {
+        let get = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nRange: bytes=7-\r\n";
+        let answer = converse(&folder, format!("{get}If-Range: {condition}\r\n\r\n").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n0123456789"), "{answer}");
+    }
+}
+
 /// Who writes until he is done, and reads then, is not reset meanwhile.
 #[test]
 fn an_upload_that_is_refused_is_heard_out() {
