@@ -128,14 +128,14 @@ impl Lease {
     }
 }
 
-/// T1 and T2: the server's, or RFC 2131 §4.4.5's if those are not in order.
+/// T1 and T2: the server's, or RFC 2131 §4.4.5's for what it does not say, and for both if they are not in order.
 fn times(message: &Message, time: Option<Duration>) -> (Duration, Duration) {
     let Some(time) = time else { return (Duration::MAX, Duration::MAX) };
     let said = |code| message.number(code).map(|seconds| Duration::from_secs(seconds.into()));
-    match (said(option::RENEWAL_TIME), said(option::REBINDING_TIME)) {
-        (Some(renew), Some(rebind)) if renew < rebind && rebind < time && !renew.is_zero() => (renew, rebind),
-        _ => (time / 2, time * 7 / 8),
-    }
+    let usual = (time / 2, time * 7 / 8);
+    let renew = said(option::RENEWAL_TIME).unwrap_or(usual.0);
+    let rebind = said(option::REBINDING_TIME).unwrap_or(usual.1);
+    if renew < rebind && rebind < time && !renew.is_zero() { (renew, rebind) } else { usual }
 }
 
 /// RFC 3442: classless routes take the place of the routers.
@@ -245,16 +245,23 @@ pub(crate) mod tests {
 
     #[test]
     fn times_are_the_servers_if_they_are_in_order() {
-        let told = |renew: u32, rebind: u32| {
+        let said = |renew: Option<u32>, rebind: Option<u32>| {
             let mut message = ack();
-            message.options.insert(option::RENEWAL_TIME, renew.to_be_bytes().to_vec());
-            message.options.insert(option::REBINDING_TIME, rebind.to_be_bytes().to_vec());
+            for (code, seconds) in [(option::RENEWAL_TIME, renew), (option::REBINDING_TIME, rebind)] {
+                message.options.extend(seconds.map(|seconds| (code, seconds.to_be_bytes().to_vec())));
+            }
             let lease = Lease::read(&message).unwrap();
             (lease.renew.as_secs(), lease.rebind.as_secs())
         };
+        let told = |renew, rebind| said(Some(renew), Some(rebind));
         assert_eq!(told(100, 200), (100, 200));
         for (renew, rebind) in [(200, 100), (100, 3600), (0, 100), (4000, 5000)] {
             assert_eq!(told(renew, rebind), (1800, 3150));
+        }
+        // RFC 2131 §4.4.5: each of them has its share of the lease where the server says nothing of it.
+        assert_eq!((said(Some(100), None), said(None, Some(2000))), ((100, 3150), (1800, 2000)));
+        for out_of_order in [said(None, None), said(Some(3200), None), said(None, Some(1000))] {
+            assert_eq!(out_of_order, (1800, 3150));
         }
         let forever = Lease::read(&with(option::LEASE_TIME, &[255; 4])).unwrap();
         assert_eq!((forever.time, forever.renew), (None, Duration::MAX));

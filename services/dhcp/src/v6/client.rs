@@ -651,6 +651,10 @@ impl Client {
             State::Rebinding(_, held) => self.on_extended(now, options, &held, false),
             State::Declining(..) => self.solicit_anew(now),
             State::Releasing(..) => self.state = State::Released,
+            // What it could not do, it says nothing of.
+            State::Informing(_) if options.status() != status::SUCCESS => {
+                self.refuse(Unusable::Status(options.status()));
+            }
             State::Informing(_) => {
                 let seconds = options.number(option::REFRESH).map(|it| Duration::from_secs(it.into()));
                 let again = now + seconds.unwrap_or(REFRESH_USUAL).max(REFRESH_LEAST);

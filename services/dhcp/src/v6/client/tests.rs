@@ -503,6 +503,24 @@ fn the_operator_renews_and_releases() {
     assert_eq!((lab.next(), lab.phase()), (None, Phase::Released));
 }
 
+/// RFC 8415 §18.2.10: the server could not do what it was asked for, and has not said that there is nothing.
+#[test]
+fn a_server_that_fails_says_nothing_of_the_network() {
+    let mut lab = Lab::idle(1, None);
+    lab.client.set_wanted(lab.now, Wanted::Information);
+    lab.wait();
+    let asked = lab.sent(MessageType::InformationRequest);
+    lab.refuse(&asked, SERVER, 1);
+    assert_eq!((lab.next(), lab.phase(), lab.client.counters().unusable), (None, Phase::Informing, 1));
+    assert!(lab.wait() <= Duration::from_millis(1100));
+    let again = lab.sent(MessageType::InformationRequest);
+    let mut reply = Message::new(MessageType::Reply, again.xid);
+    reply.options.add(option::CLIENT_ID, DUID);
+    reply.options.add(option::SERVER_ID, SERVER);
+    lab.hear(&reply);
+    assert_eq!((lab.next(), lab.phase()), (Some(Action::Informed(Network::default())), Phase::Informed));
+}
+
 #[test]
 fn where_only_the_rest_is_to_be_had_only_that_is_asked_for() {
     let mut lab = Lab::idle(1, None);
