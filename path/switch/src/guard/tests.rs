@@ -259,6 +259,14 @@ fn a11_who_answers_once_more_takes_no_address_back() {
         answer(&mut guarded, NOW, &lease_of(u32::MAX, last, 1));
     }
     assert!(has(&mut guarded, NOW));
+    // Nor one after the other, each for a moment.
+    let mut other = guard(&[Protection::IpNospoof], &[]);
+    ask(&mut other, NOW, 1);
+    answer(&mut other, NOW, &lease_of(600, 7, 1));
+    for second in 1..100 {
+        answer(&mut other, after(second), &lease_of(1, 100 + second as u8, 1));
+    }
+    assert!(has(&mut other, after(100)));
     // Nobody answers what was asked long ago.
     answer(&mut guarded, after(300), &lease_of(u32::MAX, 7, 1));
     assert!(!has(&mut guarded, after(700)));
