@@ -49,13 +49,7 @@ pub(crate) fn pool_changes(
     let numbers: BTreeSet<_> = from.pools.keys().chain(to.pools.keys()).collect();
     for number in numbers {
         let [before, after] = [from, to].map(|it| it.pools.get(number).unwrap_or(&none));
-        let change = |&PoolEntry { network, is_exception, group, .. }: &PoolEntry, until| PoolChange {
-            pool: number.0,
-            network,
-            until,
-            is_exception,
-            group: group.map(|it| it.group),
-        };
+        let change = |entry: &PoolEntry, until| change_of(*number, entry, until);
         let comes = after.entries().iter().filter(|it| before.get(it.network) != Some(it));
         // What has ended by now comes no more.
         coming
@@ -64,6 +58,62 @@ pub(crate) fn pool_changes(
         going.extend(goes.map(|it| change(it, None)));
     }
     (coming, going)
+}
+
+fn change_of(pool: PoolNumber, entry: &PoolEntry, until: Option<Instant>) -> PoolChange {
+    let PoolEntry { network, is_exception, group, .. } = *entry;
+    PoolChange { pool: pool.0, network, until, is_exception, group: group.map(|it| it.group) }
+}
+
+/// What has an end in these pools, with the end that it has now: who has ended goes, and who had by another time of day comes again.
+pub(crate) fn ends_anew(
+    pools: &BTreeMap<PoolNumber, Pool>,
+    moment: impl Fn(u64) -> Option<Instant>,
+) -> Vec<PoolChange> {
+    let ends = |(number, pool): (&PoolNumber, &Pool)| {
+        let ending = pool.entries().iter().filter_map(|entry| Some((entry, moment(entry.until?))));
+        ending.map(|(entry, until)| change_of(*number, entry, until)).collect::<Vec<_>>()
+    };
+    pools.iter().flat_map(ends).collect()
+}
+
+/// By how much the time of day may change beside the lanes' clock before ends are reckoned anew.
+const SLACK_NANOS: u128 = 1_000_000_000;
+
+/// How far the time of day is ahead of the lanes' clock, by which the ends of pools' networks were reckoned. It changes when somebody sets
+/// it, such as NTP after a start without a battery, and while the machine sleeps.
+#[derive(Debug)]
+pub(crate) struct TimeOfDay(i128);
+
+impl TimeOfDay {
+    /// As it is now.
+    pub(crate) fn new(engine: &Engine) -> Self {
+        Self(Self::ahead(calendar::since_1970(), engine.moment_in(Duration::ZERO)))
+    }
+
+    /// One that was set since.
+    #[cfg(test)]
+    pub(crate) const fn of_another_day() -> Self {
+        Self(0)
+    }
+
+    fn ahead(day: Duration, lanes: Instant) -> i128 {
+        i128::try_from(day.as_nanos()).unwrap_or(i128::MAX) - i128::from(lanes.nanos())
+    }
+
+    /// Whether it is another one than when this was said last.
+    pub(crate) fn was_set(&mut self, engine: &Engine) -> bool {
+        self.is_another(calendar::since_1970(), engine.moment_in(Duration::ZERO))
+    }
+
+    fn is_another(&mut self, day: Duration, lanes: Instant) -> bool {
+        let ahead = Self::ahead(day, lanes);
+        let is_another = ahead.abs_diff(self.0) > SLACK_NANOS;
+        if is_another {
+            self.0 = ahead;
+        }
+        is_another
+    }
 }
 
 /// The moment of a lane's clock at which it is `until`, in seconds since 1970; nothing if that has been.
@@ -261,6 +311,30 @@ mod tests {
         vnics.remove("web1");
         let error = rules(&filter, &vnics).unwrap_err();
         assert_eq!(error.to_string(), "Interface does not exist (interface=web1)");
+    }
+
+    #[test]
+    fn ends_are_those_of_the_time_of_day_that_was_set() {
+        let pools = &model().netstacks["web"].pools;
+        let come = |until| PoolChange {
+            pool: 7,
+            network: "192.0.2.1/32".parse().unwrap(),
+            until,
+            is_exception: false,
+            group: None,
+        };
+        let at = |now: u64| ends_anew(pools, |until| (until > now).then(|| Instant::from_secs(until - now)));
+        assert_eq!(at(20), [come(Some(Instant::from_secs(40)))]);
+        assert_eq!(at(60), [come(None)], "it has ended");
+        let (day, lanes) = (Duration::from_secs, Instant::from_secs);
+        let mut time = TimeOfDay(TimeOfDay::ahead(day(100), lanes(500)));
+        assert!(!time.is_another(day(200), lanes(600)));
+        assert!(!time.is_another(day(201), lanes(600)), "so little is nothing");
+        assert!(
+            time.is_another(day(1_795_348_800), lanes(601))
+                && !time.is_another(day(1_795_348_801), lanes(602))
+        );
+        assert!(time.is_another(day(7), lanes(603)), "or set back");
     }
 
     #[test]

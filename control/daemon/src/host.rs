@@ -21,6 +21,7 @@ use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
 
 use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
+use crate::filter::TimeOfDay;
 use crate::history::accounting::Fault;
 use crate::history::{History, Parting, Totals};
 use crate::interfaces::Told;
@@ -81,6 +82,8 @@ struct Inner {
     returns: Returns,
     /// What was told of interfaces.
     told: Told,
+    /// By which ends of pools' networks were reckoned.
+    time_of_day: TimeOfDay,
     /// What has ended, for the history.
     partings: Partings,
     /// What is wrong with the history.
@@ -117,6 +120,7 @@ impl Host {
         let store = Store { active, persistent: wanted.clone() };
         let addresses = Addresses::default();
         let (failed, returns, told) = (Vec::new(), Returns::default(), Told::default());
+        let time_of_day = TimeOfDay::new(&works.engine);
         let mut inner = Inner {
             store,
             works,
@@ -128,6 +132,7 @@ impl Host {
             refused_at: None,
             returns,
             told,
+            time_of_day,
             partings: Partings::default(),
             history_fault: None,
             accounting_fault: None,
@@ -536,6 +541,19 @@ impl Inner {
         }
     }
 
+    /// The time of day may have been set: networks of pools end by it all the same.
+    fn look_at_time(&mut self) {
+        let Inner { works, store, time_of_day, .. } = self;
+        if !time_of_day.was_set(&works.engine) {
+            return;
+        }
+        for (name, netstack) in &store.active.netstacks {
+            if let Err(error) = works.reckon_ends(name, &netstack.pools) {
+                tracing::error!("pools of netstack {name}: {error}");
+            }
+        }
+    }
+
     /// Interfaces come and go: who had one that is there again gets it, and what is wrong with others is logged.
     fn look_at_interfaces(&mut self) {
         self.works.rejoin();
@@ -626,6 +644,7 @@ pub(crate) async fn watch_host(host: Arc<Host>) {
             inner.look_at_cpus();
             inner.look_at_absent();
             inner.look_at_interfaces();
+            inner.look_at_time();
         };
         if !goes_on(&host, "CPUs and interfaces", look).await {
             return;
@@ -657,7 +676,34 @@ fn survive(what: &str, look: impl FnOnce(), tell: impl FnOnce(String)) {
 #[cfg(test)]
 pub(crate) mod tests {
     pub(crate) use super::partings::tests::host as two_netstacks;
+    use super::partings::tests::host_of;
     use super::survive;
+    use crate::filter::TimeOfDay;
+    use crate::folder::tests::Scratch;
+    use firelane::PoolChange;
+
+    /// An entry that has ended by a clock that stood beyond is there again when that is set right.
+    #[test]
+    fn networks_of_pools_end_by_the_time_of_day_that_was_set() {
+        let (folder, runtime) = (Scratch::new(), tokio::runtime::Runtime::new().unwrap());
+        let text = "[etherstub.s0]\n[vnic.web0]\nover = 's0'\nnetstack = 'web'\n\
+                    [netstack.web]\npools = { 7 = ['10.0.0.0/8', '192.0.2.1 until 99999999999'] }\n";
+        let host = host_of(text, &folder, &runtime);
+        let mut inner = host.lock();
+        let (engine, id) = (inner.works.engine.clone(), inner.works.netstacks["web"]);
+        let (network, is_exception, group) = ("192.0.2.1/32".parse().unwrap(), false, None);
+        engine
+            .change_pools(id, &[PoolChange { pool: 7, network, until: None, is_exception, group }])
+            .unwrap();
+        inner.look_at_time();
+        let pooled = || engine.pooled(id).unwrap().into_iter().max();
+        assert_eq!(pooled(), Some(1), "nobody has set it");
+        inner.time_of_day = TimeOfDay::of_another_day();
+        inner.look_at_time();
+        assert_eq!(pooled(), Some(2));
+        drop(inner);
+        host.shut_down();
+    }
 
     #[test]
     fn a_fault_ends_one_look_and_is_told() {

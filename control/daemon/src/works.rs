@@ -15,7 +15,7 @@ use firelane::{AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Wire};
 use firelane_api::{ApiError, Informed, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Cpus, Dhcp, Filter, Flow, FlowName, Fusing, IfProps, Instance, Interface,
-    LinkName, Model, NetstackName, ReversePath, Service, StaticAddress, Switch, Tunables,
+    LinkName, Model, NetstackName, Pool, PoolNumber, ReversePath, Service, StaticAddress, Switch, Tunables,
 };
 use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{FlowId, LinkId, MacAddr, Mtu, NetstackId};
@@ -428,6 +428,13 @@ impl Works {
             engine.set_nat(netstack, nat).map_err(refused)?;
         }
         engine.change_pools(netstack, &going).map_err(refused)
+    }
+
+    /// The ends of what is in a netstack's pools are those of another time of day.
+    pub(crate) fn reckon_ends(&self, name: &NetstackName, pools: &BTreeMap<PoolNumber, Pool>) -> Done {
+        let (netstack, engine) = (self.netstack(name)?, &self.engine);
+        let changes = filter::ends_anew(pools, |until| filter::moment(engine, until));
+        engine.change_pools(netstack, &changes).map_err(refused)
     }
 
     /// Programs of others than the daemon's own may knock as long as the model names any.
