@@ -2,14 +2,15 @@
 //!
 //! Two servers that answer each other's answers would never end, and a generator that answers more than it was asked
 //! is a weapon in the hands of whoever forges an address. So nothing that came from a port of such a service is
-//! answered, as inetd does it, and no answer is longer than its question; RFC 864 leaves the length to the server.
+//! answered, as inetd does it, nor anything that came to many, whom its sender would have answer all together; and no answer is longer than
+//! its question; RFC 864 leaves the length to the server. An answer comes from the address that was asked (RFC 1122 §4.1.3.5).
 
 use std::convert::Infallible;
 use std::io;
 use std::io::ErrorKind::{ConnectionAborted, NetworkDown};
 use std::net::SocketAddr;
 
-use firelane::UdpSocket;
+use firelane::{Envelope, Incoming, Outgoing, UdpSocket};
 use tokio::task::consume_budget;
 
 use crate::{Simple, pattern};
@@ -31,16 +32,23 @@ pub async fn answer(kind: Simple, socket: UdpSocket) -> io::Result<Infallible> {
     loop {
         // A socket that has something at once never makes the task wait, and others have to have their turn.
         consume_budget().await;
-        let (count, from) = match socket.recv_from_async(&mut question).await {
-            Ok(received) => received,
+        let mut room = [Incoming::new(&mut question)];
+        match socket.recv_many_async(&mut room).await {
+            Ok(_) => {}
             // Each further call says the same at once.
             Err(error) if matches!(error.kind(), NetworkDown | ConnectionAborted) => return Err(error),
             // What an earlier answer met is no fault of this socket.
             Err(_) => continue,
-        };
-        if let Some(answer) = service.answer(&question[..count], from) {
+        }
+        let [Incoming { envelope, copied, .. }] = room;
+        let Some(Envelope { peer, local, own, .. }) = envelope else { continue };
+        if own.is_some() || local.is_some_and(|local| local.is_multicast()) {
+            continue;
+        }
+        if let Some(payload) = service.answer(&question[..copied], peer) {
+            let envelope = Envelope { local, ..Envelope::to(peer) };
             // Like any datagram, an answer may be lost.
-            let _ = socket.send_to_async(answer, from).await;
+            let _ = socket.send_many_async(&[Outgoing { envelope, payload }]).await;
         }
     }
 }
@@ -180,6 +188,37 @@ mod tests {
         assert_eq!(&receipt[..count], b"300 datagrams, 300 bytes\n");
         // Tokio lets a task do 128 things at a time.
         assert!(polls >= 3, "{polls}");
+    }
+
+    /// Who asks an address that is not the first is answered by that one, and who asks all is answered by none.
+    #[test]
+    fn an_answer_comes_from_whom_was_asked_alone() {
+        let (left, right) = wire(WireConfig::default());
+        let stack = |end: firelane::Queue, addresses: &[&str]| {
+            let builder = Stack::builder().lanes(1).interface(end);
+            addresses.iter().fold(builder, |it, address| it.address(address).unwrap()).build().unwrap()
+        };
+        let server = stack(left.into(), &["10.0.0.1/24", "10.0.0.3/24", "fd00::1/64", "fd00::3/64"]);
+        let client = stack(right.into(), &["10.0.0.2/24", "fd00::2/64"]);
+        let socket = UdpSocket::bind(&server, "[::]:7").unwrap();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(answer(Simple::Echo, socket))
+        });
+        let asking = UdpSocket::bind(&client, "[::]:5000").unwrap();
+        asking.set_broadcast(true).unwrap();
+        asking.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        for to in ["10.0.0.255:7", "255.255.255.255:7", "[ff02::1]:7"] {
+            // Whether it leaves does not matter: none is answered.
+            let _ = asking.send_to(b"all", to);
+        }
+        for to in ["10.0.0.3:7", "10.0.0.1:7", "[fd00::3]:7", "[fd00::1]:7"] {
+            asking.send_to(to.as_bytes(), to).unwrap();
+            let mut said = [0; 100];
+            let (count, from) = asking.recv_from(&mut said).unwrap();
+            let from = SocketAddr::new(from.ip().to_canonical(), from.port()).to_string();
+            assert_eq!((&said[..count], from.as_str()), (to.as_bytes(), to));
+        }
     }
 
     fn from(port: u16) -> SocketAddr {
