@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod index;
+mod numbered;
 mod order;
 mod places;
 mod recent;
 mod rooms;
 
 pub use index::Index;
+pub use numbered::Numbered;
 pub use places::{Kept, Places};
 pub use recent::{RECENT_MAX, Recent};

@@ -79,6 +79,29 @@ fn every_socket_is_told_once_in_bounded_answers() {
     }
 }
 
+/// Numbers of sockets only rise. Who asks after a day of short ones goes through those that there are, as memory is for those alone.
+#[test]
+fn sockets_that_have_been_cost_nothing() {
+    for lanes in [1, 2] {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        let (listener, many) = (world.listen(2, 100_000, "[::]:80", 8), 100_001);
+        let mut last = world.bind(2, many, 0, "10.0.0.2:53");
+        let mut client = world.bind(1, many, 0, "10.0.0.1:0");
+        world.send_to(&mut client, many, "10.0.0.2:53".parse().unwrap(), b"who?");
+        let stream = world.connect(1, 0, "10.0.0.2:80");
+        world.run();
+        assert!(matches!(last.recv.recv(&mut [0; 9]), Ok(Some(_))));
+        assert_eq!((stream.poll_connected(), listener.accept().is_some()), (Ok(true), true));
+        let (mut rows, mut answers) = (0, 0);
+        for lane in 0..lanes {
+            let (some, more) = world.ask(lane, Some(2));
+            (rows, answers) = (rows + some.len(), answers + more);
+        }
+        assert_eq!(rows, 3, "a listener, a connection and a datagram socket");
+        assert!(answers <= 8 * usize::from(lanes), "{answers} answers of {PLACES_PER_ANSWER} places");
+    }
+}
+
 #[test]
 fn queues_and_numbers_are_those_of_the_connection() {
     let mut world = two_stacks(1, Mtu::ETHERNET);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use core::ops::Range;
 use core::time::Duration;
 
-use firelane_table::Index;
+use firelane_table::{Index, Numbered};
 use firelane_units::{DropReason, Instant, SocketId};
 use firelane_wire::TcpFlags;
 
@@ -190,7 +190,7 @@ pub struct SynTable {
     hash: KeyedHash,
     /// By retries: each list waits equally long, so it is in order of time.
     lists: [List; RETRIES_MAX + 1],
-    listeners: Vec<OfListener>,
+    listeners: Numbered<OfListener>,
 }
 
 impl SynTable {
@@ -205,7 +205,7 @@ impl SynTable {
             index: Index::default(),
             hash: KeyedHash::new(key),
             lists: [List { first: NIL, last: NIL }; RETRIES_MAX + 1],
-            listeners: Vec::new(),
+            listeners: Numbered::default(),
         }
     }
 
@@ -237,7 +237,7 @@ impl SynTable {
 
     /// How many `listener` has.
     pub fn len_of(&self, listener: SocketId) -> u32 {
-        self.listeners.get(listener.index()).map_or(0, |of| of.half_open)
+        self.listeners.get(listener.0).map_or(0, |of| of.half_open)
     }
 
     /// What it has counted.
@@ -313,7 +313,7 @@ impl SynTable {
 
     /// Whether a cookie of `listener` may still come back.
     pub fn expects_cookie(&self, now: Instant, listener: SocketId) -> bool {
-        self.listeners.get(listener.index()).is_some_and(|of| now < of.cookies_until)
+        self.listeners.get(listener.0).is_some_and(|of| now < of.cookies_until)
     }
 
     /// An ACK for a listener, of a tuple that nobody knows: is it a cookie of ours? `None` if it cannot be one.
@@ -418,9 +418,7 @@ impl SynTable {
     /// or wanting text first, are told through `send` as those are that nobody has accepted; the others hear it when their ACK comes.
     pub fn forget_listener(&mut self, listener: SocketId, mut send: impl FnMut(&Tuple, SegmentOut)) {
         self.forget_where(0..u32::MAX, |it| it == listener, |_, names, reset| send(names, reset));
-        if let Some(of) = self.listeners.get_mut(listener.index()) {
-            of.cookies_until = Instant::ZERO;
-        }
+        self.listeners.remove(listener.0);
     }
 
     /// All listeners are gone, each as in [`SynTable::forget_listener`], with their netstack: what stands in some of the places is
@@ -505,12 +503,8 @@ impl SynTable {
     }
 
     fn of_listener(&mut self, listener: SocketId) -> &mut OfListener {
-        let n = listener.index();
-        if n >= self.listeners.len() {
-            let none = OfListener { half_open: 0, cookies_until: Instant::ZERO };
-            self.listeners.resize(n + 1, none);
-        }
-        &mut self.listeners[n]
+        let none = OfListener { half_open: 0, cookies_until: Instant::ZERO };
+        self.listeners.get_or_insert(listener.0, none)
     }
 
     fn insert(&mut self, now: Instant, tuple: Tuple, entry: HalfOpen) {
@@ -555,7 +549,9 @@ impl SynTable {
         self.unlink(position);
         self.places[position as usize].next = self.free;
         self.free = position;
-        self.of_listener(entry.listener).half_open -= 1;
+        if let Some(of) = self.listeners.get_mut(entry.listener.0) {
+            of.half_open -= 1;
+        }
         if self.is_empty() && self.places.capacity() > KEPT_WHEN_EMPTY {
             // What a flood has taken comes back when it is over.
             (self.places, self.free) = (Vec::new(), NIL);

@@ -241,21 +241,21 @@ impl<D> Inside<'_, D> {
         if self.shard.listeners.insert(address, port(local), socket, shares).is_err() {
             return self.refuse("listen", "another socket listens there");
         }
-        if self.shard.listening.insert(socket.index(), listening).is_err() {
+        if self.shard.listening.insert(socket.0, listening).is_err() {
             self.shard.listeners.remove(address, port(local), socket);
             self.refuse("listen", "the socket listens already");
         }
     }
 
     fn relisten(&mut self, socket: SocketId, started: Relisten) {
-        if let Some(listening) = self.shard.listening.get_mut(socket.index()) {
+        if let Some(listening) = self.shard.listening.get_mut(socket.0) {
             (listening.rings, listening.options) = (started.rings, started.options);
         }
     }
 
     /// Ends a listener, and every connection of it that nobody has accepted.
     fn unlisten(&mut self, socket: SocketId) {
-        let Some(listening) = self.shard.listening.remove(socket.index()) else { return };
+        let Some(listening) = self.shard.listening.remove(socket.0) else { return };
         self.shard.socket_filters.remove(&socket);
         self.shard.listeners.remove(listening.address, listening.port, socket);
         self.shard.searches.forget_exhausted();

@@ -172,14 +172,14 @@ impl Shard {
         let (member, ip) = (Member::Socket(socket.0), &self.ip.core);
         let hears_all = |it: &DatagramSocket| it.options.packets(group).multicast_all;
         ip.hears_group(member, link, group, source)
-            || self.datagrams.get(socket.index()).is_some_and(hears_all)
+            || self.datagrams.get(socket.0).is_some_and(hears_all)
                 && ip.is_heard(link, group, source)
                 && !ip.has_joined(member, link, group)
     }
 
     /// How urgent what a socket sends is.
     pub(super) fn band_of(&self, socket: SocketId) -> Band {
-        self.datagrams.get(socket.index()).map_or(Band::default(), |place| place.options.band)
+        self.datagrams.get(socket.0).map_or(Band::default(), |place| place.options.band)
     }
 }
 
@@ -236,7 +236,7 @@ impl<D> Inside<'_, D> {
                     dropped: 0,
                     is_joining: false,
                 };
-                if let Err(refused) = self.shard.datagrams.insert(socket.index(), place) {
+                if let Err(refused) = self.shard.datagrams.insert(socket.0, place) {
                     self.shard.datagram_table(kind).unbind(socket);
                     fail(&refused.slot, SocketError::AddressInUse);
                 } else {
@@ -281,7 +281,7 @@ impl<D> Inside<'_, D> {
     pub(crate) fn connect_datagrams(&mut self, connect: &ConnectDatagrams) {
         let &ConnectDatagrams { socket, remote, link, .. } = connect;
         let over = |inside: &mut Self, link| {
-            inside.shard.datagrams.get_mut(socket.index()).map(|it| core::mem::replace(&mut it.link, link))
+            inside.shard.datagrams.get_mut(socket.0).map(|it| core::mem::replace(&mut it.link, link))
         };
         let before = over(self, link);
         let outcome = self.rebind(socket, remote);
@@ -294,7 +294,7 @@ impl<D> Inside<'_, D> {
 
     fn rebind(&mut self, socket: SocketId, remote: Option<SocketAddr>) -> Result<SocketAddr, SocketError> {
         let shard = &mut *self.shard;
-        let place = shard.datagrams.get_mut(socket.index()).ok_or(SocketError::Aborted)?;
+        let place = shard.datagrams.get_mut(socket.0).ok_or(SocketError::Aborted)?;
         let mut local = place.bound;
         let unconnected = place.unconnected.on_link(place.link);
         let mut binding = unconnected.at_port(Port(local.port()));
@@ -353,7 +353,7 @@ impl<D> Inside<'_, D> {
 
     /// The program closed a socket. What it had queued goes first.
     pub(crate) fn close_datagrams(&mut self, socket: SocketId) {
-        if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+        if let Some(place) = self.shard.datagrams.get_mut(socket.0) {
             let table =
                 if place.kind == DatagramKind::Echo { &mut self.shard.echoes } else { &mut self.shard.udp };
             table.unbind(socket);
@@ -405,7 +405,7 @@ impl<D> Inside<'_, D> {
         remote: SocketAddr,
         datagram: &Datagram,
     ) -> bool {
-        let place = self.shard.datagrams.get_mut(socket.index()).expect("bound sockets have a place");
+        let place = self.shard.datagrams.get_mut(socket.0).expect("bound sockets have a place");
         let envelope = Envelope {
             peer: remote,
             local: Some(packet.dst),
@@ -440,7 +440,7 @@ impl<D> Inside<'_, D> {
     pub(crate) fn show_joined(&mut self) {
         let mut joining = mem::take(&mut self.shard.joining_datagrams);
         for socket in joining.drain(..) {
-            if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+            if let Some(place) = self.shard.datagrams.get_mut(socket.0) {
                 place.is_joining = false;
                 place.slot.recv.close();
                 self.tell_datagrams(socket, Ready::READABLE);
@@ -489,7 +489,7 @@ impl<D> Inside<'_, D> {
 
     /// The program changes an option.
     pub(crate) fn set_datagram_option(&mut self, socket: SocketId, option: DatagramOption) {
-        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
+        let Some(place) = self.shard.datagrams.get_mut(socket.0) else { return };
         place.route = None;
         match option {
             DatagramOption::Packets(family, option) => place.options.packets[family.index()].set(option),
@@ -522,14 +522,14 @@ impl<D> Inside<'_, D> {
 
     /// Tells a socket's program what became of a datagram.
     pub(super) fn tell_fault(&mut self, socket: SocketId, fault: Fault) {
-        if let Some(place) = self.shard.datagrams.get(socket.index()) {
+        if let Some(place) = self.shard.datagrams.get(socket.0) {
             let token = place.slot.shared().words().token();
             self.common.outbox.faults.push((token, fault));
         }
     }
 
     pub(crate) fn tell_datagrams(&mut self, socket: SocketId, ready: Ready) {
-        if let Some(place) = self.shard.datagrams.get(socket.index()) {
+        if let Some(place) = self.shard.datagrams.get(socket.0) {
             let token = place.slot.tell(ready);
             self.common.outbox.tell(token, ready);
         }

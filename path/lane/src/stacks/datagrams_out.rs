@@ -90,7 +90,7 @@ struct Letter {
 impl<D> Inside<'_, D> {
     /// The application queued datagrams.
     pub(crate) fn kick_datagrams(&mut self, socket: SocketId) {
-        if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+        if let Some(place) = self.shard.datagrams.get_mut(socket.0) {
             place.slot.shared().words().unkick();
             let has_storage = place.slot.send.attach();
             if !place.is_dirty {
@@ -110,7 +110,7 @@ impl<D> Inside<'_, D> {
         let Shard { limited_datagrams, dirty_datagrams, datagrams, .. } = &mut *self.shard;
         let mut each = |socket: SocketId, ticket| {
             // One that was called meanwhile has had its turn, and may stand somewhere else.
-            let its = datagrams.get_mut(socket.index()).filter(|place| place.in_line == Some(ticket));
+            let its = datagrams.get_mut(socket.0).filter(|place| place.in_line == Some(ticket));
             if let Some(place) = its {
                 place.in_line = None;
                 dirty_datagrams.push(place.options.band, socket);
@@ -163,7 +163,7 @@ impl<D> Inside<'_, D> {
     /// A socket's first record waits.
     fn wait_to_send(&mut self, socket: SocketId, cause: Cause, at: Instant) {
         let now = self.common.now;
-        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
+        let Some(place) = self.shard.datagrams.get_mut(socket.0) else { return };
         // A limit at which it would wait for ever does not keep the memory of a program that is gone.
         if place.given_up_at <= now {
             self.shard.drops.count(DropReason::FlowLimit);
@@ -180,7 +180,7 @@ impl<D> Inside<'_, D> {
     /// How a socket is to send is something else now: if it waits, what it waits for is asked anew.
     pub(super) fn call_datagrams(&mut self, socket: SocketId) {
         let Shard { limited_datagrams, dirty_datagrams, datagrams, .. } = &mut *self.shard;
-        let Some(place) = datagrams.get_mut(socket.index()) else { return };
+        let Some(place) = datagrams.get_mut(socket.0) else { return };
         if place.in_line.take().is_none() {
             return;
         }
@@ -188,16 +188,16 @@ impl<D> Inside<'_, D> {
         place.ticket = None;
         dirty_datagrams.push(place.options.band, socket);
         limited_datagrams.note_gone(|socket, ticket| {
-            datagrams.get(socket.index()).is_some_and(|place| place.in_line == Some(ticket))
+            datagrams.get(socket.0).is_some_and(|place| place.in_line == Some(ticket))
         });
     }
 
     /// A socket has nothing left to send; a closed one goes.
     fn rest_datagrams(&mut self, socket: SocketId) {
-        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
+        let Some(place) = self.shard.datagrams.get_mut(socket.0) else { return };
         (place.is_dirty, place.awaits, place.most_queued) = (false, None, 0);
         if place.slot.shared().words().flags().contains(Flags::CLOSED) {
-            self.shard.datagrams.remove(socket.index());
+            self.shard.datagrams.remove(socket.0);
             return;
         }
         self.tell_datagrams(socket, Ready::WRITABLE);
@@ -206,13 +206,13 @@ impl<D> Inside<'_, D> {
     /// One socket's share, of what is `left` of its netstack's turn. Its program is told when half of what it had queued has left
     /// (`sock_writeable` of Linux): it fills the queue again while the other half leaves, and is not called for each datagram.
     fn send_datagrams(&mut self, socket: SocketId, links: &Links<D>, left: &mut usize) -> Pause {
-        if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+        if let Some(place) = self.shard.datagrams.get_mut(socket.0) {
             place.most_queued = place.most_queued.max(place.slot.send.queued());
         }
         let pause = self.send_share_of_datagrams(socket, links, left);
         // Who has nothing left is told of that.
         if !matches!(pause, Pause::Empty)
-            && let Some(place) = self.shard.datagrams.get_mut(socket.index())
+            && let Some(place) = self.shard.datagrams.get_mut(socket.0)
         {
             let queued = place.slot.send.queued();
             if queued <= place.most_queued / 2 {
@@ -228,7 +228,7 @@ impl<D> Inside<'_, D> {
             if *left == 0 {
                 return Pause::Again;
             }
-            let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return Pause::Empty };
+            let Some(place) = self.shard.datagrams.get_mut(socket.0) else { return Pause::Empty };
             let (envelope, len) = match place.slot.send.first() {
                 Ok(Some(first)) => first,
                 Ok(None) if place.slot.send.has_lied() => return self.disown_datagrams(socket),
@@ -248,7 +248,7 @@ impl<D> Inside<'_, D> {
             let sent = gone.len + RECORD_COST * (1 + gone.copies);
             self.conns.add_sent(sent);
             *left = left.saturating_sub(sent);
-            if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+            if let Some(place) = self.shard.datagrams.get_mut(socket.0) {
                 match gone.len < len {
                     true => place.slot.send.take_part(gone.len),
                     false => place.slot.send.skip(len),
@@ -261,7 +261,7 @@ impl<D> Inside<'_, D> {
     /// The program, another process, has written what cannot be: nothing more is believed of it.
     #[cold]
     fn disown_datagrams(&mut self, socket: SocketId) -> Pause {
-        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return Pause::Empty };
+        let Some(place) = self.shard.datagrams.get_mut(socket.0) else { return Pause::Empty };
         place.slot.send.clear();
         if !place.slot.shared().words().flags().contains(Flags::CLOSED) {
             self.common.counters.shm_lies += 1;
@@ -283,7 +283,7 @@ impl<D> Inside<'_, D> {
     ) -> Result<Left, Unsent> {
         envelope.peer.set_ip(envelope.peer.ip().to_canonical());
         let Way { mut egress, local, flow_label } = self.way_to_somebody(socket, &envelope)?;
-        let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
+        let place = self.shard.datagrams.get(socket.0).ok_or(SocketError::Aborted)?;
         if let Some(until) = place.pace.not_before(self.common.now) {
             return Err(Unsent::Until(Cause::Own, until));
         }
@@ -295,7 +295,7 @@ impl<D> Inside<'_, D> {
             DatagramKind::Echo => (whole, None),
         };
         self.pass_next_hop(socket, (&envelope, len), (&egress, local), asked.is_some())?;
-        let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
+        let place = self.shard.datagrams.get(socket.0).ok_or(SocketError::Aborted)?;
         let options = place.options;
         if egress.is_broadcast() && !options.broadcast {
             return Err(SocketError::BroadcastDenied.into());
@@ -323,7 +323,7 @@ impl<D> Inside<'_, D> {
         if let Some((asked, bytes)) = asked {
             links.sent.note(asked, bytes);
         }
-        if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+        if let Some(place) = self.shard.datagrams.get_mut(socket.0) {
             (place.ticket, place.awaits) = (None, None);
             place.pace.passed(self.common.now, octets_of(&letter.envelope, letter.len, &egress));
         }
@@ -348,7 +348,7 @@ impl<D> Inside<'_, D> {
 
     /// Sends a socket's first record over one way.
     fn send_copy(&mut self, socket: SocketId, letter: &Letter, egress: &mut Egress) -> Result<(), Unsent> {
-        let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
+        let place = self.shard.datagrams.get(socket.0).ok_or(SocketError::Aborted)?;
         let is_echo = place.kind == DatagramKind::Echo;
         let room = letter.len + if is_echo { echoes::header_of(place) } else { 0 };
         let mut frame = self.common.pools.take(room).ok_or(SocketError::NoBuffers)?;
@@ -380,7 +380,7 @@ impl<D> Inside<'_, D> {
         let way = self.way_of(socket, envelope)?;
         // An echo has no port.
         let is_udp = |it: &DatagramSocket| it.kind == DatagramKind::Udp;
-        let has_port = || self.shard.datagrams.get(socket.index()).is_some_and(is_udp);
+        let has_port = || self.shard.datagrams.get(socket.0).is_some_and(is_udp);
         match is_for_nobody(envelope, &way.egress) && has_port() {
             true => Err(Unsent::InVain(way.local, ErrorKind::PortUnreachable)),
             false => Ok(way),
@@ -389,7 +389,7 @@ impl<D> Inside<'_, D> {
 
     /// The way of a socket's record, and the local name and the label that it carries.
     fn way_of(&mut self, socket: SocketId, envelope: &Envelope) -> Result<Way, SocketError> {
-        let place = self.shard.datagrams.get_mut(socket.index()).ok_or(SocketError::Aborted)?;
+        let place = self.shard.datagrams.get_mut(socket.0).ok_or(SocketError::Aborted)?;
         let port = place.local.port();
         let is_usual = envelope.local.is_none() && envelope.link.is_none();
         if let Some((last, way)) = &place.route
@@ -480,7 +480,7 @@ impl<D> Inside<'_, D> {
     }
 
     fn cannot_send(&mut self, socket: SocketId, error: SocketError, envelope: &Envelope, len: usize) {
-        if let Some(place) = self.shard.datagrams.get(socket.index()) {
+        if let Some(place) = self.shard.datagrams.get(socket.0) {
             place.fail(error);
             let to = SocketAddr::new(envelope.peer.ip().to_canonical(), envelope.peer.port());
             if error == SocketError::MessageTooLong

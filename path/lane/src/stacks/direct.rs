@@ -152,7 +152,7 @@ impl<D> Inside<'_, D> {
     ) -> Option<(SocketId, Egress, Birth, NewRing)> {
         let Names { local, remote } = ends;
         let socket = self.listener_of_direct(syn, local, remote)?;
-        let listening = self.shard.listening.get(socket.index())?;
+        let listening = self.shard.listening.get(socket.0)?;
         let (room, link, mss_limit) =
             (room_of(listening), listening.options.link, listening.options.mss_limit);
         // Who speaks with himself goes one way there and back, which `names_of_direct` has found current.

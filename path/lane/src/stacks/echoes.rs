@@ -71,7 +71,7 @@ impl<D> Inside<'_, D> {
             let identifier = u16::from_be_bytes([id[0], id[1]]);
             self.shard.echoes.lookup(of_arrival, SocketAddr::new(dst, identifier), SocketAddr::new(src, 0))
         });
-        let place = socket.and_then(|socket| self.shard.datagrams.get_mut(socket.index()));
+        let place = socket.and_then(|socket| self.shard.datagrams.get_mut(socket.0));
         let (Some(socket), Some(place)) = (socket, place) else {
             return self.drop_frame(packet.frame, DropReason::BadIcmp);
         };

@@ -3,6 +3,7 @@
 //! Rings first, flags second, readiness last: an application that is told finds what it was told about.
 
 use firelane_socket::{Accepted, Flags, ListenerClosed, Ready, SocketError};
+use firelane_table::Numbered;
 use firelane_tcp::{CloseReason, Disposition, Events};
 use firelane_units::ConnId;
 
@@ -10,7 +11,6 @@ use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
 use super::shard::Listening;
 use crate::common::Common;
-use crate::ports::Dense;
 use crate::probes;
 
 impl<D> Inside<'_, D> {
@@ -134,7 +134,7 @@ fn readiness(events: Events, closed: Option<CloseReason>) -> Ready {
 fn on_connected<D>(
     id: ConnId,
     conn: &mut Conn,
-    listening: &Dense<Listening>,
+    listening: &Numbered<Listening>,
     common: &mut Common<D>,
 ) -> bool {
     let words = conn.stream.shared().words();
@@ -148,7 +148,7 @@ fn on_connected<D>(
         return true;
     };
     probes::tcp_accept(|| conn.tuple());
-    let Some(listening) = listening.get(socket.index()) else { return false };
+    let Some(listening) = listening.get(socket.0) else { return false };
     let names = stream.shared().names().expect("a passive connection is bound when it is made");
     match listening.slot.finish(Accepted { stream, names }) {
         Ok(token) => {

@@ -82,7 +82,7 @@ impl<D> Inside<'_, D> {
         if seg.options.fast_open().is_none() && seg.payload.is_empty() {
             return FastOpenAnswer::Ordinary;
         }
-        let Some(listening) = self.shard.listening.get(listener.index()) else {
+        let Some(listening) = self.shard.listening.get(listener.0) else {
             return FastOpenAnswer::Ordinary;
         };
         let config = &self.shard.config.tcp;
@@ -112,7 +112,7 @@ impl<D> Inside<'_, D> {
         egress: Egress,
         seg: &SegmentIn<'_>,
     ) -> Result<(), DropReason> {
-        let Some(listening) = self.shard.listening.get(listener.index()) else {
+        let Some(listening) = self.shard.listening.get(listener.0) else {
             return Err(DropReason::NoConnection);
         };
         let tuple = Self::tuple(names.local, names.remote).ok_or(DropReason::BadSegment)?;

@@ -187,7 +187,7 @@ impl<D> Inside<'_, D> {
 
     fn tell_blamed(&mut self, blamed: Blamed, remote: SocketAddr, error: &TransportError) {
         let socket = blamed.socket();
-        let Some(place) = self.shard.datagrams.get(socket.index()) else { return };
+        let Some(place) = self.shard.datagrams.get(socket.0) else { return };
         if let ErrorKind::TooBig { mtu } = error.kind {
             // Whoever has no peer may have sent it to anybody, but for the one that it sent the last to.
             let has_sent = matches!(blamed, Blamed::Connected(_)) || place.last_peer() == Some(remote);

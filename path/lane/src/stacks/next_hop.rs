@@ -57,7 +57,7 @@ impl<D> Inside<'_, D> {
         if next == NextHop::Known {
             return Hop::Go;
         }
-        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return Hop::Go };
+        let Some(place) = self.shard.datagrams.get_mut(socket.0) else { return Hop::Go };
         let hop = (egress.link, egress.next_hop);
         match next {
             NextHop::Unasked if place.awaits == Some(hop) => Hop::GiveUp,
@@ -86,7 +86,7 @@ impl<D> Inside<'_, D> {
         local: SocketAddr,
         kind: ErrorKind,
     ) {
-        let Some(place) = self.shard.datagrams.get(socket.index()) else { return };
+        let Some(place) = self.shard.datagrams.get(socket.0) else { return };
         let remote = SocketAddr::new(envelope.peer.ip().to_canonical(), envelope.peer.port());
         let protocol = match place.kind {
             DatagramKind::Udp => IpProtocol::UDP,

@@ -139,7 +139,7 @@ impl<D> Inside<'_, D> {
         least_iss: Option<SeqNum>,
     ) -> Result<(), DropReason> {
         let now = self.common.now;
-        let listening = self.shard.listening.get(socket.index()).ok_or(DropReason::NoConnection)?;
+        let listening = self.shard.listening.get(socket.0).ok_or(DropReason::NoConnection)?;
         if !listening.slot.has_room() {
             return Err(DropReason::ListenFull);
         }
@@ -181,7 +181,7 @@ impl<D> Inside<'_, D> {
         socket: SocketId,
         (local, remote): (SocketAddr, SocketAddr),
     ) -> Result<HalfOpen, DropReason> {
-        let listening = self.shard.listening.get(socket.index()).ok_or(DropReason::NoConnection)?;
+        let listening = self.shard.listening.get(socket.0).ok_or(DropReason::NoConnection)?;
         if !self.shard.half_open.expects_cookie(self.common.now, socket) {
             return Err(DropReason::NoConnection);
         }
@@ -213,7 +213,7 @@ impl<D> Inside<'_, D> {
         names: Names,
         found: Option<Egress>,
     ) -> Result<(), DropReason> {
-        let Some(listening) = self.shard.listening.get(half_open.listener().index()) else {
+        let Some(listening) = self.shard.listening.get(half_open.listener().0) else {
             return Err(DropReason::NoConnection);
         };
         let Names { local, remote } = names;
@@ -250,7 +250,7 @@ impl<D> Inside<'_, D> {
     pub(super) fn note_brought(&mut self, listener: SocketId, id: ConnId) {
         let conns = &*self.conns;
         let conn = conns.slab.get(id).and_then(|conn| conn.stream.shared().conn());
-        if let Some((listening, conn)) = self.shard.listening.get_mut(listener.index()).zip(conn) {
+        if let Some((listening, conn)) = self.shard.listening.get_mut(listener.0).zip(conn) {
             listening.brought.push(conn, |it| conns.is_orphan(it, listener));
         }
     }

@@ -384,7 +384,7 @@ impl<D> Inside<'_, D> {
     /// What a half-open connection says: it leaves by the link that its listener keeps to, as its first answer did.
     pub(crate) fn send_half_open(&mut self, names: &firelane_tcp::Tuple, out: &SegmentOut) {
         let listener = self.shard.half_open.listener_of(names);
-        let listening = listener.and_then(|it| self.shard.listening.get(it.index()));
+        let listening = listener.and_then(|it| self.shard.listening.get(it.0));
         let link = listening.and_then(|it| it.options.link);
         self.send_loose_over(link, names.local(), names.remote(), out);
     }
@@ -428,7 +428,7 @@ impl<D> Inside<'_, D> {
         }
         // Of those that share a port the one that has the entry; a cookie has none.
         let socket = self.shard.half_open.listener_of(&firelane_tcp::Tuple::new(local, remote));
-        let entered = socket.and_then(|it| self.shard.listening.get(it.index()));
+        let entered = socket.and_then(|it| self.shard.listening.get(it.0));
         let listener = entered.or_else(|| self.shard.listener(local, remote, link).map(|(_, it)| it));
         listener.map_or(usual, |it| {
             let (options, family) = (&it.options, Family::of(remote.ip()).index());

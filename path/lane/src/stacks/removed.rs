@@ -147,7 +147,7 @@ impl<D> Inside<'_, D> {
     /// Whoever waits for a connection is told.
     fn end_listener(&mut self, at: &mut usize) -> Step {
         let nth = mem::replace(at, *at + 1);
-        let listening = self.shard.listening.get(nth);
+        let listening = self.shard.listening.at(nth).map(|(_, it)| it);
         if let Some(listening) = listening {
             self.common.outbox.tell(listening.slot.end(), Ready::ALL);
         }
@@ -157,7 +157,7 @@ impl<D> Inside<'_, D> {
     /// Whoever waits at a datagram socket is told.
     fn end_datagrams(&mut self, at: &mut usize) -> Step {
         let nth = mem::replace(at, *at + 1);
-        let socket = self.shard.datagrams.get(nth);
+        let socket = self.shard.datagrams.at(nth).map(|(_, it)| it);
         if let Some(token) = socket.map(datagrams::end) {
             self.common.outbox.tell(token, Ready::ALL);
         }
@@ -170,7 +170,7 @@ impl<D> Inside<'_, D> {
         let (mut left, listening) = (Vec::new(), &self.shard.listening);
         let places = first..first + HALF_OPEN_TOGETHER;
         let goes_on = self.shard.half_open.forget_some(places, |listener, names, reset| {
-            let link = listening.get(listener.index()).and_then(|it| it.options.link);
+            let link = listening.get(listener.0).and_then(|it| it.options.link);
             left.push((link, *names, reset));
         });
         for (link, names, reset) in left {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use firelane_classify::{ConnTable, Listeners, LocalAddr, Steering, SteeringKey};
 use firelane_ip::LOOPBACK;
 use firelane_socket::{ListenerSlot, StreamConfig};
+use firelane_table::Numbered;
 use firelane_tcp::{
     ChallengeBudget, FastOpenCache, FastOpenServer, HALF_OPEN_TOTAL, ResetBudget, Secret, SegmentIn,
     SynAnswer, SynTable, TimeWaitTable, Tuple,
@@ -36,7 +37,6 @@ use super::tunneled::Tunneled;
 use crate::common::Common;
 use crate::message::{NetstackConfig, StreamOptions};
 use crate::netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
-use crate::ports::Dense;
 use crate::slab::Epoch;
 
 /// How many records one netstack's shard keeps in TIME-WAIT: 10,000 connections per second for a minute.
@@ -59,7 +59,7 @@ pub(crate) struct Shard {
     pub(crate) listeners: Listeners,
     /// What spreads connections over listeners that share an address.
     steering_key: SteeringKey,
-    pub(crate) listening: Dense<Listening>,
+    pub(crate) listening: Numbered<Listening>,
     pub(crate) socket_filters: SocketFilters,
     pub(crate) half_open: SynTable,
     pub(crate) time_wait: TimeWaitTable,
@@ -81,7 +81,7 @@ pub(crate) struct Shard {
     pub(crate) udp_counters: UdpCounters,
     /// Frames that transports gave up, by reason; IP's are with IP.
     pub(crate) drops: DropCounters,
-    pub(crate) datagrams: Dense<DatagramSocket>,
+    pub(crate) datagrams: Numbered<DatagramSocket>,
     /// Storage for the sockets that hear one datagram.
     pub(crate) listeners_of_many: Vec<SocketId>,
     /// Datagram sockets with something to send.
@@ -144,7 +144,7 @@ impl Shard {
             forwarded: ForwardedFlows::default(),
             listeners: Listeners::new(),
             steering_key: secrets.steering(),
-            listening: Dense::new(),
+            listening: Numbered::default(),
             socket_filters: SocketFilters::new(),
             half_open: SynTable::new(secrets.time_wait(), secrets.cookie(), HALF_OPEN_TOTAL),
             time_wait: TimeWaitTable::new(secrets.time_wait(), config.time_wait, TIME_WAIT_MAX),
@@ -161,7 +161,7 @@ impl Shard {
             tcp_counters: TcpCounters::default(),
             udp_counters: UdpCounters::default(),
             drops: DropCounters::default(),
-            datagrams: Dense::new(),
+            datagrams: Numbered::default(),
             listeners_of_many: Vec::new(),
             dirty_datagrams: Bands::default(),
             joining_datagrams: Vec::new(),
@@ -196,9 +196,9 @@ impl Shard {
             let tuple = firelane_classify::Tuple::new(IpProtocol::TCP, here, there);
             tuple.map_or(0, |tuple| tuple.symmetric_hash(&self.steering_key))
         };
-        let hears = |socket: SocketId| self.listening.get(socket.index()).is_some_and(|it| it.hears(link));
+        let hears = |socket: SocketId| self.listening.get(socket.0).is_some_and(|it| it.hears(link));
         let socket = self.listeners.lookup_among(local.ip(), Port(local.port()), hears, hash)?;
-        Some((socket, self.listening.get(socket.index())?))
+        Some((socket, self.listening.get(socket.0)?))
     }
 
     /// The link by which a packet has come for who hears one alone: what the netstack sends to itself comes, as in Linux, by the link
@@ -210,7 +210,7 @@ impl Shard {
     /// What its table of half-open connections says to a segment.
     pub(crate) fn on_half_open(&mut self, now: Instant, names: &Tuple, seg: &SegmentIn<'_>) -> SynAnswer {
         let listening = &self.listening;
-        let has_room = |socket: SocketId| listening.get(socket.index()).is_some_and(|it| it.slot.has_room());
+        let has_room = |socket: SocketId| listening.get(socket.0).is_some_and(|it| it.slot.has_room());
         self.half_open.on_segment(now, names, seg, has_room)
     }
 

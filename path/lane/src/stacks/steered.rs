@@ -180,8 +180,8 @@ impl Stacks {
         let (key, me) = (common.secrets.steering(), common.id);
         let is_away = |port: u16| datagram_lane(Port(port), &shard.config.steering, &key) != me;
         let has_socket = || {
-            let mut sockets = shard.datagrams.iter().filter(|it| it.kind == DatagramKind::Udp);
-            sockets.any(|it| is_away(it.local.port()))
+            let mut sockets = shard.datagrams.iter().filter(|(_, it)| it.kind == DatagramKind::Udp);
+            sockets.any(|(_, it)| is_away(it.local.port()))
         };
         if from == 0 && has_socket() {
             return Strangers::Some;
@@ -210,7 +210,7 @@ impl Stacks {
     pub(crate) fn has_datagrams_at(&self, id: NetstackId, port: Port) -> bool {
         let shard = self.shards.get(id.index());
         shard.is_some_and(|shard| {
-            shard.datagrams.iter().any(|it| it.kind == DatagramKind::Udp && it.local.port() == port.0)
+            shard.datagrams.iter().any(|(_, it)| it.kind == DatagramKind::Udp && it.local.port() == port.0)
         })
     }
 
@@ -259,6 +259,6 @@ impl Stacks {
             };
             (listen, shard.socket_filters.get(&socket).map(|it| Arc::clone(&it.setup)))
         };
-        shard.listening.entries().map(|(at, it)| heard((SocketId(at as u32), it))).collect()
+        shard.listening.iter().map(|(number, it)| heard((SocketId(number), it))).collect()
     }
 }

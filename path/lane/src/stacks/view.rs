@@ -70,7 +70,7 @@ impl Stacks {
         socket: SocketId,
     ) -> Option<DatagramInfo> {
         let shard = self.shards.get(id.index())?;
-        let place = shard.datagrams.get(socket.index())?;
+        let place = shard.datagrams.get(socket.0)?;
         let limits =
             place.last_way().map(|(link, tuple)| shard.flows_of(links, link, &tuple)).unwrap_or_default();
         Some(DatagramInfo {
@@ -145,7 +145,7 @@ fn listener(shard: &Shard, place: u32) -> Place {
     if place as usize >= shard.listening.places() {
         return Place::Beyond;
     }
-    let Some(listening) = shard.listening.get(place as usize) else { return Place::Empty };
+    let Some((_, listening)) = shard.listening.at(place as usize) else { return Place::Empty };
     let address = match listening.address {
         LocalAddr::AnyV6 { .. } => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         LocalAddr::AnyV4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -176,10 +176,11 @@ fn datagram(shard: &Shard, place: u32) -> Place {
     if place as usize >= shard.datagrams.places() {
         return Place::Beyond;
     }
-    let Some(local) = shard.datagrams.get(place as usize).and_then(|it| it.local()) else {
+    let found = shard.datagrams.at(place as usize);
+    let Some((number, local)) = found.and_then(|(number, it)| Some((number, it.local()?))) else {
         return Place::Empty;
     };
-    let binding = shard.udp.binding(SocketId(place));
+    let binding = shard.udp.binding(SocketId(number));
     Place::Row(SocketRow {
         netstack: shard.config.id,
         local,
