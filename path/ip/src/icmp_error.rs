@@ -6,7 +6,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_frame::Pools;
-use firelane_units::{Instant, Mtu};
+use firelane_units::{Instant, LinkId, Mtu};
 use firelane_wire::{
     Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, Icmpv6Repr, Icmpv6Unreachable, IpProtocol, Ipv4View, Ipv6View,
     Quoted, TimeExceeded, ext, icmpv4, icmpv6,
@@ -55,6 +55,18 @@ impl Ip {
     /// has by other numbers. In the destination's name if `as_dest`, else in our own.
     pub fn refuse(&mut self, now: Instant, packet: &[u8], code: u8, as_dest: bool, pools: &mut Pools) {
         self.send_error(now, packet, IcmpError::Refused { code, as_dest }, pools);
+    }
+
+    /// Whether somebody can be told of a packet that came by `link` and that nothing has looked at as yet: its source is a station that may be
+    /// there, and it is for one station and not for many, each of which would speak in the name of all (RFC 1122 §3.2.2, RFC 9293 §3.9.2.3).
+    pub fn may_be_answered(&self, link: LinkId, src: IpAddr, dst: IpAddr) -> bool {
+        let is_for_one =
+            !(dst.is_multicast() || dst.is_unspecified() || dst.is_loopback() || self.is_broadcast(dst));
+        let is_from_one = match src {
+            IpAddr::V4(src) => !self.is_martian_v4(link, src),
+            IpAddr::V6(src) => !src.is_unspecified() && !self.is_martian_v6(link, src),
+        };
+        is_for_one && is_from_one
     }
 
     /// Sends an error about `packet`, which begins with an IP header, to its source, if the rules allow it.

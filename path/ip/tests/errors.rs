@@ -371,3 +371,43 @@ fn c06_no_error_is_about_what_went_to_many_or_came_from_no_single_station() {
         }
     }
 }
+
+/// A filter refuses packets before anybody else has looked at them.
+#[test]
+fn who_may_be_there_and_is_one_can_be_answered() {
+    let mut station = Station::new(2, &["10.0.0.2/24", "fd00::2/64"]);
+    let other = LinkId(8);
+    let mac = common::mac(8);
+    station.ip.add_interface(IfConfig { link: other, mac, mtu: Mtu::ETHERNET, is_home: true });
+    station.ip.add_address(firelane_units::Instant::ZERO, other, "10.8.0.2/24".parse().unwrap()).unwrap();
+    let may = |src: &str, dst: &str| station.ip.may_be_answered(common::LINK, ip(src), ip(dst));
+    for (src, dst) in [
+        ("10.0.0.9", "10.0.0.2"),
+        ("192.0.2.1", "203.0.113.1"),
+        ("fd00::9", "fd00::2"),
+        ("fe80::9", "fd01::1"),
+    ] {
+        assert!(may(src, dst), "{src} to {dst}");
+    }
+    for src in [
+        "0.0.0.0",
+        "127.0.0.1",
+        "10.0.0.2",
+        "10.8.0.2",
+        "10.0.0.255",
+        "10.8.0.255",
+        "224.0.0.1",
+        "255.255.255.255",
+    ] {
+        assert!(!may(src, "10.0.0.2"), "{src}");
+    }
+    for dst in ["0.0.0.0", "127.0.0.1", "10.0.0.255", "10.8.0.255", "224.0.0.1", "255.255.255.255"] {
+        assert!(!may("10.0.0.9", dst), "{dst}");
+    }
+    for src in ["::", "::1", "fd00::2", "ff02::1", "::ffff:10.0.0.9"] {
+        assert!(!may(src, "fd00::2"), "{src}");
+    }
+    for dst in ["::", "::1", "ff02::1"] {
+        assert!(!may("fd00::9", dst), "{dst}");
+    }
+}

@@ -329,6 +329,64 @@ fn syn(port: u16) -> Vec<u8> {
     bytes
 }
 
+/// The same between any two addresses.
+fn syn_between(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
+    let mut bytes = syn(5);
+    Ipv4Repr::new(from, to, IpProtocol::TCP, 20).emit(&mut bytes[14..]);
+    bytes
+}
+
+/// RFC 1122 §3.2.2 and §4.2.3.10, RFC 1812 §5.3.7: an answer is for one station, from one. Nobody can be where a source is that is everybody's,
+/// a group's, the loopback's or our own, so that our own sockets would hear of it; and where many have got a packet, each would answer
+/// in the name of all.
+#[test]
+fn nobody_is_refused_who_cannot_be_there() {
+    let icmp = |as_dest| BlockAnswer::Icmp { code: 10, as_dest };
+    let station = station(0).0;
+    let from = [
+        "10.1.0.255",
+        "255.255.255.255",
+        "224.0.0.9",
+        "240.0.0.1",
+        "0.0.0.0",
+        "127.0.0.1",
+        "10.1.0.1",
+        "10.2.0.1",
+    ];
+    let to = ["10.1.0.255", "10.2.0.255", "255.255.255.255", "224.0.0.1", "127.0.0.1", "0.0.0.0"];
+    let address = |text: &str| text.parse::<Ipv4Addr>().unwrap();
+    let strange = from.iter().map(|it| (address(it), Ipv4Addr::new(10, 2, 0, 8)));
+    let all: Vec<_> = strange.chain(to.iter().map(|it| (station, address(it)))).collect();
+    for lanes in [1, 2] {
+        for answer in [BlockAnswer::Reset, icmp(false), icmp(true)] {
+            let mut net = Net::new(lanes);
+            set(&mut net.world, ROUTER, vec![rule(Direction::In, FilterAction::Block(answer))]);
+            assert!(told(&mut net, &syn(5)).is_some(), "{answer:?}");
+            let said = |net: &Net| -> u64 {
+                let of = |lane: &Lane<AnyDriver>| lane.netstack_counters(ROUTER).unwrap();
+                let said = |it: NetstackCounters| it.tcp.segments_out + it.ip.v4.icmp.errors_out;
+                net.world.lanes.iter().map(|lane| said(of(lane))).sum()
+            };
+            let before = said(&net);
+            for &(from, to) in &all {
+                net.send(0, &syn_between(from, to));
+                assert_eq!(said(&net), before, "{answer:?}: {from} to {to}");
+                assert_eq!(
+                    (net.received(0), net.received(1)),
+                    (vec![], vec![]),
+                    "{answer:?}: {from} to {to}"
+                );
+            }
+            assert_eq!(
+                net.drops(DropReason::FilterBlocked),
+                1 + all.len() as u64,
+                "they are blocked all the same"
+            );
+            net.world.check_conservation();
+        }
+    }
+}
+
 /// Sends a frame of a station; whether the other one gets it, where the router's lanes may have to ask for it first.
 fn passes(net: &mut Net, side: usize, bytes: &[u8]) -> bool {
     net.send(side, bytes);

@@ -383,9 +383,12 @@ impl<D> Inside<'_, D> {
         (None, ruling)
     }
 
-    /// A packet ends that came in.
+    /// A packet ends that came in. Rules see it before IP does, so its ends may be anybody's.
     pub(crate) fn end_blocked(&mut self, verdict: Verdict, link: LinkId, frame: Frame, headers: &Headers) {
-        if let Verdict::Block(answer) = verdict {
+        let ends = headers.addresses();
+        if let Verdict::Block(answer @ (BlockAnswer::Reset | BlockAnswer::Icmp { .. })) = verdict
+            && ends.is_some_and(|(src, dst)| self.shard.ip.core.may_be_answered(link, src, dst))
+        {
             self.answer_blocked(answer, link, frame.as_slice(), headers);
         }
         self.drop_frame(frame, reason(verdict));
