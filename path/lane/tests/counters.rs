@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use firelane_lane::{NetstackCounters, SocketCommand};
-use firelane_units::{DropReason, Mtu, NetstackId};
+use firelane_units::{DropReason, LinkId, Mtu, NetstackId};
 use firelane_world::*;
+use proptest::prelude::*;
 
 /// A netstack's counters over all lanes.
 fn counted(world: &World, netstack: u16) -> NetstackCounters {
@@ -84,5 +85,51 @@ fn datagrams_their_pieces_and_their_errors() {
             assert_eq!(delivered - of_icmp, 4);
             drop(server);
         }
+    }
+}
+
+/// What a VNIC has counted over all lanes, packets and octets, towards its user and from him.
+fn of_vnic(world: &World, link: u32) -> [(u64, u64); 2] {
+    let mut sum = [(0, 0); 2];
+    for (_, counters) in
+        world.lanes.iter().flat_map(|lane| lane.snapshot().ports).filter(|(id, _)| *id == LinkId(link))
+    {
+        for (sum, traffic) in sum.iter_mut().zip([counters.inward, counters.outward]) {
+            *sum = (sum.0 + traffic.packets, sum.1 + traffic.bytes);
+        }
+    }
+    sum
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Two VNICs on one switch: what the one sends the other gets, once each, whichever lane has the socket, and in how many pieces.
+    /// And what programs have sent is counted once, and got once or answered.
+    #[test]
+    fn what_one_vnic_sends_the_other_gets_once(
+        lanes in 1u16..5,
+        sent in prop::collection::vec((0u16..12, 0usize..6000, any::<bool>()), 1..20),
+    ) {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        let mut servers: Vec<_> = (0..8).map(|n| world.bind(2, n, 0, &format!("[::]:{}", 5000 + n))).collect();
+        let mut client = world.bind(1, 100, 0, "[::]:4000");
+        let (mut heard, mut buffer) = (0, vec![0; 8000]);
+        for &(port, len, is_v4) in &sent {
+            let to = if is_v4 { "10.0.0.2" } else { "[fd00::2]" };
+            world.send_to(&mut client, 100, format!("{to}:{}", 5000 + port).parse().unwrap(), &vec![7; len]);
+            world.run();
+            if let Some(server) = servers.get_mut(usize::from(port)) {
+                let got = server.recv.recv(&mut buffer).unwrap().expect("it has arrived");
+                prop_assert_eq!(got.copied, len);
+                heard += 1;
+            }
+        }
+        let [one, two] = [1, 2].map(|link| of_vnic(&world, link));
+        prop_assert_eq!((one[1], two[1]), (two[0], one[0]));
+        let [one, two] = [1, 2].map(|netstack| counted(&world, netstack));
+        prop_assert_eq!((one.udp.sent, two.udp.received), (sent.len() as u64, heard));
+        prop_assert_eq!(two.drops.of(DropReason::NoSocket), sent.len() as u64 - heard);
+        world.check_conservation();
     }
 }

@@ -350,9 +350,9 @@ impl<D> Inside<'_, D> {
     fn hand_on(&mut self, lane: LaneId, packet: Delivered) {
         let stage = match packet.link {
             LOOPBACK => Stage::Loopback(self.shard.config.id),
-            // Where addresses are translated, all that arrives comes to this lane again.
-            _ if self.shard.gate.has_nat() => Stage::Door(self.shard.config.id),
-            _ => Stage::Deliver,
+            // Its pieces have come by the VNIC, which has counted them; and where addresses are translated, what came by it once more would
+            // come to this lane again.
+            _ => Stage::Door(self.shard.config.id),
         };
         self.shard.ip.core.count_handed_on(packet.dst.is_ipv4());
         self.common.hand_over(lane, stage, packet.link, packet.frame);
