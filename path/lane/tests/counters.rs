@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use firelane_lane::{NetstackCounters, SocketCommand};
-use firelane_units::{DropReason, LinkId, Mtu, NetstackId};
+use firelane_lane::{DatagramOption, LaneMessage, NetstackCounters, SocketCommand};
+use firelane_units::{DropReason, LinkId, Mtu, NetstackId, SocketId};
 use firelane_world::*;
 use proptest::prelude::*;
 
@@ -130,6 +130,31 @@ proptest! {
         let [one, two] = [1, 2].map(|netstack| counted(&world, netstack));
         prop_assert_eq!((one.udp.sent, two.udp.received), (sent.len() as u64, heard));
         prop_assert_eq!(two.drops.of(DropReason::NoSocket), sent.len() as u64 - heard);
+        world.check_conservation();
+    }
+}
+
+/// A copy of what goes to many that comes back to its own host is no other datagram.
+#[test]
+fn what_goes_to_many_is_sent_once() {
+    for lanes in [1, 2] {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        let mut here = world.bind(1, 1, 0, "0.0.0.0:5000");
+        let mut there = world.bind(2, 2, 0, "0.0.0.0:5000");
+        let mut client = world.bind(1, 100, 0, "0.0.0.0:4000");
+        let lane = client.send.shared().lane();
+        let allow = SocketCommand::SetDatagramOption(SocketId(100), DatagramOption::Broadcast(true));
+        let now = world.now;
+        world.lanes[lane.index()].on_message(now, LaneMessage::Socket(NetstackId(1), allow));
+        for to in ["255.255.255.255:5000", "10.0.0.255:5000"] {
+            world.send_to(&mut client, 100, to.parse().unwrap(), b"all of you");
+            world.run();
+            for server in [&mut here, &mut there] {
+                assert!(matches!(server.recv.recv(&mut [0; 99]), Ok(Some(_))), "{to}");
+            }
+        }
+        assert_eq!((counted(&world, 1).udp.sent, counted(&world, 1).udp.received), (2, 2));
+        assert_eq!(counted(&world, 2).udp.received, 2);
         world.check_conservation();
     }
 }

@@ -316,9 +316,11 @@ impl<D> Inside<'_, D> {
         }
         // RFC 1122 §3.2.1.7: without hops it goes to nobody else.
         if goes_out && letter.upper.hops == Some(0) {
+            self.count_sent(socket, &letter, egress.dst);
             return Ok(Left { len, copies: 0 });
         }
         self.send_copy(socket, &letter, &mut egress)?;
+        self.count_sent(socket, &letter, egress.dst);
         // What could not be sent is never charged, and nothing waits for it.
         if let Some((asked, bytes)) = asked {
             links.sent.note(asked, bytes);
@@ -361,17 +363,19 @@ impl<D> Inside<'_, D> {
             return Err(SocketError::MessageTooLong.into());
         }
         match self.shard.ip.send(self.common, egress, frame, letter.upper) {
-            Ok(()) if is_echo => {
-                self.shard.ip.core.count_echo_sent(egress.dst);
-                Ok(())
-            }
-            Ok(()) => {
-                self.shard.udp_counters.sent += letter.envelope.segments(letter.len) as u64;
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             Err(DropReason::TooBig) => Err(SocketError::MessageTooLong.into()),
             Err(DropReason::NoRoute) => Err(SocketError::NetworkUnreachable.into()),
             Err(_) => Err(SocketError::NoBuffers.into()),
+        }
+    }
+
+    /// A record has gone, to however many it is for: a copy that stays in this host is no other one.
+    fn count_sent(&mut self, socket: SocketId, letter: &Letter, dst: IpAddr) {
+        let place = self.shard.datagrams.get(socket.0);
+        match place.is_some_and(|it| it.kind == DatagramKind::Echo) {
+            true => self.shard.ip.core.count_echo_sent(dst),
+            false => self.shard.udp_counters.sent += letter.envelope.segments(letter.len) as u64,
         }
     }
 
