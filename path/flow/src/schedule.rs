@@ -39,20 +39,47 @@ impl FlowTable {
         drops: &mut DropCounters,
         mut pass: impl FnMut(Direction, FlowId, Frame),
     ) -> Option<Instant> {
-        for (flow, direction) in core::mem::take(&mut self.loose) {
-            while let Step::Served = self.serve(now, flow, direction, None, drops, &mut pass) {}
+        while let Some((direction, flow, frame)) = self.release_next(now, drops) {
+            pass(direction, flow, frame);
         }
-        while let Some(&Alarm(Reverse((at, gate, direction)))) = self.alarms.peek()
-            && at <= now
-        {
+        self.next_release()
+    }
+
+    /// Releases one of them. Who asks goes on with it before he asks for the next, until there is none: a frame that comes to a second limit
+    /// on its way has to find those there that came before it.
+    pub fn release_next(
+        &mut self,
+        now: Instant,
+        drops: &mut DropCounters,
+    ) -> Option<(Direction, FlowId, Frame)> {
+        while let Some(&(flow, direction)) = self.loose.last() {
+            let (step, frame) = self.serve(now, flow, direction, None, drops);
+            if let Step::Left = step {
+                self.loose.pop();
+            }
+            if let Some(frame) = frame {
+                return Some((direction, flow, frame));
+            }
+        }
+        loop {
+            if let Some((gate, direction)) = self.opened {
+                if let Some((flow, frame)) = self.pass_gate(now, gate, direction, drops) {
+                    return Some((direction, flow, frame));
+                }
+                self.opened = None;
+            }
+            let Some(&Alarm(Reverse((at, gate, direction)))) =
+                self.alarms.peek().filter(|it| it.0.0.0 <= now)
+            else {
+                self.forget_stale_alarms();
+                return None;
+            };
             self.alarms.pop();
             if let Some(state) = self.armed_at(gate, direction, at) {
                 state.armed = None;
-                self.open(now, gate, direction, drops, &mut pass);
+                self.opened = Some((gate, direction));
             }
         }
-        self.forget_stale_alarms();
-        self.next_release()
     }
 
     /// When [`release`](Self::release) has something to do for who is awake.
@@ -103,38 +130,43 @@ impl FlowTable {
         self.alarms.push(Alarm(Reverse((at, flow, direction))));
     }
 
-    /// Serves the flows that wait at a gate until it has no room left.
-    fn open(
+    /// Serves the flows that wait at a gate until one of them has a frame that passes, or it has no room left.
+    fn pass_gate(
         &mut self,
         now: Instant,
         gate: FlowId,
         direction: Direction,
         drops: &mut DropCounters,
-        pass: &mut impl FnMut(Direction, FlowId, Frame),
-    ) {
+    ) -> Option<(FlowId, Frame)> {
         loop {
-            let Some(state) = &mut self.nodes.at_mut(gate).side_mut(direction).gate else { return };
-            let Some((first, _)) = state.first() else { return state.limiter.forget_waiting() };
+            let state = self.nodes.get_mut(gate)?.side_mut(direction).gate.as_mut()?;
+            let Some((first, _)) = state.first() else {
+                state.limiter.forget_waiting();
+                return None;
+            };
             let turn = state.turn().0 as i64;
             if !state.limiter.is_ready(now) && !state.limiter.is_closed() {
-                return self.arm(gate, direction);
+                self.arm(gate, direction);
+                return None;
             }
-            if let Some(owed) = self.nodes.most_owed(now, gate, direction) {
-                self.serve(now, owed, direction, Some(gate), drops, pass);
-                continue;
+            let owed = self.nodes.most_owed(now, gate, direction);
+            let served = owed.unwrap_or(first);
+            if owed.is_none() {
+                let side = self.nodes.at_mut(first).side_mut(direction);
+                if !side.in_turn {
+                    side.in_turn = true;
+                    side.deficit += turn;
+                }
+                if side.hold.next_bytes().is_some_and(|bytes| bytes.0 as i64 > side.deficit) {
+                    side.in_turn = false;
+                    self.nodes.leave(first, direction);
+                    self.nodes.enqueue(first, direction, gate);
+                    continue;
+                }
             }
-            let side = self.nodes.at_mut(first).side_mut(direction);
-            if !side.in_turn {
-                side.in_turn = true;
-                side.deficit += turn;
+            if let (_, Some(frame)) = self.serve(now, served, direction, Some(gate), drops) {
+                return Some((served, frame));
             }
-            if side.hold.next_bytes().is_some_and(|bytes| bytes.0 as i64 > side.deficit) {
-                side.in_turn = false;
-                self.nodes.leave(first, direction);
-                self.nodes.enqueue(first, direction, gate);
-                continue;
-            }
-            self.serve(now, first, direction, Some(gate), drops, pass);
         }
     }
 
@@ -147,8 +179,8 @@ impl FlowTable {
         direction: Direction,
         here: Option<FlowId>,
         drops: &mut DropCounters,
-        pass: &mut impl FnMut(Direction, FlowId, Frame),
-    ) -> Step {
+    ) -> (Step, Option<Frame>) {
+        let mut passed = None;
         let is_shut = self.nodes.is_shut(flow, direction);
         let closed = match is_shut {
             true => None,
@@ -169,7 +201,7 @@ impl FlowTable {
             } else {
                 side.counters.pass(frame.weight());
                 self.nodes.charge(now, flow, direction, bytes, true);
-                pass(direction, flow, frame);
+                passed = Some(frame);
             }
         }
         let side = self.nodes.at_mut(flow).side_mut(direction);
@@ -178,7 +210,7 @@ impl FlowTable {
             side.flood = 0;
         }
         if closed.is_none() && !is_done {
-            return Step::Served;
+            return (Step::Served, passed);
         }
         (side.deficit, side.in_turn) = (0, false);
         self.nodes.leave(flow, direction);
@@ -188,6 +220,6 @@ impl FlowTable {
             self.nodes.enqueue(flow, direction, closed);
             self.arm(closed, direction);
         }
-        Step::Left
+        (Step::Left, passed)
     }
 }

@@ -115,6 +115,8 @@ pub struct FlowTable {
     pub(crate) alarms: BinaryHeap<Alarm>,
     /// Flows that hold frames but wait at no gate, because the gate was taken away.
     pub(crate) loose: Vec<(FlowId, Direction)>,
+    /// The gate whose flows are served, while a release goes on.
+    pub(crate) opened: Option<(FlowId, Direction)>,
     pub(crate) held: usize,
     /// Frames whose flow does not exist; they pass.
     stray: Counters,

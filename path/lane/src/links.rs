@@ -531,7 +531,7 @@ impl<D> Links<D> {
         let held = self.flows.held_frames() - held;
         counters.copied += (released.len() + held) as u64 + dropped - 1;
         self.count_drops(link, direction, dropped);
-        self.go_on(common, &mut released);
+        released.drain(..).for_each(|piece| self.go_on(common, piece));
         self.released = released;
     }
 
@@ -541,36 +541,28 @@ impl<D> Links<D> {
             return;
         }
         self.next_chain(Arrival::Local);
-        let mut released = mem::take(&mut self.released);
-        self.flows.release(common.now, &mut common.counters.drops, |direction, flow, frame| {
-            released.push((direction, flow, frame));
-        });
-        self.go_on(common, &mut released);
-        self.released = released;
+        while let Some(released) = self.flows.release_next(common.now, &mut common.counters.drops) {
+            self.go_on(common, released);
+        }
     }
 
     /// What comes after the limits: the switch for what a port's user sent, the user for what is sent to it.
-    fn go_on(&mut self, common: &mut Common<D>, released: &mut Vec<(Direction, FlowId, Frame)>) {
-        for (side, flow, frame) in released.drain(..) {
-            let headers = match Headers::parse(frame.as_slice()) {
-                Ok(headers) => headers,
-                Err(reason) => {
-                    common.drop_frame(frame, reason);
-                    continue;
-                }
-            };
-            let owner = self.places.get(flow.index()).map(|place| place.owner);
-            match (self.of_user(owner, side), owner) {
-                (direction, owner) if frame.meta().ingress == LOOPBACK => {
-                    self.go_on_looping(common, owner, direction, frame, &headers);
-                }
-                (Direction::Out, _) => {
-                    let ingress = frame.meta().ingress;
-                    self.switch(common, ingress, frame, &headers);
-                }
-                (Direction::In, Some(owner)) => self.deliver(common, owner, frame, &headers),
-                (Direction::In, None) => common.drop_frame(frame, DropReason::NoPort),
+    fn go_on(&mut self, common: &mut Common<D>, (side, flow, frame): (Direction, FlowId, Frame)) {
+        let headers = match Headers::parse(frame.as_slice()) {
+            Ok(headers) => headers,
+            Err(reason) => return common.drop_frame(frame, reason),
+        };
+        let owner = self.places.get(flow.index()).map(|place| place.owner);
+        match (self.of_user(owner, side), owner) {
+            (direction, owner) if frame.meta().ingress == LOOPBACK => {
+                self.go_on_looping(common, owner, direction, frame, &headers);
             }
+            (Direction::Out, _) => {
+                let ingress = frame.meta().ingress;
+                self.switch(common, ingress, frame, &headers);
+            }
+            (Direction::In, Some(owner)) => self.deliver(common, owner, frame, &headers),
+            (Direction::In, None) => common.drop_frame(frame, DropReason::NoPort),
         }
     }
 

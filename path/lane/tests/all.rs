@@ -8,6 +8,7 @@ mod broadcasts;
 mod changing_limits;
 mod counters;
 mod cut_records;
+mod datagram_lives;
 mod datagram_messages;
 mod datagram_turns;
 mod datagrams;
