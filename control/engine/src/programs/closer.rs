@@ -144,11 +144,17 @@ fn is_at_end(control: &OwnedFd) -> bool {
 /// Closes a socket whose other end programs have, and which is in `set`. Only one with something in its queue can keep whoever closes
 /// it; meanwhile the set says nothing of it.
 pub(super) fn close_end(closer: &Closer, user: u32, ours: OwnedFd, set: &OwnedFd) {
-    if rustix::io::ioctl_fionread(ours.as_fd()) != Ok(0) {
+    if !ends_empty(&ours) {
         // One that is not there any more is nothing to take out.
         let _ = epoll::delete(set, ours.as_fd());
         closer.close(user, ours);
     }
+}
+
+/// Ends it for whoever still has the other end, and says whether nothing lies in its queue: from here on nothing can come to lie there.
+fn ends_empty(ours: &OwnedFd) -> bool {
+    let _ = shutdown(ours, Shutdown::Both);
+    rustix::io::ioctl_fionread(ours) == Ok(0)
 }
 
 #[cfg(test)]
@@ -223,6 +229,16 @@ mod tests {
         assert!(!closer.lock().contains_key(&2), "it is closed already");
         drop(peer);
         until(|| closer.lock().is_empty());
+    }
+
+    #[test]
+    fn nothing_comes_into_a_queue_that_was_found_empty() {
+        let (fd, _peer) = slow();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let ours = OwnedFd::from(ours);
+        assert!(ends_empty(&ours));
+        // Who closes it now takes nothing of a program's along, though that has its end still.
+        assert!(firelane_shm::carry::send(&theirs, b"x", &[fd.as_fd()], false).is_err());
     }
 
     #[test]
