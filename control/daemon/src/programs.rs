@@ -24,7 +24,7 @@ use firelane_shm::{Spin, carry};
 use firelane_units::{FilterRule, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketAddrAny, SocketType, getpeername, getsockname};
 use rustix::process::{PidfdFlags, pidfd_open};
 use tracing::Level;
 
@@ -691,10 +691,17 @@ fn end_control(control: OwnedFd, user: u32, is_child: bool, closer: &Closer) -> 
     false
 }
 
-/// Whether a descriptor can be a program's connection. It is asked for nothing that could take long.
+/// Whether a descriptor can be a child's connection: one end of a pair, whose maker SO_PEERCRED names. A connection to a listener has a name
+/// at one of its ends, and is said to be of who listens, or of who has come: a child by that would be one of theirs. It is asked for
+/// nothing that could take long.
 fn is_control(fd: &OwnedFd) -> bool {
     use rustix::net::sockopt::{socket_domain, socket_type};
-    socket_domain(fd) == Ok(AddressFamily::UNIX) && socket_type(fd) == Ok(SocketType::SEQPACKET)
+    // Nothing stands behind the family. What stands there may be anything, and is not read.
+    let is_nameless = |end: SocketAddrAny| end.addr_len() as usize == size_of::<u16>();
+    socket_domain(fd) == Ok(AddressFamily::UNIX)
+        && socket_type(fd) == Ok(SocketType::SEQPACKET)
+        && getsockname(fd).is_ok_and(is_nameless)
+        && getpeername(fd).is_ok_and(|peer| peer.is_some_and(is_nameless))
 }
 
 /// The daemon's own user and group.
@@ -920,6 +927,36 @@ mod tests {
         world.door.go_on();
         assert!(heard(0).unwrap() > 0, "it is told that there is no netstack");
         assert_eq!(world.door.guests.len(), 1);
+    }
+
+    #[test]
+    fn a_child_comes_by_a_pair_of_its_own_and_by_nobody_elses_connection() {
+        let mut world = World::new();
+        let parent = world.knock();
+        world.open();
+        let name = "test".parse().unwrap();
+        world.door.guests.get_mut(&FIRST).unwrap().stage =
+            Stage::There(Session { number: 9, home: Home { name, id: NetstackId(0) } });
+        let flags = SocketFlags::CLOEXEC;
+        let listener =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let path = world.path.with_file_name("elsewhere");
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&listener, 1).unwrap();
+        let came = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        rustix::net::connect(&came, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        let accepted = rustix::net::accept_with(&listener, flags).unwrap();
+        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let mut brings = |child: &OwnedFd| {
+            let before = world.door.guests.len();
+            carry::send(&parent, &Request::Child.encode(1), &[child.as_fd()], true).unwrap();
+            world.door.serve(FIRST, 1);
+            world.door.guests.len() > before
+        };
+        // By SO_PEERCRED each of them is whoever listens, the daemon for one, or whoever has come.
+        let ours = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        rustix::net::connect(&ours, &SocketAddrUnix::new(path.with_file_name("app.sock")).unwrap()).unwrap();
+        assert_eq!([&ours, &came, &accepted, &pair.0].map(|it| brings(it)), [false, false, false, true]);
     }
 
     /// A parent's children come in by its connection, also if it has ended while it waited.
