@@ -469,7 +469,10 @@ impl Door {
         if asks_host(&request) && self.host.is_busy() {
             // Whatever it sends next waits where it is.
             epoll::delete(&self.set, &guest.control)?;
-            self.knocking.remove(&key);
+            // Who has said who he is waits as long as the change takes.
+            if matches!(request, Request::Hello { .. }) {
+                self.knocking.remove(&key);
+            }
             self.held.put(key, HeldRequest { number, request, fds });
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -927,6 +930,19 @@ mod tests {
         world.door.go_on();
         assert!(heard(0).unwrap() > 0, "it is told that there is no netstack");
         assert_eq!(world.door.guests.len(), 1);
+    }
+
+    #[test]
+    fn who_says_something_else_while_the_host_is_changed_is_waited_for_no_longer() {
+        let mut world = World::new();
+        let program = world.knock();
+        world.open();
+        carry::send(&program, &Request::Interfaces.encode(1), &[], true).unwrap();
+        let host = Arc::clone(&world.door.host);
+        host.with_model(|_| world.door.serve(FIRST, 1));
+        world.door.go_on();
+        assert!(carry::receive(&program, &mut [0; MESSAGE_MAX], &mut Vec::new(), false).unwrap() > 0);
+        assert!(world.door.knocking.contains_key(&FIRST), "it has not said who it is");
     }
 
     #[test]
