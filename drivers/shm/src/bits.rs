@@ -16,6 +16,10 @@ const LEAVES: usize = if cfg!(loom) { 2 } else { (BLOCKS_MAX / 64) as usize };
 /// Words of the middle level: one bit of the highest for each.
 const BRANCHES: usize = LEAVES.div_ceil(64);
 
+/// So many words [`Bits::take_near`] looks at in vain, and what is left is for the next time: who sets bits above without any below keeps a
+/// lane for these alone. Mostly it is none.
+const VAIN_MAX: usize = 128;
+
 /// A set of blocks.
 #[repr(C)]
 #[derive(Debug)]
@@ -58,7 +62,17 @@ impl Bits {
     /// kept for ever by those who add counts its calls, or takes [`Bits::take_words`].
     pub fn take_word(&self) -> Option<(u32, u64)> {
         // Whoever sets bits above without any below is met by each of them once.
-        for _ in 0..=LEAVES + BRANCHES {
+        self.take_word_within(LEAVES + BRANCHES + 1)
+    }
+
+    /// The same for who has others to look at: where there is none there may be more all the same ([`Bits::any`]), if [`VAIN_MAX`] bits above
+    /// had none below.
+    pub fn take_near(&self) -> Option<(u32, u64)> {
+        self.take_word_within(VAIN_MAX)
+    }
+
+    fn take_word_within(&self, looks: usize) -> Option<(u32, u64)> {
+        for _ in 0..looks {
             let top = self.top.load(Ordering::SeqCst);
             if top == 0 {
                 return None;
@@ -172,6 +186,24 @@ mod tests {
             bits.set(1);
             assert_eq!(take_all(&bits), [0, 1]);
         }
+    }
+
+    #[test]
+    fn whoever_sets_bits_above_without_any_below_is_looked_at_for_a_while() {
+        let bits = Box::<Bits>::default();
+        bits.set(BLOCKS_MAX - 1);
+        bits.middle.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+        bits.top.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(bits.take_near(), None, "the rest is for the next time");
+        let mut times = 0;
+        let found = (0..1000).find_map(|_| {
+            times += 1;
+            assert!(bits.any());
+            bits.take_near()
+        });
+        assert_eq!(found, Some((BLOCKS_MAX - 64, 1 << 63)));
+        assert!((20..100).contains(&times), "{times}");
+        assert!(bits.take_near().is_none() && !bits.any());
     }
 
     #[test]

@@ -24,6 +24,9 @@ use crate::fabric::{Fabric, Message};
 
 /// So many streams are gone through at a time.
 const AT_ONCE: usize = 256;
+/// With so many blocks that are nobody's, or another lane's, a program has no more looks in a turn of a lane: it may set bits by the thousand
+/// at no cost, also in the inboxes of lanes where it has nothing.
+const VAIN_MAX: u32 = 64;
 
 /// Whose stream each block is.
 pub(super) type StreamTable = Vec<Option<Arc<Stream>>>;
@@ -231,10 +234,13 @@ impl ProgramArena {
         mut later: impl FnMut(u32),
         mut give: impl FnMut(Message),
     ) -> Option<usize> {
-        let mut closed = None;
+        let (mut closed, mut vain) = (None, 0);
         let inbox = self.inbox(lane)?;
         for _ in 0..WORDS_PER_TURN {
-            let Some((first, bits)) = inbox.news.take_word() else { return closed };
+            if vain >= VAIN_MAX {
+                return closed;
+            }
+            let Some((first, bits)) = inbox.news.take_near() else { return closed };
             let closed = closed.get_or_insert(0);
             let streams = self.streams();
             for number in set_bits(bits).map(|bit| first + bit) {
@@ -243,6 +249,7 @@ impl ProgramArena {
                 if let Some(moved) = stream.filter(|stream| stream.lane() != lane) {
                     // Another lane makes, or has made, its connection: its program is shown that with the outcome.
                     moved.kick_for(fabric, self);
+                    vain += 1;
                     continue;
                 }
                 if let Some(stream) = stream
@@ -265,14 +272,22 @@ impl ProgramArena {
                     }
                     continue;
                 }
-                self.datagrams.with(number, |socket| {
-                    if let Some(block) = self.mapping().block(number).filter(|_| socket.lane() == lane) {
-                        socket.obey(self, block, &mut give);
-                    }
-                });
+                vain += u32::from(!self.kick_datagrams(lane, number, &mut give));
             }
         }
         closed
+    }
+
+    /// The same of one datagram socket. Whether it is one of the lane's.
+    fn kick_datagrams(&self, lane: LaneId, number: u32, give: impl FnMut(Message)) -> bool {
+        let mut is_one = false;
+        self.datagrams.with(number, |socket| {
+            if let Some(block) = self.mapping().block(number).filter(|_| socket.lane() == lane) {
+                is_one = true;
+                socket.obey(self, block, give);
+            }
+        });
+        is_one
     }
 
     /// What was left for later is given to `lane`. Whether the stream was closed so: somebody else may have done it.

@@ -633,6 +633,7 @@ fn here() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::{Engine, EngineConfig};
     use firelane_shm::joint::way;
 
     #[test]
@@ -759,6 +760,26 @@ mod tests {
         assert_eq!(next.number(), block);
         programs.make_segments(Instant::ZERO);
         assert!(one.joined().is_none() && next.joined().is_none());
+    }
+
+    #[test]
+    fn a_program_that_names_nobodys_blocks_keeps_a_lane_no_longer_than_for_a_few() {
+        let config = EngineConfig { lanes: 2, threads: false, ..EngineConfig::default() };
+        let engine = Engine::start(&config).unwrap();
+        let fabric = &engine.0.fabric;
+        let arena = fabric.programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap();
+        // A stream of another lane's is nothing for this one, either.
+        let (lane, stream) = (LaneId(1), Stream::connected(&arena, 1));
+        let inbox = arena.inbox(lane).unwrap();
+        let looks = |blocks: u32| {
+            (0..blocks).for_each(|block| _ = inbox.tell(block));
+            let looks = |_: &u32| arena.has_news(lane);
+            let look = |_| arena.take_kicks(lane, fabric, || true, |_| (), |_| ());
+            (0..).take_while(looks).map(look).count()
+        };
+        // A last look finds that there is nothing more.
+        assert_eq!((looks(1), looks(64), looks(64 * 64)), (1, 2, 65));
+        assert!(arena.inbox(stream.lane()).unwrap().news.any(), "it is told where the stream is");
     }
 
     #[test]
