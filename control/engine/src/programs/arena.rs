@@ -18,6 +18,7 @@ use super::remains::Closed;
 use super::segment::Joined;
 use super::session::{Kin, Limits};
 use super::signals::Signals;
+use super::space::{Space, Taken};
 use super::stream::Stream;
 use super::waiters::Waiters;
 use crate::fabric::{Fabric, Message};
@@ -35,6 +36,8 @@ pub(super) type StreamTable = Vec<Option<Arc<Stream>>>;
 #[derive(Debug)]
 pub(crate) struct ProgramArena {
     arena: Arena,
+    /// What it takes of the daemon's address space.
+    taken: Taken,
     /// How much of its program's address space it may take.
     pub(super) room: u64,
     /// How much memory its program's buffers may take at a time.
@@ -65,8 +68,9 @@ const fn is_shutdown(message: &Message) -> bool {
 }
 
 impl ProgramArena {
-    /// Makes one for so many lanes, within the limits of its program, which is of this kin.
+    /// Makes one in the daemon's space for so many lanes, within the limits of its program, which is of this kin.
     pub(super) fn new(
+        space: &Space,
         lanes: usize,
         place: u32,
         number: u64,
@@ -75,10 +79,12 @@ impl ProgramArena {
     ) -> io::Result<Self> {
         let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
         let layout = Layout::new(lanes).within(limits.room).ok_or_else(|| too_little(limits.room))?;
+        let layout = layout.within(space.share()).ok_or_else(too_many)?;
         let quota = limits.memory.min(layout.storage_bytes);
         let arena = Arena::create_within(layout, number, quota).map_err(io::Error::other)?;
         Ok(Self {
             arena,
+            taken: space.take(layout.len()),
             room: limits.room,
             memory: limits.memory,
             kin: Mutex::new(kin),
@@ -99,9 +105,9 @@ impl ProgramArena {
         &self.arena
     }
 
-    /// What is left of it when it is nobody's.
-    pub(super) fn into_arena(self) -> Arena {
-        self.arena
+    /// What is left of it when it is nobody's, and what that takes of the daemon's address space.
+    pub(super) fn into_arena(self) -> (Arena, Taken) {
+        (self.arena, self.taken)
     }
 
     /// Who sees it, if they are all of one kin.
@@ -353,6 +359,10 @@ impl ProgramArena {
     pub(super) fn tell_marked(&self, slots: u64, block: u32) -> bool {
         self.waiters.tell(self.mapping(), slots, block)
     }
+}
+
+fn too_many() -> io::Error {
+    io::Error::other("programs share all of the daemon's address space that is for that with it")
 }
 
 fn too_little(room: u64) -> io::Error {

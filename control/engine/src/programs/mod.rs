@@ -9,7 +9,7 @@
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `asked.rs`: questions about a connection.
 //! - `segment.rs`: what two programs share whose connections are fused; `spares.rs`: what is left of it when one has gone.
-//! - `pages.rs`: memory that goes back to the kernel.
+//! - `pages.rs`: memory that goes back to the kernel. `space.rs`: how much address space arenas take.
 //! - `waiters.rs`, `sharers.rs`: whom to wake; `wakings.rs`: requests about that.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them; `waiting.rs`: where they wait for those.
@@ -66,6 +66,7 @@ mod shares;
 mod shown;
 mod signals;
 mod socket;
+mod space;
 mod spares;
 mod stream;
 mod waiters;
@@ -92,6 +93,7 @@ use known::Near;
 use leaving::Leaving;
 use segment::{Bond, Joined, Segments, Wanted};
 use shares::GroupShares;
+use space::Space;
 use stream::Stream;
 
 pub use closer::{Closer, Foreign};
@@ -121,6 +123,8 @@ pub(crate) struct Programs {
     changes: AtomicU64,
     next_number: AtomicU64,
     lanes: Box<[LaneSide]>,
+    /// The address space that is for arenas.
+    space: Space,
     segments: Segments,
     leaving: Leaving,
     hangups: Hangups,
@@ -186,6 +190,7 @@ impl Programs {
             changes: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             lanes: bells.map(side).collect(),
+            space: Space::default(),
             segments: Segments::default(),
             leaving: Leaving::default(),
             hangups: Hangups::default(),
@@ -203,14 +208,15 @@ impl Programs {
         kin: Option<Kin>,
         start: Duration,
     ) -> std::io::Result<Arc<ProgramArena>> {
+        // It takes system calls, for which no lane waits that has something to tell.
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let mut arena = ProgramArena::new(&self.space, self.lanes.len(), 0, number, limits, kin)?;
+        let start = u64::try_from(start.as_nanos()).unwrap_or(u64::MAX);
+        arena.mapping().header().clock_start.store(start, Ordering::Relaxed);
         let arena = {
             let mut arenas = self.arenas.write().unwrap_or_else(PoisonError::into_inner);
             let free = arenas.iter().position(Option::is_none);
-            let place = free.unwrap_or(arenas.len());
-            let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-            let arena = ProgramArena::new(self.lanes.len(), place as u32, number, limits, kin)?;
-            let start = u64::try_from(start.as_nanos()).unwrap_or(u64::MAX);
-            arena.mapping().header().clock_start.store(start, Ordering::Relaxed);
+            arena.place = free.unwrap_or(arenas.len()) as u32;
             let arena = Arc::new(arena);
             match free {
                 Some(place) => arenas[place] = Some(Arc::clone(&arena)),
@@ -780,6 +786,44 @@ mod tests {
         // A last look finds that there is nothing more.
         assert_eq!((looks(1), looks(64), looks(64 * 64)), (1, 2, 65));
         assert!(arena.inbox(stream.lane()).unwrap().news.any(), "it is told where the stream is");
+    }
+
+    #[test]
+    fn lanes_do_not_wait_while_an_arena_is_made() {
+        let programs = Programs::new([Bell::new().unwrap()].iter());
+        std::thread::scope(|scope| {
+            // A lane tells programs something.
+            let lane = programs.arenas();
+            let begun = std::time::Instant::now();
+            let added = scope.spawn(|| programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap());
+            while programs.space.taken() == 0 && begun.elapsed() < Duration::from_secs(10) {
+                std::thread::yield_now();
+            }
+            assert!(programs.space.taken() > 0, "it is made before anybody is kept from the table");
+            drop(lane);
+            assert_eq!(added.join().unwrap().place, 0);
+        });
+    }
+
+    #[test]
+    fn who_comes_when_much_address_space_is_taken_gets_a_small_arena_and_it_comes_back() {
+        let programs = Programs::new([Bell::new().unwrap()].iter());
+        let add = || programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap();
+        let len = |arena: &ProgramArena| arena.mapping().layout().len();
+        let first = add();
+        let before = programs.space.share();
+        let others = programs.space.take(900 * (before - (1 << 30)));
+        let small = add();
+        assert_eq!(programs.space.taken(), 900 * (before - (1 << 30)) + len(&first) + len(&small));
+        assert!(len(&small) <= 1 << 30 && len(&small) > 1 << 29 && len(&first) > 64 << 30);
+        drop(others);
+        for arena in [first, small] {
+            programs.remove_arena(arena.place);
+            assert!(programs.space.taken() > 0, "it is mapped");
+            drop(arena);
+            programs.segments.pages.work();
+        }
+        assert_eq!(programs.space.taken(), 0);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use firelane_shm::Arena;
 
 use super::arena::ProgramArena;
 use super::segment::{Bond, Segment};
+use super::space::Taken;
 use super::spares::{Spare, Spares};
 
 /// How long a lane may have what it was told is gone: a turn or two. So long until the next look; an arena that a lane keeps for longer,
@@ -68,7 +69,7 @@ enum Gone {
     /// Lanes may still know it.
     Known(Arc<ProgramArena>),
     /// They do not, but may have some of its rings.
-    Alone(Arena),
+    Alone(Arena, Taken),
 }
 
 impl Pages {
@@ -209,19 +210,20 @@ impl Gone {
     /// Gives its memory back, once nobody has anything there, or has had time enough to let go. What is to be looked at again.
     fn end(self, since: Instant) -> Option<Self> {
         let may_wait = since.elapsed() < PATIENCE;
-        let alone = match self {
+        let (alone, taken) = match self {
             Self::Known(arena) => match Arc::try_unwrap(arena) {
                 Ok(arena) => arena.into_arena(),
                 Err(arena) => return may_wait.then_some(Self::Known(arena)),
             },
-            Self::Alone(arena) => arena,
+            Self::Alone(arena, taken) => (arena, taken),
         };
         if !alone.is_alone() {
-            return may_wait.then_some(Self::Alone(alone));
+            return may_wait.then_some(Self::Alone(alone, taken));
         }
         // What is there no more costs nothing when it is unmapped, for which other threads that map something wait. If the kernel refuses,
         // it goes with the mapping.
         let _ = alone.empty();
+        drop((alone, taken));
         None
     }
 }

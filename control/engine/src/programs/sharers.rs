@@ -238,6 +238,7 @@ fn generation_of(memory: &Mapping, block: u32) -> u64 {
 mod tests {
     use super::*;
     use crate::programs::arena::ProgramArena;
+    use crate::programs::space::Space;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use std::sync::atomic::AtomicBool;
     use std::task::Wake;
@@ -261,7 +262,9 @@ mod tests {
 
     impl Crowd {
         fn new(count: usize) -> Self {
-            let arena = ProgramArena::new(1, 0, 7, crate::programs::Limits::default(), None).unwrap();
+            let arena =
+                ProgramArena::new(&Space::default(), 1, 0, 7, crate::programs::Limits::default(), None)
+                    .unwrap();
             let bells = (0..count).map(|_| doorbell::make().unwrap()).collect();
             Self { arena, sharers: Sharers::default(), hub: Arc::default(), bells }
         }

@@ -104,12 +104,14 @@ mod tests {
     use super::*;
     use crate::programs::Limits;
     use crate::programs::segment::{Hold, Segments};
+    use crate::programs::space::Space;
     use firelane_shm::Mapping;
 
     const KIN: Kin = Kin { user: 1000, group: 100, users: 1, processes: 2 };
 
     fn arena(place: u32, kin: Option<Kin>) -> ProgramArena {
-        ProgramArena::new(1, place, 100 + u64::from(place), Limits::default(), kin).unwrap()
+        ProgramArena::new(&Space::default(), 1, place, 100 + u64::from(place), Limits::default(), kin)
+            .unwrap()
     }
 
     /// The arena in this place is gone, and who is in no hurry has done what is to be done.
@@ -184,7 +186,7 @@ mod tests {
         let all = Segments::default();
         let small = |place: u32, memory: u64| {
             let limits = Limits { memory, ..Limits::default() };
-            ProgramArena::new(1, place, 100 + u64::from(place), limits, Some(KIN)).unwrap()
+            ProgramArena::new(&Space::default(), 1, place, 100 + u64::from(place), limits, Some(KIN)).unwrap()
         };
         let [server, one, two] = [small(0, 64 << 20), small(1, 1 << 20), small(2, 64 << 20)];
         let segment = all.make(1, [&server, &one]).unwrap();

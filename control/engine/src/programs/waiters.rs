@@ -107,10 +107,12 @@ impl Waiters {
 mod tests {
     use super::*;
     use crate::programs::arena::ProgramArena;
+    use crate::programs::space::Space;
 
     #[test]
     fn slots_are_one_waiters_own_until_the_last_which_is_shared() {
-        let arena = ProgramArena::new(1, 0, 7, crate::programs::Limits::default(), None).unwrap();
+        let arena =
+            ProgramArena::new(&Space::default(), 1, 0, 7, crate::programs::Limits::default(), None).unwrap();
         let (waiters, memory) = (Waiters::default(), arena.mapping());
         let wakes = || doorbell::make().unwrap();
         let slots: Vec<_> = (0..66).map(|n| waiters.add(memory, n % 2, wakes())).collect();
@@ -127,7 +129,8 @@ mod tests {
 
     #[test]
     fn who_was_asleep_when_he_died_is_not_to_be_woken() {
-        let arena = ProgramArena::new(1, 0, 7, crate::programs::Limits::default(), None).unwrap();
+        let arena =
+            ProgramArena::new(&Space::default(), 1, 0, 7, crate::programs::Limits::default(), None).unwrap();
         let (waiters, memory) = (Waiters::default(), arena.mapping());
         let slots = [1, 2].map(|session| waiters.add(memory, session, doorbell::make().unwrap()));
         let inboxes = slots.map(|slot| memory.slot(slot).unwrap());
