@@ -972,7 +972,7 @@ mod tests {
         // By SO_PEERCRED each of them is whoever listens, the daemon for one, or whoever has come.
         let ours = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         rustix::net::connect(&ours, &SocketAddrUnix::new(path.with_file_name("app.sock")).unwrap()).unwrap();
-        assert_eq!([&ours, &came, &accepted, &pair.0].map(|it| brings(it)), [false, false, false, true]);
+        assert_eq!([&ours, &came, &accepted, &pair.0].map(brings), [false, false, false, true]);
     }
 
     /// A parent's children come in by its connection, also if it has ended while it waited.
