@@ -963,7 +963,7 @@ mod tests {
         rustix::net::connect(&came, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         let accepted = rustix::net::accept_with(&listener, flags).unwrap();
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        let mut brings = |child: &OwnedFd| {
+        let brings = |child: &OwnedFd| {
             let before = world.door.guests.len();
             carry::send(&parent, &Request::Child.encode(1), &[child.as_fd()], true).unwrap();
             world.door.serve(FIRST, 1);
