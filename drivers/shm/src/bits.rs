@@ -65,7 +65,7 @@ impl Bits {
         self.take_word_within(LEAVES + BRANCHES + 1)
     }
 
-    /// The same for who has others to look at: where there is none there may be more all the same ([`Bits::any`]), if [`VAIN_MAX`] bits above
+    /// The same for who has others to look at: where there is none there may be more all the same ([`Bits::any`]), if 128 bits above
     /// had none below.
     pub fn take_near(&self) -> Option<(u32, u64)> {
         self.take_word_within(VAIN_MAX)
