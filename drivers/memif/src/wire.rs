@@ -148,9 +148,14 @@ pub(crate) fn listen(path: &Path) -> Result<(OwnedFd, Bound), OpenError> {
 /// # Errors
 /// [`OpenError`] says what has it.
 pub fn check_path(path: &Path) -> Result<(), OpenError> {
+    has_dead_socket(path).map(drop)
+}
+
+/// Whether a server could have it because the socket of a dead one is there, and not because nothing is.
+fn has_dead_socket(path: &Path) -> Result<bool, OpenError> {
     let failed = |error: Errno| OpenError::System("control socket's path", error.into());
     let status = match rustix::fs::lstat(path) {
-        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::NOENT) => return Ok(false),
         status => status.map_err(failed)?,
     };
     if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
@@ -158,7 +163,7 @@ pub fn check_path(path: &Path) -> Result<(), OpenError> {
     }
     // Only a socket that nobody listens on refuses.
     match connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
         _ => Err(OpenError::InUse(path.to_owned())),
     }
 }
@@ -166,7 +171,9 @@ pub fn check_path(path: &Path) -> Result<(), OpenError> {
 /// Removes the socket that a dead server has left at `path`. Who had the path may have given it up meanwhile.
 fn make_way(path: &Path) -> Result<(), OpenError> {
     let failed = |what| move |error: Errno| OpenError::System(what, error.into());
-    check_path(path)?;
+    if !has_dead_socket(path)? {
+        return Ok(());
+    }
     match rustix::fs::unlink(path) {
         Err(Errno::NOENT) => Ok(()),
         removed => removed.map_err(failed("removing a dead server's socket")),
