@@ -14,7 +14,6 @@ use firelane_units::LaneId;
 use super::ARENAS_LOOKED_AT;
 use super::arena::ProgramArena;
 use super::closings::Closings;
-use super::giving_way::GivingWay;
 use super::hangups::Looked;
 
 /// Who has had no news while the worker slept so often is quiet, if there are others.
@@ -34,8 +33,6 @@ pub(crate) struct Known {
     pub(super) closings: Closings<(Arc<ProgramArena>, u32)>,
     /// The last that programs have kicked for was to close some, and they may ask for something else now.
     pub(super) is_closing: bool,
-    /// Whether it pays to let a program run that has been woken.
-    pub(super) way: GivingWay,
     /// What the last look for hang-ups has said.
     pub(super) looked: Looked,
 }

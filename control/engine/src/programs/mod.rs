@@ -39,7 +39,6 @@ mod datagrams;
 mod ending;
 mod faults;
 mod fixed;
-mod giving_way;
 mod handing;
 mod hangups;
 mod headers;
@@ -566,24 +565,20 @@ impl Programs {
 
     /// A worker that has nothing to do looks for what comes next: an answer that a program is about to give costs neither
     /// side a wake-up then. Whether something came. How long is for `spin` to say, by what it has been worth. Where a program that it
-    /// has told something is on its own CPU, it does not look, for that one needs the CPU: it gives way, if that pays.
+    /// has told something is on its own CPU, it does not look, for that one needs the CPU.
     pub(crate) fn await_news(&self, lane: LaneId, known: &mut Known, spin: &mut Spin, is_deaf: bool) -> bool {
         if !self.are_known(known) {
             return false;
         }
-        let Known { near, closings, way, .. } = known;
+        let Known { near, closings, .. } = known;
         if near.is_empty() || near.len() > ARENAS_LOOKED_AT {
             return closings.are_there();
         }
         let Some(side) = self.lanes.get(lane.index()) else { return false };
         self.hangups.look_ahead(&known.looked);
         let has_news = || side.bell.is_rung() || near.iter().any(|it| it.arena.has_news(lane));
-        let has_woken = side.has_woken.load(Ordering::Relaxed);
-        if has_woken {
-            side.has_woken.store(false, Ordering::Relaxed);
-        }
         if side.shares_cpu(here()) {
-            return closings.are_there() || has_news() || (has_woken && way.give(has_news));
+            return closings.are_there() || has_news();
         }
         if closings.are_there() {
             (0..LOOKS_AT_CLOSINGS).any(|_| {
@@ -592,7 +587,8 @@ impl Programs {
             });
             return true;
         }
-        if has_woken {
+        if side.has_woken.load(Ordering::Relaxed) {
+            side.has_woken.store(false, Ordering::Relaxed);
             spin.has_woken();
         }
         let mut looks = 0u32;
