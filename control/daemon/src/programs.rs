@@ -759,6 +759,11 @@ mod tests {
     use crate::state::State;
     use crate::works::Works;
 
+    fn seqpacket() -> OwnedFd {
+        let flags = SocketFlags::CLOEXEC;
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+    }
+
     /// A door in a folder, of a host that has nothing, and what both live on.
     struct World {
         door: Door,
@@ -790,11 +795,19 @@ mod tests {
         }
 
         fn knock(&self) -> OwnedFd {
-            let flags = SocketFlags::CLOEXEC;
-            let socket =
-                rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            let socket = seqpacket();
             rustix::net::connect(&socket, &SocketAddrUnix::new(&self.path).unwrap()).unwrap();
             socket
+        }
+
+        /// Somebody who has come as the first, and has a session.
+        fn session(&mut self) -> OwnedFd {
+            let control = self.knock();
+            self.open();
+            let name = "test".parse().unwrap();
+            self.door.guests.get_mut(&FIRST).unwrap().stage =
+                Stage::There(Session { number: 9, home: Home { name, id: NetstackId(0) } });
+            control
         }
 
         /// Somebody who is gone before he is looked at, and has said this.
@@ -948,21 +961,15 @@ mod tests {
     #[test]
     fn a_child_comes_by_a_pair_of_its_own_and_by_nobody_elses_connection() {
         let mut world = World::new();
-        let parent = world.knock();
-        world.open();
-        let name = "test".parse().unwrap();
-        world.door.guests.get_mut(&FIRST).unwrap().stage =
-            Stage::There(Session { number: 9, home: Home { name, id: NetstackId(0) } });
-        let flags = SocketFlags::CLOEXEC;
-        let listener =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let parent = world.session();
+        let (listener, came, flags) = (seqpacket(), seqpacket(), SocketFlags::CLOEXEC);
         let path = world.path.with_file_name("elsewhere");
         rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         rustix::net::listen(&listener, 1).unwrap();
-        let came = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         rustix::net::connect(&came, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         let accepted = rustix::net::accept_with(&listener, flags).unwrap();
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let ours = world.knock();
         let brings = |child: &OwnedFd| {
             let before = world.door.guests.len();
             carry::send(&parent, &Request::Child.encode(1), &[child.as_fd()], true).unwrap();
@@ -970,8 +977,6 @@ mod tests {
             world.door.guests.len() > before
         };
         // By SO_PEERCRED each of them is whoever listens, the daemon for one, or whoever has come.
-        let ours = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        rustix::net::connect(&ours, &SocketAddrUnix::new(path.with_file_name("app.sock")).unwrap()).unwrap();
         assert_eq!([&ours, &came, &accepted, &pair.0].map(brings), [false, false, false, true]);
     }
 
@@ -979,11 +984,7 @@ mod tests {
     #[test]
     fn who_ends_while_he_waits_is_listened_to_for_his_children() {
         let mut world = World::new();
-        let parent = world.knock();
-        world.open();
-        let name = "test".parse().unwrap();
-        world.door.guests.get_mut(&FIRST).unwrap().stage =
-            Stage::There(Session { number: 9, home: Home { name, id: NetstackId(0) } });
+        let parent = world.session();
         carry::send(&parent, &Request::Interfaces.encode(1), &[], true).unwrap();
         let host = Arc::clone(&world.door.host);
         host.with_model(|_| world.door.serve(FIRST, 1));

@@ -36,29 +36,30 @@ impl Conn {
 impl Stacks {
     /// Looks for a connection that has something to say, of one netstack or of all, at some places from `from` on.
     pub(crate) fn find_unsaid(&self, netstack: Option<NetstackId>, from: u32) -> Unsaid {
-        let end = from.saturating_add(PLACES_PER_LOOK);
-        let is_its = |conn: &&Conn| netstack.is_none_or(|wanted| wanted == conn.netstack);
-        let is_unsaid =
-            |place| self.conns.slab.get(ConnId(place)).filter(is_its).is_some_and(Conn::is_unsaid);
-        match (from..end).any(is_unsaid) {
+        let (mut unsaid, next) = self.unsaid_from(from);
+        match unsaid.any(|conn| netstack.is_none_or(|wanted| wanted == conn.netstack)) {
             true => Unsaid::Some,
-            false if (end as usize) < self.conns.slab.places() => Unsaid::NoneBefore(end),
-            false => Unsaid::Nothing,
+            false => next.map_or(Unsaid::Nothing, Unsaid::NoneBefore),
         }
     }
 
     /// How far the peers of those that have something to say have acknowledged it, added up for some places from `from` on, and where the
     /// next look begins. A sum that stays the same has seen none of them move.
     pub(crate) fn heard_of_unsaid(&self, from: u32) -> (u64, Option<u32>) {
-        let end = from.saturating_add(PLACES_PER_LOOK);
-        let unsaid =
-            (from..end).filter_map(|place| self.conns.slab.get(ConnId(place)).filter(|it| it.is_unsaid()));
+        let (unsaid, next) = self.unsaid_from(from);
         let heard = |conn: &Conn| {
             let [_, una, ..] = conn.look(|tcp| tcp.sequence());
             // Also one that has heard everything, and is counted no more, changes the sum.
             u64::from(una.0) + 1
         };
-        (unsaid.map(heard).sum(), ((end as usize) < self.conns.slab.places()).then_some(end))
+        (unsaid.map(heard).sum(), next)
+    }
+
+    /// Those at some places from `from` on that have something to say, and where the next look begins.
+    fn unsaid_from(&self, from: u32) -> (impl Iterator<Item = &Conn>, Option<u32>) {
+        let (slab, end) = (&self.conns.slab, from.saturating_add(PLACES_PER_LOOK));
+        let unsaid = (from..end).filter_map(|place| slab.get(ConnId(place)).filter(|it| it.is_unsaid()));
+        (unsaid, ((end as usize) < slab.places()).then_some(end))
     }
 
     /// Ends those that have something to say; their peers are told that it does not come.
