@@ -652,9 +652,19 @@ impl Inner {
     /// One of `lanes`, in turn; one that has failed only if all have. Where a round begins is drawn by lot, so that no program's calls
     /// keep step with it: one that connects to two peers by turns would have the ports of half of the lanes for each.
     pub(crate) fn some_lane(&self, lanes: &[LaneId]) -> LaneId {
-        let turn = self.next_lane.fetch_add(1, Ordering::Relaxed) as usize;
+        let turn = self.draw_turn();
         let begins = mix((turn / lanes.len()) as u64) as usize;
-        let first = begins.wrapping_add(turn) % lanes.len();
+        self.lane_of_turn(lanes, begins.wrapping_add(turn))
+    }
+
+    /// The next turn of who has a lane.
+    pub(crate) fn draw_turn(&self) -> usize {
+        self.next_lane.fetch_add(1, Ordering::Relaxed) as usize
+    }
+
+    /// Whose turn it is of `lanes`; that of one that has failed is the next one's, unless all have.
+    pub(crate) fn lane_of_turn(&self, lanes: &[LaneId], turn: usize) -> LaneId {
+        let first = turn % lanes.len();
         let mut in_turn = lanes.iter().cycle().skip(first).take(lanes.len());
         let lives = in_turn.find(|&&lane| !self.fabric.has_failed(lane));
         lives.copied().unwrap_or(lanes[first])

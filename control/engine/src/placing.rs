@@ -121,6 +121,11 @@ impl Inner {
         Ok(self.registry().netstack_mut(id).map(|it| self.some_lane(&it.lanes))?)
     }
 
+    /// The one whose turn it is.
+    pub(crate) fn lane_in_turn(&self, id: NetstackId, turn: usize) -> io::Result<LaneId> {
+        Ok(self.registry().netstack_mut(id).map(|it| self.lane_of_turn(&it.lanes, turn))?)
+    }
+
     /// The lane in which a connection of the netstack `id` begins, to be kept until it is told. One with a bound port belongs where
     /// its segments will arrive; any other draws a port that leads to whichever lane it is given to. With it comes what `read`
     /// takes from the netstack's tunables.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::{Program, World, is_over, until, wait_for_one};
 use firelane::TcpStream;
 use firelane_shm::control::{Answer, Arrived, Place, Request, SAME_BACKLOG, SocketId};
-use firelane_shm::{AcceptQueue, Mapping, SLICE, Woken, carry};
+use firelane_shm::{AcceptQueue, Mapping, Offer, SLICE, Woken, carry};
 
 /// A listener with its name, where connections wait, and its address.
 fn listen(program: &Program<'_>) -> (OwnedFd, SocketId, Place, std::net::SocketAddr) {
@@ -311,7 +311,7 @@ fn who_sleeps_until_he_is_connected_is_woken_once() {
             block = client.mapping.offers().take();
             block.is_some()
         });
-        let (_, block) = block.unwrap();
+        let Offer { block, .. } = block.unwrap();
         let end = client.end(block);
         let looks = AtomicU32::new(0);
         let is_told = || {

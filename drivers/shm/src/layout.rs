@@ -7,6 +7,7 @@ use core::net::Ipv6Addr;
 use firelane_frame::RingWords;
 
 use crate::bits::Bits;
+use crate::offers::{OFFERS, Offers};
 use crate::order::Order;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::untold::Untold;
@@ -15,7 +16,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 28;
+pub const VERSION: u32 = 29;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -51,63 +52,6 @@ pub struct Header {
     pub len: AtomicU64,
     /// `CLOCK_MONOTONIC` in nanoseconds when the lanes' clock was at zero. Datagrams say by the lanes' when they arrived.
     pub clock_start: AtomicU64,
-}
-
-/// How many blocks are offered at a time at most.
-pub const OFFERS: usize = 128;
-
-/// Blocks that are made ready for the sockets of the arena's session, so that connect(2) asks nobody: who takes one says in its
-/// words as which socket it connects, and where to. In the first page, behind the [`Header`]. The daemon offers, and takes back what a lane
-/// has that has failed; the program takes.
-#[repr(C, align(64))]
-#[derive(Debug)]
-pub struct Offers {
-    /// One more than a block's number; zero is none.
-    blocks: [AtomicU32; OFFERS],
-}
-
-#[cfg(not(loom))]
-impl Offers {
-    /// Where they begin.
-    pub const AT: u64 = 64;
-
-    /// Where the options lie that go with the offer in a place, behind the first page.
-    pub const fn untold_at(place: usize) -> Option<u64> {
-        if place < OFFERS { Some(PAGE + (place * size_of::<Untold>()) as u64) } else { None }
-    }
-}
-
-impl Offers {
-    /// Takes one, for the program alone: its place, and the block.
-    pub fn take(&self) -> Option<(usize, u32)> {
-        self.blocks.iter().enumerate().find_map(|(at, place)| {
-            let is_there = place.load(Ordering::Relaxed) != 0;
-            // Who finds it sees its words as they were made ready.
-            let block = if is_there { place.swap(0, Ordering::Acquire) } else { 0 };
-            Some((at, block.checked_sub(1)?))
-        })
-    }
-
-    /// Takes back what was offered in a place, unless the program has it already; for the daemon.
-    pub fn take_back(&self, place: usize, block: u32) -> bool {
-        let there = block.wrapping_add(1);
-        let takes = |place: &AtomicU32| {
-            place.compare_exchange(there, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        };
-        self.blocks.get(place).is_some_and(takes)
-    }
-
-    /// Whether the program has taken what was offered in a place, as it says.
-    pub fn is_taken(&self, place: usize) -> bool {
-        self.blocks.get(place).is_none_or(|place| place.load(Ordering::Relaxed) == 0)
-    }
-
-    /// Offers a block in a place.
-    pub fn put(&self, place: usize, block: u32) {
-        if let Some(place) = self.blocks.get(place) {
-            place.store(block.wrapping_add(1), Ordering::Release);
-        }
-    }
 }
 
 impl Block {
@@ -187,26 +131,30 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// A block has news. Whether the owner must be woken: he sleeps, or is about to.
-    pub fn tell(&self, block: u32) -> bool {
+    /// A lane's block has news. If the owner must be woken, because he sleeps or is about to, in which nap: who tells rings, and then says
+    /// so ([`Inbox::was_rung`]), for he may die at any moment.
+    pub fn tell(&self, block: u32) -> Option<u32> {
         self.news.set(block);
         // The bits are set in the one order of all such changes, and so is the owner's word before his last look.
         order_for_models();
-        self.sleeping.load(Ordering::SeqCst) != 0
+        self.napping()
     }
 
-    /// The same for who rings for certain if the answer is yes: he is answered once, and the others who have news rely on
-    /// him. A program is not such a one, for it may die before it rings.
+    fn napping(&self) -> Option<u32> {
+        Some(self.sleeping.load(Ordering::SeqCst)).filter(|&nap| nap != 0)
+    }
+
+    /// The same of a waiter's, for who rings for certain if the answer is yes: he is answered once, and the others who have news rely on
+    /// him. A program is not such a one.
     pub fn call(&self, block: u32) -> bool {
         self.add(block);
         self.sleeping.load(Ordering::SeqCst) != 0 && self.sleeping.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// The same for who rings first and then says so, by the number of the nap ([`Inbox::was_rung`]): he may die at any
-    /// moment.
+    /// The same of a waiter's for who may die, as [`Inbox::tell`].
     pub fn tell_napper(&self, block: u32) -> Option<u32> {
         self.add(block);
-        Some(self.sleeping.load(Ordering::SeqCst)).filter(|&nap| nap != 0)
+        self.napping()
     }
 
     /// A waiter is told of a block.
@@ -240,7 +188,12 @@ impl Inbox {
 
     /// Owner: he is awake and will look. Who sees it late rings in vain.
     pub fn wake_up(&self) {
-        self.sleeping.store(0, Ordering::Release);
+        if cfg!(loom) {
+            // Loom has no order between a store and what another thread has exchanged before it.
+            self.sleeping.swap(0, Ordering::AcqRel);
+        } else {
+            self.sleeping.store(0, Ordering::Release);
+        }
     }
 
     /// A lane's worker is on this CPU.
@@ -400,7 +353,7 @@ pub mod request {
     /// The program has closed the socket, of which nobody has a copy: the connection ends, and its descriptor makes a new
     /// socket. It stays set for this use of the block.
     pub const CLOSE: u64 = 64;
-    /// A block that was offered ([`super::Offers`]) is to be a connection, to the address that the program has left in it; or one that
+    /// A block that was offered ([`crate::Offers`]) is to be a connection, to the address that the program has left in it; or one that
     /// was [`super::DEFERRED`], to the address that connect(2) gave.
     pub const CONNECT: u64 = 128;
     /// With [`CONNECT`], where the daemon does not know the address: the port, above.
@@ -420,7 +373,7 @@ pub mod request {
     /// A process that has the socket cannot map the segment of its joint, which another has used ([`super::FOLLOWED`]): nothing more is to
     /// go there. The daemon answers by taking `segment` back, or, if text that this process has not got lies there, by [`super::LOST`].
     pub const PART: u64 = 1 << 13;
-    /// With [`CONNECT`], of a block that was offered: options lie beside the offer ([`super::Offers::untold_at`]).
+    /// With [`CONNECT`], of a block that was offered: options lie beside the offer ([`crate::Offers::untold_at`]).
     pub const UNTOLD: u64 = 1 << 14;
     /// Either end.
     pub const SHUTS: u64 = SHUT_READ | SHUT_WRITE;
@@ -464,6 +417,12 @@ pub const LOST: u64 = 1 << 11;
 
 /// In the word `file`: what the daemon tells of options that it keeps.
 pub const SHOWN: u64 = LINGERS | RESETS | OOB_INLINE | TELLS_UNREAD;
+
+/// In the word `file` of a stream, from this bit on: one more than the lane that [`crate::Offers`] counts the connection in, for the program's side
+/// alone.
+pub const COUNTED_SHIFT: u32 = 32;
+/// Its bits.
+pub const COUNTED: u64 = 0xff << COUNTED_SHIFT;
 
 /// In the word `file`, from this bit on: how many writes found no room. Who waits for an edge is told of the next one
 /// that there is, though the stream be then as it was when he was told last. For the program's side alone.
@@ -620,7 +579,7 @@ const _: () = {
     assert!(offset_of!(Block, capacity) == 216 && offset_of!(Block, generation) == 8 * GENERATION_WORD);
     assert!(size_of::<Header>() == 56 && offset_of!(Header, clock_start) == 48);
     assert!(size_of::<Header>() as u64 <= Offers::AT && Offers::AT + size_of::<Offers>() as u64 <= PAGE);
-    assert!(size_of::<Offers>() == 4 * OFFERS);
+    assert!(size_of::<Offers>() == 4 * (OFFERS + LANES_MAX as usize) + 64);
     assert!(size_of::<Untold>() == 128 && Layout::LANES_AT.is_multiple_of(PAGE));
     assert!(size_of::<Inbox>() == 9 * PAGE as usize && offset_of!(Inbox, news) == 64);
     assert!(Layout::new(1).is_valid() && Layout::new(LANES_MAX).is_valid());
@@ -654,23 +613,6 @@ mod tests {
             assert!(small.blocks >= 2048 && small.storage_bytes >= 4 << 20, "{room}: {small:?}");
         }
         assert_eq!([0, 4096, 6 << 20].map(|room| whole.within(room)), [None; 3]);
-    }
-
-    #[test]
-    fn what_is_offered_is_taken_once() {
-        let offers = Offers { blocks: [const { AtomicU32::new(0) }; OFFERS] };
-        assert_eq!(offers.take(), None);
-        offers.put(5, 0);
-        offers.put(OFFERS - 1, BLOCKS_MAX - 1);
-        offers.put(OFFERS, 9);
-        assert_eq!([4, 5, OFFERS].map(|place| offers.is_taken(place)), [true, false, true]);
-        assert_eq!([(); 3].map(|()| offers.take()), [Some((5, 0)), Some((OFFERS - 1, BLOCKS_MAX - 1)), None]);
-        assert!(offers.is_taken(5));
-        offers.put(5, 7);
-        assert!(
-            ![(4, 7), (5, 8), (OFFERS, 7)].into_iter().any(|(place, block)| offers.take_back(place, block))
-        );
-        assert!(offers.take_back(5, 7) && !offers.take_back(5, 7) && offers.take().is_none());
     }
 
     #[test]
@@ -722,14 +664,22 @@ mod tests {
     #[test]
     fn an_owner_sleeps_only_without_news_and_is_woken_only_asleep() {
         let inbox = Inbox::default();
-        assert!(!inbox.tell(7), "he is awake");
+        assert_eq!(inbox.tell(7), None, "he is awake");
         assert!(!inbox.fall_asleep(), "there are news");
         assert_eq!((inbox.news.take_word(), inbox.news.take_word()), (Some((0, 1 << 7)), None));
         assert!(inbox.fall_asleep());
-        assert!(inbox.tell(9));
+        let nap = inbox.tell(9).unwrap();
+        assert_eq!(inbox.tell(10), Some(nap), "nobody has rung");
+        inbox.was_rung(nap);
+        assert_eq!(inbox.tell(11), None, "he was rung");
         inbox.wake_up();
-        assert!(!inbox.tell(10));
+        assert_eq!(inbox.tell(10), None);
         while inbox.news.take_word().is_some() {}
+        assert!(inbox.fall_asleep());
+        inbox.was_rung(nap);
+        assert!(inbox.tell(12).is_some_and(|later| later != nap), "it was another nap");
+        while inbox.news.take_word().is_some() {}
+        inbox.wake_up();
         assert!(inbox.fall_asleep());
         assert_eq!([1, 2].map(|block| inbox.call(block)), [true, false], "one of them rings");
         assert_eq!(inbox.news.take_word(), Some((0, 0b110)));

@@ -141,12 +141,17 @@ impl<'a> StreamEnd<'a> {
         (self.rings().margin[margin::PLACE].load(Ordering::Relaxed) & 0xffff) as u32
     }
 
-    /// Tells the lane that there is work, from this CPU. The lane whose bell must be rung, if it sleeps.
-    pub fn kick(&self, cpu: u16) -> Option<u32> {
+    /// Tells the lane that there is work, from this CPU. If it sleeps its bell is rung by `ring`, which says whether it has.
+    pub fn kick(&self, cpu: u16, ring: impl FnOnce(u32) -> bool) {
         let lane = self.lane();
-        let inbox = self.memory.lane(lane)?;
+        let Some(inbox) = self.memory.lane(lane) else { return };
         inbox.is_told_on(cpu);
-        inbox.tell(self.number).then_some(lane)
+        // Told off afterwards: one who dies between the two leaves the next one to ring again.
+        if let Some(nap) = inbox.tell(self.number)
+            && ring(lane)
+        {
+            inbox.was_rung(nap);
+        }
     }
 
     /// Whether the lane's worker was last on this CPU.

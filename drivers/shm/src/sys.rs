@@ -22,7 +22,8 @@ use rustix::mm::{
 
 use crate::accept_queue::AcceptQueue;
 use crate::joint::Joint;
-use crate::layout::{Block, Header, Inbox, Layout, Offers, PAGE, SLOTS};
+use crate::layout::{Block, Header, Inbox, Layout, PAGE, SLOTS};
+use crate::offers::Offers;
 use crate::untold::Untold;
 
 /// An arena in this process' memory. A child of fork(2) has it too.

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::handlers::Seen;
 use crate::kept::Glance;
 use crate::ports::Ports;
-use crate::socket::Held;
+use crate::socket::{Held, Kind};
 use crate::stream::Stream;
 use crate::table::Word;
 use crate::{accept_queue, arenas, kept, options, process, session, socket, to_itself, untold, waiter};
@@ -137,6 +137,9 @@ pub(crate) fn give_up(socket: &Held) -> Result<(), Errno> {
 
 fn end_as(socket: &Held, becomes: impl FnOnce(&Held) -> Option<Held>) -> Result<Held, Errno> {
     let sleepers = socket.stream().map(|stream| (stream, waiter::watchers(socket.word)));
+    if socket.kind() == Kind::Stream {
+        closed(socket.word);
+    }
     // The daemon reads from the words what they have of its options.
     let socket = becomes(socket).ok_or(Errno::BADF)?;
     session::disconnect(&socket)?;
@@ -162,8 +165,8 @@ fn by_an_offer(socket: &Held, to: SocketAddr) -> Option<(u16, u32)> {
     let memory = arenas::get(arena)?;
     let name = kept::unasked(socket.fd)?;
     let untold = untold::take(socket.fd);
-    let offer = memory.offers().take().and_then(|(place, block)| Some((place, block, memory.block(block)?)));
-    let Some((place, block, words)) = offer else {
+    let offer = memory.offers().take().and_then(|offer| Some((offer, memory.block(offer.block)?)));
+    let Some((offer, words)) = offer else {
         if let Some(untold) = untold {
             untold::tell_taken(socket, &untold);
         }
@@ -173,12 +176,23 @@ fn by_an_offer(socket: &Held, to: SocketAddr) -> Option<(u16, u32)> {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
     };
-    let with = untold.zip(memory.untold(place)).map_or(0, |(untold, beside)| {
+    let with = untold.zip(memory.untold(offer.place)).map_or(0, |(untold, beside)| {
         beside.put(untold.options());
         request::UNTOLD | untold.bits()
     });
+    memory.offers().count(&offer, words);
     words.ask_to_connect(name.0, ip, to.port(), with);
-    Some((arena, block))
+    Some((arena, offer.block))
+}
+
+/// A stream is closed, or one descriptor of several, or its connection is ended: in its lane there is one less of this program's.
+pub(crate) fn closed(word: Word) {
+    let memory = if socket::is_dead(word) { None } else { arenas::get(socket::arena(word)) };
+    if let Some(memory) = memory
+        && let Some(words) = memory.block(socket::number(word))
+    {
+        memory.offers().uncount(words);
+    }
 }
 
 /// A program asks again: how its connection stands.

@@ -59,7 +59,10 @@ fn gone(fd: c_int, word: Word) {
             connecting::listener_closes(word);
             epoll::listener_closed(fd, word);
         }
-        Kind::Stream => fused::closed(word),
+        Kind::Stream => {
+            connecting::closed(word);
+            fused::closed(word);
+        }
         _ => {}
     }
     epoll::closed(fd, word);

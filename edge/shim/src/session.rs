@@ -154,9 +154,7 @@ pub(crate) fn come_in_before_rights_change() {
 /// Tells a stream's lane that there is work, and wakes it if it sleeps.
 #[inline]
 pub(crate) fn kick(end: &StreamEnd<'_>) {
-    if let Some(lane) = end.kick(sys::cpu()) {
-        ring(lane);
-    }
+    end.kick(sys::cpu(), ring);
 }
 
 /// The arena of this process' session, by its place here, if there is a session.
@@ -164,14 +162,16 @@ pub(crate) fn own_arena() -> Option<u16> {
     (process::has_session() && !is_dead()).then(|| OWN.load(Ordering::Relaxed) as u16)
 }
 
-/// Wakes a lane.
-fn ring(lane: u32) {
+/// Wakes a lane. Whether it has a bell that can be rung.
+fn ring(lane: u32) -> bool {
     let bell = BELLS.get(lane as usize).map_or(-1, |bell| bell.load(Ordering::Relaxed));
-    if bell >= 0 {
-        // An eventfd takes it unless its count is at its end, when the lane has been rung often enough.
-        let _ = rustix::io::write(sys::borrow(bell), &1_u64.to_ne_bytes());
-        thread::has_woken();
+    if bell < 0 {
+        return false;
     }
+    // An eventfd takes it unless its count is at its end, when the lane has been rung often enough.
+    let rung = rustix::io::write(sys::borrow(bell), &1_u64.to_ne_bytes());
+    thread::has_woken();
+    !matches!(rung, Err(Errno::BADF))
 }
 
 /// Where the range of this library's own descriptors begins at present.

@@ -2,6 +2,7 @@
 //!
 //! What is free of blocks and storage is the affair of `base/frame` ([`Arena::rings`]).
 
+use std::cell::OnceCell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -248,6 +249,9 @@ impl ProgramArena {
             }
             let Some((first, bits)) = inbox.news.take_near() else { return closed };
             let closed = closed.get_or_insert(0);
+            // What is asked behind this look at the bits is good for all of them, for who sets one has said before what he wants.
+            let said = OnceCell::new();
+            let may_begin = || *said.get_or_init(&may_begin);
             let streams = self.streams();
             for number in set_bits(bits).map(|bit| first + bit) {
                 // Programs may name blocks that nobody has.

@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::Arc;
 
-use firelane_shm::layout::OFFERS;
+use firelane_shm::{OFFERS, Offer};
 
 use super::arena::ProgramArena;
 use super::options::Options;
@@ -30,6 +30,8 @@ pub(super) struct Offers {
     streams: Vec<Option<Arc<Stream>>>,
     /// How many connections were asked for by questions, up to [`FEW`].
     asked: u32,
+    /// Where the turn begins in which its places go round the netstack's lanes; drawn when blocks are first offered.
+    first: Option<usize>,
     /// The program is not believed what it has taken.
     is_suspected: bool,
 }
@@ -82,11 +84,14 @@ impl Offers {
         let config = stack.config()?;
         Options::follow(&mut options, &config);
         self.streams.resize(self.wanted(), None);
+        let first = *self.first.get_or_insert_with(|| stack.inner.draw_turn());
         for (nth, place) in self.streams.iter_mut().enumerate() {
             if place.is_none() {
                 let rings = options.rings(config.sockets.stream);
-                let stream = Stream::offer(stack, arena, rings, nth, &options)?;
-                arena.mapping().offers().put(nth, stream.number());
+                let lane = stack.inner.lane_in_turn(stack.id, first.wrapping_add(nth))?;
+                let stream = Stream::offer(stack, arena, rings, (nth, lane), &options)?;
+                let block = stream.number();
+                arena.mapping().offers().put(Offer { place: nth, block, lane: u32::from(lane.0) });
                 *place = Some(stream);
             }
         }

@@ -334,7 +334,7 @@ impl Stream {
 
     /// As if the program had kicked now. This may run inside the lane, which cannot be entered again.
     pub(super) fn kick_for(&self, fabric: &Fabric, arena: &ProgramArena) {
-        if arena.inbox(self.lane()).is_some_and(|inbox| inbox.tell(self.number())) {
+        if arena.inbox(self.lane()).is_some_and(|inbox| inbox.tell(self.number()).is_some()) {
             fabric.bell(self.lane()).ring();
         }
     }

@@ -210,9 +210,10 @@ impl<'a> Program<'a> {
     }
 
     pub(crate) fn kick(&self, end: &StreamEnd<'_>) {
-        if let Some(lane) = end.kick(0) {
+        end.kick(0, |lane| {
             rustix::io::write(&self.bells[lane as usize], &1u64.to_ne_bytes()).unwrap();
-        }
+            true
+        });
     }
 
     pub(crate) fn wait(&self, end: &StreamEnd<'_>, events: u32) {

@@ -345,15 +345,21 @@ fn options_are_levels() {
 fn a_kick_reaches_the_lane_and_rings_only_a_sleeper() {
     let world = World::new();
     let inbox = world.arena.mapping().lane(0).unwrap();
-    assert_eq!((inbox.last_told_on(), world.end().kick(6)), (None, None));
+    let kick = |cpu: u16| {
+        let mut rung = Vec::new();
+        world.end().kick(cpu, |lane| {
+            rung.push(lane);
+            lane == 0 && cpu != 1
+        });
+        rung
+    };
+    assert_eq!((inbox.last_told_on(), kick(6)), (None, vec![]));
     assert_eq!((inbox.news.take_word(), inbox.news.take_word()), (Some((0, 1 << 3)), None));
     assert!(inbox.fall_asleep());
-    assert_eq!(
-        (inbox.last_told_on(), world.end().kick(0), inbox.last_told_on()),
-        (Some(6), Some(0), Some(0))
-    );
+    assert_eq!((inbox.last_told_on(), kick(1), inbox.last_told_on()), (Some(6), vec![0], Some(1)));
+    assert_eq!([kick(0), kick(0)], [vec![0], vec![]], "one who could not ring leaves it to the next, who does");
     world.block().rings.margin[margin::PLACE].store(9, Ordering::Relaxed);
-    assert_eq!(world.end().kick(0), None, "no such lane");
+    assert_eq!(kick(0), [0; 0], "no such lane");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use firelane_lane::{Connect, SocketCommand, StreamOption};
 use firelane_shm::layout::request;
 use firelane_shm::{Block, Mapping};
 use firelane_socket::{StreamConfig, stream_in};
+use firelane_units::LaneId;
 use rustix::io::Errno;
 
 use super::{CLOSED, DEFERS, HAS_LATER, Stream};
@@ -39,15 +40,14 @@ impl Offered {
 }
 
 impl Stream {
-    /// Makes one ready, offered in this place, that connects when its program says where to.
+    /// Makes one ready, offered in this place and to be in this lane, that connects when its program says where to.
     pub(in crate::programs) fn offer(
         stack: &Stack,
         arena: &ProgramArena,
         rings: StreamConfig,
-        place: usize,
+        (place, lane): (usize, LaneId),
         options: &Arc<Options>,
     ) -> io::Result<Arc<Self>> {
-        let lane = stack.inner.lane_to_begin(stack.id)?;
         let (hold, slot) = stream_in(arena.rings(), rings, lane, stack.id).ok_or(Errno::NOBUFS)?;
         let stream = Self::begin(arena, hold, rings, options.beginning());
         if stack.inner.fabric.has_failed(lane) {
