@@ -69,8 +69,14 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+
+/// What a connection is made of is got by the thread that keeps programs' books and freed by a lane, or the other way round, for which the
+/// C library's allocator lets them wait for each other.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let args = match args::read() {
