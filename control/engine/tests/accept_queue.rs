@@ -302,13 +302,13 @@ fn who_sleeps_until_he_is_connected_is_woken_once() {
     words(&program, place).begin();
     until(|| {
         drop(client.connect(address));
-        client.mapping.offers().take().is_some()
+        client.mapping.take_offer().is_some()
     });
     let (_fd, socket) = client.socket();
     for nth in 0..20 {
         let mut block = None;
         until(|| {
-            block = client.mapping.offers().take();
+            block = client.mapping.take_offer();
             block.is_some()
         });
         let Offer { block, .. } = block.unwrap();

@@ -105,14 +105,14 @@ fn who_connects_by_an_offer_of_a_lane_that_has_failed_is_told() {
     }
     world.hub.lock().unwrap().look();
     let (_fd, socket) = program.socket();
-    let Offer { block, .. } = program.mapping.offers().take().expect("blocks are offered");
+    let Offer { block, .. } = program.mapping.take_offer().expect("blocks are offered");
     world.fail();
     program.begin(block, socket, address);
     let end = program.end(block);
     program.wait(&end, Readiness::WRITABLE);
     assert_eq!(u64::from(end.take_error().unsigned_abs()), NETDOWN);
     // Nothing new is offered there. Who is offered nothing asks.
-    while let Some(Offer { block, .. }) = program.mapping.offers().take() {
+    while let Some(Offer { block, .. }) = program.mapping.take_offer() {
         let (_fd, socket) = program.socket();
         program.begin(block, socket, address);
         program.wait(&program.end(block), Readiness::WRITABLE);
@@ -141,7 +141,7 @@ fn who_connects_by_an_offer_does_so_in_the_lanes_that_are_left() {
     drop(hub);
     // The lost one may have had the device, so not all of them can be made use of.
     for nth in 0..64 {
-        let Offer { block, .. } = program.mapping.offers().take().expect("as many are offered as before");
+        let Offer { block, .. } = program.mapping.take_offer().expect("as many are offered as before");
         assert_eq!(program.end(block).readiness(), Readiness(0), "{nth}");
     }
 }

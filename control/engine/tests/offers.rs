@@ -16,7 +16,7 @@ use crate::support::*;
 
 /// Connects by a block that was offered, as a socket of this name.
 fn connect_by_offer(program: &Program<'_>, socket: SocketId, to: SocketAddr) -> u32 {
-    let Offer { block, .. } = program.mapping.offers().take().expect("blocks are offered");
+    let Offer { block, .. } = program.mapping.take_offer().expect("blocks are offered");
     program.begin(block, socket, to);
     block
 }
@@ -24,7 +24,7 @@ fn connect_by_offer(program: &Program<'_>, socket: SocketId, to: SocketAddr) -> 
 /// Who connects few times is offered nothing.
 fn until_offered(program: &Program<'_>, listener: &TcpListener) {
     for _ in 0..4 {
-        assert_eq!(program.mapping.offers().take(), None);
+        assert_eq!(program.mapping.take_offer(), None);
         let connected = program.connect(listener.local_addr().unwrap());
         drop((listener.accept().unwrap(), connected));
     }
@@ -42,20 +42,18 @@ fn offered(world: &World) -> (Program<'_>, TcpListener, SocketAddr) {
 /// So who has many at a time has them in all lanes, and who has one after the other in one of them.
 #[test]
 fn what_is_offered_is_in_all_lanes_by_turns_and_says_in_which() {
-    let world = World::new();
+    let lanes = 3;
+    let world = World::of(lanes, firelane::WireConfig::default());
     let (program, _listener, _address) = offered(&world);
-    let offers = program.mapping.offers();
-    let all: Vec<Offer> = std::iter::from_fn(|| offers.take()).collect();
-    let lanes = world.stack.engine().lanes();
-    assert!(lanes > 1 && all.len() >= 2 * lanes, "{all:?}");
+    let mut all: Vec<Offer> = std::iter::from_fn(|| program.mapping.take_offer()).collect();
+    assert!(all.len() >= 64, "{all:?}");
     for offer in &all {
         let words = program.mapping.block(offer.block).unwrap();
         let place = words.rings.margin[margin::PLACE].load(Ordering::Relaxed);
         assert_eq!(u64::from(offer.lane), place & 0xffff, "{offer:?}");
     }
-    let mut lanes_of = all.clone();
-    lanes_of.sort_by_key(|it| it.place);
-    for some in lanes_of.windows(lanes) {
+    all.sort_by_key(|it| it.place);
+    for some in all.windows(lanes) {
         let lanes_there: BTreeSet<u32> = some.iter().map(|it| it.lane).collect();
         assert_eq!(lanes_there.len(), lanes, "{some:?}");
     }
@@ -148,7 +146,7 @@ fn a_connection_has_the_options_that_lie_beside_its_offer() {
         program.wait(&program.end(place.block), Readiness::WRITABLE);
         let _accepted = listener.accept().unwrap();
         let (_fd, socket) = program.socket();
-        let Offer { place: at, block, .. } = program.mapping.offers().take().expect("blocks are offered");
+        let Offer { place: at, block, .. } = program.mapping.take_offer().expect("blocks are offered");
         program.mapping.untold(at).unwrap().put(some.iter().copied());
         // The library says itself what the lane reads from the words.
         let bits = program.mapping.block(place.block).unwrap().requests.load(Ordering::Relaxed);
@@ -183,7 +181,7 @@ fn who_takes_his_cork_away_is_not_corked() {
     let (program, listener, address) = offered(&world);
     for is_early in [true, false] {
         let (_fd, socket) = program.socket();
-        let Offer { place: at, block, .. } = program.mapping.offers().take().expect("blocks are offered");
+        let Offer { place: at, block, .. } = program.mapping.take_offer().expect("blocks are offered");
         let end = program.end(block);
         program.mapping.untold(at).unwrap().put([UntoldOption::new(6, 3, 1).unwrap()]);
         program.ask_with(block, socket, address, request::UNTOLD | request::CORK);
@@ -218,7 +216,7 @@ fn who_asks_about_a_socket_finds_the_connection_that_it_has_begun() {
     let world = World::new();
     let (program, listener, address) = offered(&world);
     let (fd, socket) = program.socket();
-    let Offer { block, .. } = program.mapping.offers().take().unwrap();
+    let Offer { block, .. } = program.mapping.take_offer().unwrap();
     // A listener that has hung up comes first, and holds up nothing that is asked here.
     drop(program.listen("10.0.0.1:0"));
     program.ask_silently(block, socket, address);
@@ -241,7 +239,7 @@ fn who_asks_about_a_socket_looks_at_his_own_arenas_alone() {
     let world = World::new();
     let (program, listener, address) = offered(&world);
     let (_fd, socket) = program.socket();
-    let Offer { block, .. } = program.mapping.offers().take().unwrap();
+    let Offer { block, .. } = program.mapping.take_offer().unwrap();
     let other = Program::new(&world);
     let (_others, others) = other.socket();
     until_offered(&other, &listener);
@@ -310,7 +308,7 @@ fn a_connection_that_waits_for_what_has_hung_up_is_closed() {
     let world = World::new();
     let (program, _listener, address) = offered(&world);
     let (_fd, socket) = program.socket();
-    let Offer { block, .. } = program.mapping.offers().take().unwrap();
+    let Offer { block, .. } = program.mapping.take_offer().unwrap();
     let place = Some(Place { arena: program.arena, block });
     let many: Vec<_> = (0..600).map(|_| program.listen("10.0.0.1:0")).collect();
     let mut hub = world.hub.lock().unwrap();
@@ -351,14 +349,14 @@ fn who_misuses_what_is_offered_harms_his_own() {
         program.mapping.block(block).unwrap().ask_to_connect(own.0, std::net::Ipv6Addr::LOCALHOST, 9, 0);
         let _ = program.mapping.lane(0).unwrap().tell(block);
     }
-    while program.mapping.offers().take().is_some() {}
+    while program.mapping.take_offer().is_some() {}
     let lie = |place| Offer { place, block: 3 * place as u32, lane: place as u32 };
     (0..OFFERS).for_each(|place| program.mapping.offers().put(lie(place)));
     rustix::io::write(&program.bells[0], &1u64.to_ne_bytes()).unwrap();
     world.hub.lock().unwrap().tidy();
     let _answered = (program.names(own), program.connect(address));
     // It dies with something begun that no lane has seen.
-    let block = program.mapping.offers().take().map_or(0, |it| it.block);
+    let block = program.mapping.take_offer().map_or(0, |it| it.block);
     program.mapping.block(block).unwrap().ask_to_connect(own.0, std::net::Ipv6Addr::LOCALHOST, 9, 0);
     drop((_own, _others, _answered, program, other));
     world.wait_for(|[sessions, sockets, arenas, _]| [sessions, sockets, arenas] == [0; 3]);
@@ -373,7 +371,7 @@ fn who_uses_up_what_he_is_offered_is_offered_more() {
         // All at once: who keeps the books finds that none is left.
         let books = world.hub.lock().unwrap();
         let blocks: Vec<u32> =
-            std::iter::from_fn(|| program.mapping.offers().take()).map(|it| it.block).collect();
+            std::iter::from_fn(|| program.mapping.take_offer()).map(|it| it.block).collect();
         assert_eq!(blocks.len(), wanted);
         for (&block, (_, socket)) in blocks.iter().zip(&sockets) {
             program.begin(block, *socket, address);

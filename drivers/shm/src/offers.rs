@@ -8,9 +8,9 @@
 //! some of many, are begun in a lane that the last one has kept awake, and to wake others is not what connecting takes. After [`ROUND`]
 //! connections another lane is preferred: each has only some of the ports, which connections that are over use for a while.
 
-use crate::layout::{Block, COUNTED, COUNTED_SHIFT, LANES_MAX};
 #[cfg(not(loom))]
 use crate::layout::PAGE;
+use crate::layout::{Block, COUNTED, COUNTED_SHIFT, LANES_MAX};
 use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use crate::untold::Untold;
@@ -74,10 +74,10 @@ impl Offers {
 }
 
 impl Offers {
-    /// Takes one, for the program alone.
-    pub fn take(&self) -> Option<Offer> {
+    /// Takes one, for the program alone, of an arena with so many lanes.
+    pub fn take(&self, lanes: u32) -> Option<Offer> {
         loop {
-            let offer = self.best()?;
+            let offer = self.best(lanes)?;
             let there = Offer::word(offer.block, offer.lane);
             // Who takes it sees its words as they were made ready.
             let place = &self.blocks[offer.place];
@@ -88,7 +88,8 @@ impl Offers {
     }
 
     /// The one to take.
-    fn best(&self) -> Option<Offer> {
+    fn best(&self, lanes: u32) -> Option<Offer> {
+        let fewest = self.open.iter().take(lanes as usize).map(|open| open.load(Ordering::Relaxed)).min();
         let mut turn = self.turn.load(Ordering::Relaxed);
         let is_first = self.begun.load(Ordering::Relaxed) == 0;
         let mut best: Option<((u32, u32), Offer)> = None;
@@ -100,7 +101,7 @@ impl Offers {
             let open = self.open(offer.lane).map_or(0, |open| open.load(Ordering::Relaxed));
             let leeway = if offer.lane == turn { open / LEEWAY } else { 0 };
             let cost = (open - leeway, offer.lane.wrapping_sub(turn) % LANES_MAX);
-            if cost == (0, 0) {
+            if cost <= (fewest.unwrap_or(0), 0) {
                 return Some(offer);
             }
             if best.is_none_or(|(least, _)| cost < least) {
@@ -178,20 +179,20 @@ mod tests {
     #[test]
     fn what_is_offered_is_taken_once() {
         let offers = none();
-        assert_eq!(offers.take(), None);
+        assert_eq!(offers.take(LANES_MAX), None);
         let [first, last] = [(5, 0, 0), (OFFERS - 1, BLOCKS_MAX - 1, LANES_MAX - 1)]
             .map(|(place, block, lane)| Offer { place, block, lane });
         offers.put(first);
         offers.put(last);
         offers.put(Offer { place: OFFERS, block: 9, lane: 0 });
         assert_eq!([4, 5, OFFERS].map(|place| offers.is_taken(place)), [true, false, true]);
-        assert_eq!([(); 3].map(|()| offers.take()), [Some(first), Some(last), None]);
+        assert_eq!([(); 3].map(|()| offers.take(LANES_MAX)), [Some(first), Some(last), None]);
         assert!(offers.is_taken(5));
         offers.put(Offer { place: 5, block: 7, lane: 3 });
         assert!(
             ![(4, 7), (5, 8), (OFFERS, 7)].into_iter().any(|(place, block)| offers.take_back(place, block))
         );
-        assert!(offers.take_back(5, 7) && !offers.take_back(5, 7) && offers.take().is_none());
+        assert!(offers.take_back(5, 7) && !offers.take_back(5, 7) && offers.take(LANES_MAX).is_none());
     }
 
     /// A program's side. Each place has one block.
@@ -211,7 +212,8 @@ mod tests {
 
         /// The lanes begin with the last one.
         fn refill(&self, but: &[Offer]) {
-            let is_to_be = |&place: &usize| self.offers.is_taken(place) && but.iter().all(|it| it.place != place);
+            let is_to_be =
+                |&place: &usize| self.offers.is_taken(place) && but.iter().all(|it| it.place != place);
             for place in (0..OFFERS).filter(is_to_be) {
                 let (block, lane) = (place as u32, self.lanes - 1 - place as u32 % self.lanes);
                 self.blocks[place].file.store(0, Ordering::Relaxed);
@@ -220,7 +222,7 @@ mod tests {
         }
 
         fn connect(&self) -> Offer {
-            let offer = self.offers.take().unwrap();
+            let offer = self.offers.take(self.lanes).unwrap();
             self.offers.count(&offer, &self.blocks[offer.place]);
             offer
         }

@@ -23,7 +23,7 @@ use rustix::mm::{
 use crate::accept_queue::AcceptQueue;
 use crate::joint::Joint;
 use crate::layout::{Block, Header, Inbox, Layout, PAGE, SLOTS};
-use crate::offers::Offers;
+use crate::offers::{Offer, Offers};
 use crate::untold::Untold;
 
 /// An arena in this process' memory. A child of fork(2) has it too.
@@ -165,6 +165,12 @@ impl Mapping {
     #[cfg(not(loom))]
     pub fn offers(&self) -> &Offers {
         self.at(Offers::AT)
+    }
+
+    /// Takes one of them, for the program alone.
+    #[cfg(not(loom))]
+    pub fn take_offer(&self) -> Option<Offer> {
+        self.offers().take(self.layout.lanes)
     }
 
     /// The options that go with the offer in this place.

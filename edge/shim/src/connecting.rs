@@ -165,7 +165,7 @@ fn by_an_offer(socket: &Held, to: SocketAddr) -> Option<(u16, u32)> {
     let memory = arenas::get(arena)?;
     let name = kept::unasked(socket.fd)?;
     let untold = untold::take(socket.fd);
-    let offer = memory.offers().take().and_then(|offer| Some((offer, memory.block(offer.block)?)));
+    let offer = memory.take_offer().and_then(|offer| Some((offer, memory.block(offer.block)?)));
     let Some((offer, words)) = offer else {
         if let Some(untold) = untold {
             untold::tell_taken(socket, &untold);

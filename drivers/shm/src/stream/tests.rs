@@ -357,7 +357,11 @@ fn a_kick_reaches_the_lane_and_rings_only_a_sleeper() {
     assert_eq!((inbox.news.take_word(), inbox.news.take_word()), (Some((0, 1 << 3)), None));
     assert!(inbox.fall_asleep());
     assert_eq!((inbox.last_told_on(), kick(1), inbox.last_told_on()), (Some(6), vec![0], Some(1)));
-    assert_eq!([kick(0), kick(0)], [vec![0], vec![]], "one who could not ring leaves it to the next, who does");
+    assert_eq!(
+        [kick(0), kick(0)],
+        [vec![0], vec![]],
+        "one who could not ring leaves it to the next, who does"
+    );
     world.block().rings.margin[margin::PLACE].store(9, Ordering::Relaxed);
     assert_eq!(kick(0), [0; 0], "no such lane");
 }
