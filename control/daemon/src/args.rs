@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Name that keeps several daemons' network namespaces apart
     #[arg(long, value_name = "NAME", default_value = "")]
     pub(crate) instance: Instance,
-    /// How many lanes [default: what the configuration says, else one per CPU, 48 at most]
+    /// How many lanes [default: what the configuration says, else one per CPU but one, 48 at most]
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub(crate) lanes: Option<u16>,
     /// Draw ports, initial sequence numbers and hashes from this seed: for laboratories, because they can be foreseen

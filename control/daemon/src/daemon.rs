@@ -223,8 +223,14 @@ fn lane_count(given: Option<u16>, configured: Lanes) -> usize {
     match (given, configured) {
         (Some(given), _) => given.into(),
         (None, Lanes::Count(count)) => count.into(),
-        (None, Lanes::Auto) => cpu_count().min(LANES_AUTO_MAX.into()),
+        (None, Lanes::Auto) => lanes_of(cpu_count()),
     }
+}
+
+/// One per CPU, but for one: programs, which lanes work for, need CPUs as well. With a lane on each of two CPUs each of them waits for its
+/// CPU, and what programs ask for costs a quarter more.
+fn lanes_of(cpus: usize) -> usize {
+    cpus.saturating_sub(1).clamp(1, LANES_AUTO_MAX.into())
 }
 
 fn cpu_count() -> usize {
@@ -286,6 +292,11 @@ mod tests {
     fn the_option_comes_before_the_configuration_before_the_machine() {
         assert_eq!(lane_count(Some(3), Lanes::Count(5)), 3);
         assert_eq!(lane_count(None, Lanes::Count(5)), 5);
-        assert!(lane_count(None, Lanes::Auto) >= 1);
+        assert_eq!(lane_count(None, Lanes::Auto), lanes_of(cpu_count()));
+    }
+
+    #[test]
+    fn a_cpu_is_left_to_programs_where_there_are_several() {
+        assert_eq!([1, 2, 3, 8, 49, 50, 256].map(lanes_of), [1, 1, 2, 7, 48, 48, 48]);
     }
 }

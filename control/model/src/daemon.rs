@@ -11,7 +11,7 @@ use crate::{Accounting, Cpus, Delay};
 /// How many lanes run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lanes {
-    /// One per CPU that the daemon may use, up to [`LANES_AUTO_MAX`](crate::LANES_AUTO_MAX).
+    /// One per CPU that the daemon may use, but for one, which is left to programs; up to [`LANES_AUTO_MAX`](crate::LANES_AUTO_MAX).
     #[default]
     Auto,
     /// This many.

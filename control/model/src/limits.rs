@@ -24,7 +24,7 @@ pub const NAT_RULES_MAX: usize = 4096;
 pub const POOLED_MAX: usize = 200_000;
 /// Lanes: one per CPU of the largest machines in use.
 pub const LANES_MAX: u16 = 256;
-/// Lanes where one per CPU is asked for. Programs have sockets in 64 lanes: this leaves a quarter of them to netstacks and flows that name
+/// Lanes where their number is left to the daemon. Programs have sockets in 64 lanes: this leaves a quarter of them to netstacks and flows that name
 /// their CPUs.
 pub const LANES_AUTO_MAX: u16 = 48;
 /// A configuration file or request body in bytes: 20,000 VNICs take about 3 MB.

@@ -2,6 +2,7 @@
 //!
 //! Tests start it with a configuration, speak to it with the real `firelane` command, and may kill it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -80,6 +81,9 @@ impl<'a> Daemon<'a> {
     fn await_start(sandbox: &'a Sandbox, mut command: Command) -> Self {
         let runtime = Self::runtime_in(sandbox);
         command.arg("--runtime-dir").arg(&runtime);
+        if !says_lanes(&command) {
+            command.args(["--lanes", "2"]);
+        }
         let child = command.stdin(Stdio::null()).spawn().expect("firelaned starts");
         let daemon = Self { sandbox, child, runtime };
         let deadline = Instant::now() + START_TIMEOUT;
@@ -169,6 +173,15 @@ const LONG_BUILD: Duration = Duration::from_secs(2);
 const PROGRAMS: &str = "FIRELANE_PROGRAMS";
 
 /// Builds the programs once per test run, in the profile of the tests, and returns their folder.
+/// Whether the number of lanes is said by an option, or in the configuration. Where it is not tests have two: on the smallest machines
+/// the daemon would have one, and whatever lanes have to do with each other would not be tried.
+fn says_lanes(command: &Command) -> bool {
+    let args: Vec<&OsStr> = command.get_args().collect();
+    let config = args.windows(2).find(|pair| pair[0] == "--config").map(|pair| pair[1]);
+    let text = config.and_then(|path| std::fs::read_to_string(path).ok());
+    args.contains(&OsStr::new("--lanes")) || text.is_some_and(|it| it.contains("lanes"))
+}
+
 fn build() -> PathBuf {
     if let Some(folder) = std::env::var_os(PROGRAMS) {
         return folder.into();
