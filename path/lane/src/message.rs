@@ -771,6 +771,12 @@ impl StreamOption {
         };
         core::mem::discriminant(self) == core::mem::discriminant(earlier) && family(self) == family(earlier)
     }
+
+    /// Whether it has a say only where nothing is heard of the peer for long, so that it is all the same whether text that is written
+    /// meanwhile comes before or after it.
+    pub fn is_of_silence(&self) -> bool {
+        matches!(self, Self::Keepalive(_) | Self::UserTimeout(_) | Self::SynRetries(_) | Self::FinWait2(_))
+    }
 }
 
 /// What a datagram socket wants to hear of a group.

@@ -584,7 +584,8 @@ impl Stream {
         block.is_some_and(|block| block.requests.load(Ordering::Acquire) & request::CLOSE != 0)
     }
 
-    /// Changes one option, for what is written from here on: the lane may be sending, and would see new text before what waits for it.
+    /// Changes one option, for what is written from here on: the lane may be sending, and would see new text before what waits for it. One
+    /// that says nothing of text is left to the lane: servers set them on each connection, and to wait for the lane is what that costs.
     /// A connection that is not there yet takes what it can when it is; one that is gone changes nothing.
     pub(super) fn set_option(&self, fabric: &Fabric, option: StreamOption) {
         match self.hold.shared().conn() {
@@ -592,9 +593,13 @@ impl Stream {
                 if self.has(HAS_LATER) {
                     self.later().overrule(option);
                 }
+                let is_of_silence = option.is_of_silence();
                 let message = self.message(SocketCommand::SetOption(conn, option));
                 // A lane that has failed has no connections left.
-                let _ = fabric.change(self.lane(), message);
+                let _ = match is_of_silence {
+                    true => fabric.enter_surely(self.lane(), message),
+                    false => fabric.change(self.lane(), message),
+                };
             }
             None => {
                 self.later().put(option);
