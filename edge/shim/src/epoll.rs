@@ -560,7 +560,7 @@ impl Set {
         let is_there = self.interests.has(fd, word);
         match what {
             libc::EPOLL_CTL_ADD if is_there => Err(Errno::EXIST),
-            libc::EPOLL_CTL_ADD => self.add(fd, word, event),
+            libc::EPOLL_CTL_ADD => self.add(fd, word, interests::asked(event)),
             libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL if !is_there => Err(Errno::NOENT),
             // Nor is what was added so ever modified.
             libc::EPOLL_CTL_MOD if self.interests.is_exclusive(fd) => Err(Errno::INVAL),

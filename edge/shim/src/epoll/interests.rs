@@ -105,7 +105,7 @@ impl Interests {
         }
     }
 
-    /// Puts a descriptor in, which is not in, and in line.
+    /// Puts a descriptor in, which is not in, and in line. What is not [`asked`], as errors of a one-shot interest that was told, is not told.
     pub(super) fn add(&mut self, fd: c_int, word: Word, event: epoll_event) -> Result<(), Errno> {
         if self.by_fd.is_none() {
             self.by_fd = Some(Pages::new(room::descriptors())?);
@@ -121,7 +121,7 @@ impl Interests {
             word: word.bits(),
             generation: generation_of(word),
             data: event.u64,
-            events: event.events | ERRORS,
+            events: event.events,
             sibling,
             told: 0,
             ..*pages
@@ -152,7 +152,7 @@ impl Interests {
     pub(super) fn modify(&mut self, fd: c_int, event: epoll_event) {
         if let Some(it) = self.at_mut(fd as usize) {
             it.data = event.u64;
-            (it.events, it.told) = (event.events | ERRORS, 0);
+            (it.events, it.told) = (asked(event).events, 0);
             // One that is not ready has no place before those that become so.
             if self.ready(fd as usize).0 != 0 {
                 self.line_up(fd as usize);
@@ -348,6 +348,11 @@ impl Interests {
         }
         false
     }
+}
+
+/// What is asked by who says `event`: errors are told of in any case.
+pub(super) fn asked(event: epoll_event) -> epoll_event {
+    epoll_event { events: event.events | ERRORS, ..event }
 }
 
 /// Whether it may be the same socket, which connects, listens or was given up at this moment: who does that says so to the sets after he has

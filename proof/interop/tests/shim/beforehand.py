@@ -48,3 +48,31 @@ for _ in range(400):
 ended = True
 print("lost", lost)
 print("deaf", deaf)
+
+
+def told_once():
+    """Who was told once is told of no more, whatever the socket becomes, until he asks again."""
+    good = socket.create_server((HOST, 0))
+    nobody = socket.socket()
+    nobody.bind((HOST, 0))
+    for becomes in ("connected", "refused", "refused twice", "listening"):
+        once, one = select.epoll(), socket.socket()
+        one.setblocking(False)
+        once.register(one, select.EPOLLOUT | select.EPOLLONESHOT)
+        said = [[hex(event) for _, event in once.poll(0)]]
+        if becomes == "listening":
+            one.bind((HOST, 0))
+            one.listen()
+        else:
+            for _ in range(2 if becomes == "refused twice" else 1):
+                one.connect_ex((good if becomes == "connected" else nobody).getsockname())
+                threading.Event().wait(0.05)
+        said.append(once.poll(0.05))
+        once.modify(one, select.EPOLLIN | select.EPOLLOUT | select.EPOLLONESHOT)
+        said += [[hex(event) for _, event in once.poll(0)], once.poll(0)]
+        print("once", becomes, *said)
+        once.close()
+        one.close()
+
+
+told_once()
