@@ -43,6 +43,13 @@ pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
     None
 }
 
+/// Closes one that the program has not been told of, as its `close` would.
+pub(crate) fn close(fd: c_int) {
+    if closing(fd).is_none() {
+        sys::close(fd);
+    }
+}
+
 /// The table knows `fd` no more. Whether calls that sleep on it hold what it was.
 fn forget_one(fd: c_int) -> bool {
     table::take(fd).is_some_and(|word| {

@@ -312,12 +312,6 @@ pub(crate) fn stream_word(is_v6: bool, arena: u16, block: u32) -> Word {
     word(Kind::Stream, family(is_v6), arena, block)
 }
 
-/// Closes a descriptor that this library has just made and the program has not seen.
-pub(crate) fn close(fd: c_int) {
-    table::take(fd);
-    crate::sys::close(fd);
-}
-
 impl Held {
     /// What it is.
     pub(crate) fn kind(&self) -> Kind {

@@ -7,7 +7,7 @@ use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 
 use crate::real::hooks;
-use crate::{address, buffers, session, socket, standard_error};
+use crate::{address, buffers, descriptors, session, socket, standard_error};
 
 /// That a program has one of those.
 static IS_SAID: AtomicBool = AtomicBool::new(false);
@@ -51,7 +51,7 @@ hooks! {
     /// Connects a socket.
     @point fn connect(fd: c_int, name: *const sockaddr, len: socklen_t) -> c_int =
         // SAFETY: the caller's promise about the address.
-        socket::at(fd).map(|s| s.connect(unsafe { address::read(name, len) }?).map(|()| 0));
+        socket::at(fd).map(|s| s.connect(unsafe { address::read_with_family(name, len) }?).map(|()| 0));
 
     /// Ends one or both directions.
     fn shutdown(fd: c_int, how: c_int) -> c_int = socket::at(fd).map(|s| s.shutdown(how).map(|()| 0));
@@ -90,7 +90,7 @@ fn accept_with(
         if !name.is_null() {
             // SAFETY: the caller's promise about the address and its length.
             if let Err(errno) = unsafe { address::write(&accepted.peer, name, len) } {
-                socket::close(accepted.fd);
+                descriptors::close(accepted.fd);
                 return Err(errno);
             }
         }
