@@ -39,6 +39,16 @@ pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<Gi
     Ok(parse(unsafe { buffers::bytes(address.cast(), len as usize) }?))
 }
 
+/// The same, where one without a family is refused whatever state the socket is in.
+///
+/// # Safety
+/// As for [`read`].
+pub(crate) unsafe fn read_with_family(address: *const sockaddr, len: socklen_t) -> Result<Given, Errno> {
+    // SAFETY: the caller's promise.
+    let given = unsafe { read(address, len) }?;
+    if (len as usize) < size_of::<sa_family_t>() { Err(Errno::INVAL) } else { Ok(given) }
+}
+
 fn parse(bytes: &[u8]) -> Given {
     let Some((family, _)) = bytes.split_first_chunk() else { return Given::Short };
     let port = |bytes: &[u8]| u16::from_be_bytes([bytes[2], bytes[3]]);
@@ -67,6 +77,9 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
+    /// What a stream shows of who has sent what is read.
+    pub(crate) const NONE: Self = Self { bytes: [0; V6_BYTES], len: 0 };
+
     /// `address` as a socket of family IPv6 (`is_v6`) or IPv4 shows it.
     pub(crate) fn new(address: SocketAddr, is_v6: bool) -> Self {
         let mut bytes = [0; V6_BYTES];
@@ -100,11 +113,11 @@ pub(crate) unsafe fn write(shown: &Shown, address: *mut sockaddr, len: *mut sock
     let room = usize::try_from(room as i32).map_err(|_| Errno::INVAL)?;
     let bytes = shown.bytes();
     let shown_bytes = &bytes[..room.min(bytes.len())];
+    // SAFETY: checked above.
+    unsafe { len.write_unaligned(bytes.len() as socklen_t) };
     // SAFETY: the caller's promise.
     let place = unsafe { buffers::bytes_mut(address.cast::<c_void>(), shown_bytes.len()) }?;
     place.copy_from_slice(shown_bytes);
-    // SAFETY: checked above.
-    unsafe { len.write_unaligned(bytes.len() as socklen_t) };
     Ok(())
 }
 

@@ -539,7 +539,8 @@ impl Set {
         word: Word,
         event: epoll_event,
     ) -> Result<(), Errno> {
-        let event = epoll_event { events: event.events & !(libc::EPOLLOUT as u32), ..event };
+        const WRITABLE: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
+        let event = epoll_event { events: event.events & !(WRITABLE as u32), ..event };
         sys::epoll_ctl(epoll, what, fd, event)?;
         if what == libc::EPOLL_CTL_DEL {
             self.listeners.remove(fd);

@@ -111,10 +111,10 @@ fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>, seen: Seen) -> Opt
     let entry = fds.iter_mut().find(|entry| entry.fd >= 0)?;
     // Words of a daemon that is gone wake nobody, or at once.
     let is_same = |word: &Word| socket::kind(*word) == Kind::Stream && !socket::is_dead(*word);
-    let awaited = Awaited::Events(ready::wanted(wanted(entry.events)));
     let mut held: Option<(Word, Option<Hold>)> = None;
     loop {
         let word = ours(entry).filter(is_same)?;
+        let awaited = Awaited::Events(ready::wanted(word, wanted(entry.events)));
         entry.revents = (ready::of(entry.fd, word) & wanted(entry.events)) as c_short;
         let left = deadline.map_or(SLICE, Deadline::left);
         if entry.revents != 0 || left.is_zero() {

@@ -16,22 +16,28 @@ use crate::{accept_queue, epoll, waiter};
 const DEAD: u32 =
     Readiness::READABLE | Readiness::WRITABLE | Readiness::ERROR | Readiness::HANGUP | Readiness::PEER_CLOSED;
 
-/// The other names of POLLIN and POLLOUT for a stream's bytes.
+/// Another name of POLLIN.
 const ALSO_READABLE: u32 = libc::POLLRDNORM as u32;
-const ALSO_WRITABLE: u32 = libc::POLLWRNORM as u32;
+
+/// Other names of POLLOUT. Of a stream Linux never says that urgent data may be sent.
+fn also_writable(word: Word) -> u32 {
+    let names =
+        if socket::is_datagram(word) { libc::POLLWRNORM | libc::POLLWRBAND } else { libc::POLLWRNORM };
+    names as u32
+}
 
 /// What is ready. The kernel tells of a listener's connections, too, those that come by messages.
 #[inline]
 pub(crate) fn of(fd: c_int, word: Word) -> u32 {
     let ready = bare(fd, word);
     let also = |bit, name| if ready & bit != 0 { name } else { 0 };
-    ready | also(Readiness::READABLE, ALSO_READABLE) | also(Readiness::WRITABLE, ALSO_WRITABLE)
+    ready | also(Readiness::READABLE, ALSO_READABLE) | also(Readiness::WRITABLE, also_writable(word))
 }
 
-/// What is asked for by either name.
-pub(crate) fn wanted(events: u32) -> u32 {
+/// What is asked of a socket by any name.
+pub(crate) fn wanted(word: Word, events: u32) -> u32 {
     let also = |name, bit| if events & name != 0 { bit } else { 0 };
-    events | also(ALSO_READABLE, Readiness::READABLE) | also(ALSO_WRITABLE, Readiness::WRITABLE)
+    events | also(ALSO_READABLE, Readiness::READABLE) | also(also_writable(word), Readiness::WRITABLE)
 }
 
 /// A number that is another whenever something has happened to a stream that [`of`] may tell of; zero if that is not known.
@@ -42,7 +48,7 @@ pub(crate) fn progress(fd: c_int, word: Word, events: u32) -> u64 {
     let stream = Stream::new(fd, socket::arena(word), socket::number(word));
     stream
         .filter(|_| socket::kind(word) == Kind::Stream)
-        .map_or(0, |stream| stream.end().progress(wanted(events)))
+        .map_or(0, |stream| stream.end().progress(wanted(word, events)))
 }
 
 /// Connections end. Who has a datagram socket is told until a call has said so.

@@ -261,7 +261,7 @@ impl Stream {
     fn receive_text(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
         let bytes = if sink.len() == 0 {
             self.receive_nothing(flags)?
-        } else if sink.is_faulty() {
+        } else if sink.is_faulty() && flags & libc::MSG_TRUNC == 0 {
             self.receive_nothing(flags)?;
             if self.end().available() > 0 {
                 return Err(Errno::FAULT);

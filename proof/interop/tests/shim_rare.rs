@@ -203,6 +203,11 @@ fn who_is_short_of_descriptors_at_first_is_served_later() {
 }
 
 #[test]
+fn names_and_lists_that_cannot_be_are_answered_as_by_the_kernel() {
+    as_the_kernels("misplaced.py", 500);
+}
+
+#[test]
 fn memory_that_is_not_there_is_told_as_by_the_kernel() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);

@@ -70,7 +70,12 @@ unsafe fn each(
     message: &msghdr,
     mut take: impl FnMut(c_int, c_int, &[u8]) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    if message.msg_control.is_null() || message.msg_controllen < HEADER {
+    if message.msg_controllen > c_int::MAX as usize {
+        return Err(Errno::NOBUFS);
+    }
+    // Linux copies what is too short for a header, too.
+    buffers::check(message.msg_control, message.msg_controllen)?;
+    if message.msg_controllen < HEADER {
         return Ok(());
     }
     // SAFETY: the caller's promise.

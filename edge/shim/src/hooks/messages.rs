@@ -3,10 +3,10 @@
 use core::ffi::{c_int, c_uint};
 use core::time::Duration;
 
-use libc::{mmsghdr, msghdr, ssize_t, timespec};
+use libc::{mmsghdr, msghdr, sockaddr_storage, socklen_t, ssize_t, timespec};
 use rustix::io::Errno;
 
-use crate::address::{self, Given};
+use crate::address::{self, Given, Shown};
 use crate::answer::count;
 use crate::buffers::{self, Sink, Source};
 use crate::handlers::Seen;
@@ -90,7 +90,12 @@ unsafe fn send(socket: Held, message: &msghdr, flags: c_int) -> Result<(usize, b
         let to: Option<Given> = if message.msg_name.is_null() || message.msg_namelen == 0 {
             None
         } else {
-            Some(address::read(message.msg_name.cast(), message.msg_namelen)?)
+            // What lies behind the longest address is left alone here, and refused by the calls that take a name by itself.
+            let len = match message.msg_namelen as i32 {
+                ..0 => return Err(Errno::INVAL),
+                _ => message.msg_namelen.min(size_of::<sockaddr_storage>() as socklen_t),
+            };
+            Some(address::read(message.msg_name.cast(), len)?)
         };
         if !socket.is_datagram()
             && let Err(errno) = control::check(message)
@@ -112,15 +117,16 @@ unsafe fn receive(socket: Held, message: &mut msghdr, flags: c_int) -> Result<us
     unsafe {
         let pieces = buffers::pieces(message.msg_iov, message.msg_iovlen, Errno::MSGSIZE)?;
         let mut sink = Sink::new(pieces)?;
+        if !message.msg_name.is_null() && (message.msg_namelen as i32) < 0 {
+            return Err(Errno::INVAL);
+        }
         let (received, fault) = match flags & libc::MSG_ERRQUEUE {
             0 => (socket.receive(&mut sink, flags)?, None),
             _ => faults::take(&socket, &mut sink).map(|(received, fault)| (received, Some(fault)))?,
         };
-        match &received.from {
-            Some(from) if !message.msg_name.is_null() => {
-                address::write(from, message.msg_name.cast(), &raw mut message.msg_namelen)?;
-            }
-            _ => message.msg_namelen = 0,
+        if !message.msg_name.is_null() {
+            let from = received.from.as_ref().unwrap_or(&Shown::NONE);
+            address::write(from, message.msg_name.cast(), &raw mut message.msg_namelen)?;
         }
         let told = received.flags | control::write(message, received.beside, fault.as_ref())?;
         message.msg_flags = told | flags & libc::MSG_CMSG_CLOEXEC;

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_void};
 use libc::{iovec, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
 
+use crate::address::Shown;
 use crate::answer::count;
 use crate::buffers::{self, Sink, Source};
 use crate::real::hooks;
@@ -148,14 +149,8 @@ fn receive_from(
     Some(sink.and_then(|mut sink| {
         let received = socket.receive(&mut sink, flags)?;
         if !name.is_null() {
-            match &received.from {
-                // SAFETY: the caller's promise about the address and its length.
-                Some(from) => unsafe { address::write(from, name, name_len) }?,
-                // A stream has no address to show, and says so by its length.
-                // SAFETY: as above.
-                None if !name_len.is_null() => unsafe { name_len.write_unaligned(0) },
-                None => {}
-            }
+            // SAFETY: the caller's promise about the address and its length.
+            unsafe { address::write(received.from.as_ref().unwrap_or(&Shown::NONE), name, name_len) }?;
         }
         Ok(count(received.bytes))
     }))
