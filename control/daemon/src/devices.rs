@@ -97,13 +97,19 @@ pub(crate) fn that_fit(interfaces: Vec<Interface>) -> Vec<Interface> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelane_shm::control::SocketId;
+    use firelane_shm::control::{Reach, SocketId};
 
     const SOCKET: SocketId = SocketId(3);
 
     fn interfaces() -> Vec<Interface> {
-        let interface =
-            |name: &str, index| Interface { name: name.into(), index, mtu: 1500, mac: [2; 6], address: None };
+        let interface = |name: &str, index| Interface {
+            name: name.into(),
+            index,
+            mtu: 1500,
+            mac: [2; 6],
+            reach: Reach::Link,
+            address: None,
+        };
         vec![interface("web0", 7), interface("web00", 9)]
     }
 
@@ -167,6 +173,7 @@ mod tests {
             index,
             mtu: 1500,
             mac: [2; 6],
+            reach: Reach::Link,
             address: Some((format!("{family}{at}").parse().unwrap(), 24)),
         })
     }

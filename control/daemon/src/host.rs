@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use firelane_api::{AddressState, Api, ApiError, Facts, Snapshot, Store, Which};
 use firelane_model::{
-    Accounting, Daemon, Lanes, LinkKind, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice,
-    SocketFilter,
+    Accounting, Daemon, IptunType, Lanes, LinkKind, LinkName, Mac, Model, NetstackName, Over,
+    Programs as Rules, Slice, SocketFilter,
 };
 use firelane_plan::{Action, Step, apply_to_model, plan};
-use firelane_shm::control::Interface;
+use firelane_shm::control::{Interface, Reach};
 use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
 
 use crate::addresses::Addresses;
@@ -285,11 +285,12 @@ impl Host {
         let id = inner.works.netstacks.get(netstack);
         let made = id.map_or_else(Vec::new, |&id| inner.works.engine.configured_addresses(id));
         let own = inner.store.active.vnics.iter().filter(|(_, vnic)| vnic.netstack() == Some(netstack));
-        for (name, _) in own {
+        for (name, vnic) in own {
             let Some(upper) = inner.works.vnics.get(name) else { continue };
-            let index = upper.id.0 + 1;
+            let (index, reach) = (upper.id.0 + 1, reach(&vnic.over));
             let mtu = inner.store.active.mtu_of(name.as_str()).map_or(0, |mtu| u32::from(mtu.bytes()));
-            let with = |address| Interface { name: name.to_string(), index, mtu, mac: upper.mac.0, address };
+            let with =
+                |address| Interface { name: name.to_string(), index, mtu, mac: upper.mac.0, reach, address };
             let its = known.iter().filter(|it| it.name.interface() == name.as_str());
             let used = its.filter(|it| it.state != AddressState::Down);
             let prefixes = used.filter_map(|it| it.addr.parse::<IpPrefix>().ok());
@@ -306,6 +307,15 @@ impl Host {
             }
         }
         interfaces
+    }
+}
+
+/// Who hears what leaves by a VNIC.
+fn reach(over: &Over) -> Reach {
+    match over.tunnel().map(|tunnel| tunnel.kind) {
+        None => Reach::Link,
+        Some(IptunType::SixToFour) => Reach::Named,
+        Some(IptunType::Ipv4 | IptunType::Ipv6 | IptunType::Gre) => Reach::End,
     }
 }
 

@@ -316,6 +316,17 @@ pub enum Answer {
     },
 }
 
+/// Who hears what leaves by an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Stations of a link: one, some, or all.
+    Link,
+    /// The other end of a tunnel.
+    End,
+    /// Whom the address of each packet names, as with 6to4.
+    Named,
+}
+
 /// An interface and one of its addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
@@ -325,8 +336,10 @@ pub struct Interface {
     pub index: u32,
     /// Its largest packet.
     pub mtu: u32,
-    /// Its address on the link.
+    /// Its address on the link; of a tunnel nobody's.
     pub mac: [u8; 6],
+    /// Who hears what leaves by it.
+    pub reach: Reach,
     /// Its address, if it has any.
     pub address: Option<(IpAddr, u8)>,
 }
@@ -641,6 +654,7 @@ impl Answer {
                 out.list(addresses, ADDRESSES_MAX, |out, interface| {
                     out.text(&interface.name, NAME_MAX).u32(interface.index).u32(interface.mtu);
                     out.0.extend(interface.mac);
+                    out.u8(interface.reach as u8);
                     out.optional(interface.address, |out, (ip, prefix)| {
                         out.ip(ip).u8(prefix);
                     });
@@ -714,8 +728,14 @@ fn interface(from: &mut In<'_>) -> Result<Interface, Malformed> {
     for byte in &mut mac {
         *byte = from.u8("mac")?;
     }
+    let reach = match from.u8("reach")? {
+        0 => Reach::Link,
+        1 => Reach::End,
+        2 => Reach::Named,
+        other => return Err(Malformed::new("reach", format!("no interface reaches {other}"))),
+    };
     let address = from.optional("address", |from| Ok((from.ip("address")?, from.u8("prefix")?)))?;
-    Ok(Interface { name, index, mtu, mac, address })
+    Ok(Interface { name, index, mtu, mac, reach, address })
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,7 +6,7 @@ use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use firelane_shm::control::Interface;
+use firelane_shm::control::{Interface, Reach};
 use libc::c_ulong;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, sockopt};
@@ -24,8 +24,14 @@ pub(crate) const IFREQ_BYTES: usize = 40;
 /// A `struct ifmap`.
 const MAP_BYTES: usize = 24;
 
-/// What all but the loopback interface are.
-const FLAGS: c_int = UP | libc::IFF_BROADCAST | libc::IFF_MULTICAST;
+/// What an interface is, by who hears what leaves by it. At a tunnel nobody is asked for addresses of a link (IFF_NOARP), as in Linux.
+const fn flags_of(reach: Reach) -> c_int {
+    match reach {
+        Reach::Link => UP | libc::IFF_BROADCAST | libc::IFF_MULTICAST,
+        Reach::End => UP | libc::IFF_POINTOPOINT | libc::IFF_NOARP | libc::IFF_MULTICAST,
+        Reach::Named => UP | libc::IFF_NOARP,
+    }
+}
 const LOOPBACK_FLAGS: c_int = UP | libc::IFF_LOOPBACK;
 /// Also that the device behind it is, which only `getifaddrs` has room for (IFF_LOWER_UP).
 const UP: c_int = libc::IFF_UP | libc::IFF_RUNNING | 1 << 16;
@@ -41,7 +47,7 @@ pub(crate) struct Entry {
     pub(crate) address: [u8; ADDRESS_BYTES],
     /// Of an address of the internet's families.
     pub(crate) mask: Option<[u8; ADDRESS_BYTES]>,
-    /// Of an IPv4 address.
+    /// Of an IPv4 address: where everybody on the link hears, or of a tunnel's the address itself, as Linux has it of who names no peer.
     pub(crate) broadcast: Option<[u8; ADDRESS_BYTES]>,
     pub(crate) flags: c_int,
 }
@@ -54,6 +60,7 @@ fn known() -> Result<Vec<Interface>, Errno> {
             index: LOOPBACK,
             mtu: LOOPBACK_MTU,
             mac: [0; 6],
+            reach: Reach::Link,
             address: Some(address),
         });
     Ok(loopback.into_iter().chain(session::interfaces()?).collect())
@@ -102,11 +109,15 @@ pub(crate) fn scoped(address: SocketAddr, own: IpAddr) -> SocketAddr {
 }
 
 fn flags(interface: &Interface) -> c_int {
-    if interface.index == LOOPBACK { LOOPBACK_FLAGS } else { FLAGS }
+    if interface.index == LOOPBACK { LOOPBACK_FLAGS } else { flags_of(interface.reach) }
 }
 
 fn hardware(interface: &Interface) -> u16 {
-    if interface.index == LOOPBACK { libc::ARPHRD_LOOPBACK } else { libc::ARPHRD_ETHER }
+    match interface.reach {
+        _ if interface.index == LOOPBACK => libc::ARPHRD_LOOPBACK,
+        Reach::Link => libc::ARPHRD_ETHER,
+        Reach::End | Reach::Named => libc::ARPHRD_NONE,
+    }
 }
 
 /// The number of the netstack's interface with a name.
@@ -145,7 +156,12 @@ pub(crate) fn entries() -> Result<Vec<Entry>, Errno> {
     };
     let addressed = |it: &Interface| {
         let (ip, prefix) = it.address?;
-        let broadcast = broadcast(ip, prefix).map(|ip| shown(ip, it.index));
+        let broadcast = match it.reach {
+            Reach::Link => broadcast(ip, prefix),
+            Reach::End => Some(ip).filter(IpAddr::is_ipv4),
+            Reach::Named => None,
+        };
+        let broadcast = broadcast.map(|ip| shown(ip, it.index));
         let (address, mask) = (shown(ip, it.index), Some(shown(mask(ip, prefix), 0)));
         Some(Entry { name: name(it), address, mask, broadcast, flags: flags(it) })
     };
@@ -165,9 +181,15 @@ fn on_link(interface: &Interface) -> [u8; ADDRESS_BYTES] {
     bytes[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
     bytes[4..8].copy_from_slice(&interface.index.to_ne_bytes());
     bytes[8..10].copy_from_slice(&hardware(interface).to_ne_bytes());
-    bytes[11] = interface.mac.len() as u8;
-    bytes[12..18].copy_from_slice(&interface.mac);
+    let mac = mac(interface);
+    bytes[11] = mac.len() as u8;
+    bytes[12..][..mac.len()].copy_from_slice(mac);
     bytes
+}
+
+/// The address on the link. A tunnel's has none.
+fn mac(interface: &Interface) -> &[u8] {
+    if interface.reach == Reach::Link { &interface.mac } else { &[] }
 }
 
 fn shown(ip: IpAddr, index: u32) -> [u8; ADDRESS_BYTES] {
@@ -293,12 +315,17 @@ pub(crate) fn answer(request: c_ulong, entry: &mut [u8; IFREQ_BYTES]) -> Result<
         libc::SIOCGIFFLAGS => put(&(flags(it) as u16).to_ne_bytes()),
         libc::SIOCGIFHWADDR => {
             put(&hardware(it).to_ne_bytes());
-            value[2..8].copy_from_slice(&it.mac);
+            value[2..8].fill(0);
+            value[2..][..mac(it).len()].copy_from_slice(mac(it));
         }
         libc::SIOCGIFNETMASK => put(&address(|ip, prefix| Some(mask(ip, prefix)))?[..16]),
         // Who has none has zeros.
         libc::SIOCGIFBRDADDR => {
-            put(&address(|ip, prefix| broadcast(ip, prefix).or(Some(Ipv4Addr::UNSPECIFIED.into())))?[..16]);
+            let everybody = match it.reach {
+                Reach::Link => |ip, prefix| broadcast(ip, prefix).or(Some(Ipv4Addr::UNSPECIFIED.into())),
+                Reach::End | Reach::Named => |_, _| Some(Ipv4Addr::UNSPECIFIED.into()),
+            };
+            put(&address(everybody)?[..16]);
         }
         _ => put(&address(|ip, _| Some(ip))?[..16]),
     }
@@ -328,12 +355,31 @@ mod tests {
 
     #[test]
     fn a_link_address_has_its_interface() {
-        let address = None;
-        let it = Interface { name: "web0".into(), index: 7, mtu: 1500, mac: [2, 0, 0, 0, 0, 9], address };
+        let it = Interface {
+            name: "web0".into(),
+            index: 7,
+            mtu: 1500,
+            mac: [2, 0, 0, 0, 0, 9],
+            reach: Reach::Link,
+            address: None,
+        };
         let bytes = on_link(&it);
         assert_eq!((bytes[4], bytes[11], &bytes[12..18]), (7, 6, &[2, 0, 0, 0, 0, 9][..]));
         assert_eq!(&name(&it)[..5], b"web0\0");
         let local = shown("fe80::1".parse().unwrap(), 7);
         assert_eq!(local[24..28], 7_u32.to_ne_bytes());
+        let tunnel = on_link(&Interface { reach: Reach::End, ..it });
+        assert_eq!((tunnel[4], &tunnel[8..10], &tunnel[11..18]), (7, &[0xfe, 0xff][..], &[0; 7][..]));
+    }
+
+    #[test]
+    fn a_tunnel_does_not_broadcast() {
+        for (reach, expected) in [
+            (Reach::Link, libc::IFF_BROADCAST | libc::IFF_MULTICAST),
+            (Reach::End, libc::IFF_POINTOPOINT | libc::IFF_NOARP | libc::IFF_MULTICAST),
+            (Reach::Named, libc::IFF_NOARP),
+        ] {
+            assert_eq!(flags_of(reach) & !UP, expected, "{reach:?}");
+        }
     }
 }

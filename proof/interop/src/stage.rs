@@ -50,6 +50,16 @@ over = "s2"
 tap = { namespace = "bob", addresses = ["fe80::a/64"] }
 "#;
 
+/// A tunnel to the kernel's end, and one of 6to4, with an address of the first.
+const TUNNELS: &str = r#""tun0/v4" = "172.16.0.1/30"
+[vnic.tun0]
+iptun = { type = "ipv4", local = "10.0.0.10", remote = "10.0.0.1" }
+netstack = "web"
+[vnic.tun1]
+iptun = { type = "6to4", local = "10.0.0.10" }
+netstack = "web"
+"#;
+
 /// How long a program may take, and a server may live.
 const SECONDS: &str = "90";
 /// How long a server may take to answer, and the daemon to forget a program.
@@ -157,6 +167,14 @@ impl<'a> Stage<'a> {
     /// If it does not start.
     pub fn with_neighbour(sandbox: &'a Sandbox, lanes: usize) -> Self {
         Self::start(sandbox, lanes, &format!("{HOST}{NEIGHBOUR}"), &["web0/v4", "next0/v4"])
+    }
+
+    /// The same with two tunnels of the netstack's.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn with_tunnels(sandbox: &'a Sandbox, lanes: usize) -> Self {
+        Self::start(sandbox, lanes, &format!("{HOST}{TUNNELS}"), &["web0/v4", "tun0/v4"])
     }
 
     /// The same with two links, to both places, and a station at each: `alice` and `bob`, which are called `fe80::a` there.

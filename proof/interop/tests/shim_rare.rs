@@ -203,6 +203,26 @@ fn who_is_short_of_descriptors_at_first_is_served_later() {
 }
 
 #[test]
+fn nobody_is_told_that_a_tunnel_broadcasts() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::with_tunnels(&sandbox, 1);
+    let told = stage.ask(On::Firelane, &["/usr/bin/python3", &script("reach.py")]);
+    let expected = [
+        "web0 broadcast, multicast 0x1 address",
+        "tun0 point to point, no ARP, multicast 0xfffe no address",
+        "tun1 no ARP 0xfffe no address",
+        "web0 10.0.0.10 10.0.0.255",
+        "tun0 172.16.0.1 0.0.0.0",
+        "tun0 point to point, no ARP, multicast of 0 bytes",
+        "tun1 no ARP of 0 bytes",
+        "web0 broadcast, multicast of 6 bytes",
+        "tun0 point to point, no ARP, multicast 172.16.0.1",
+        "web0 broadcast, multicast 10.0.0.255",
+    ];
+    assert_eq!(told.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn names_and_lists_that_cannot_be_are_answered_as_by_the_kernel() {
     as_the_kernels("misplaced.py", 500);
 }

@@ -46,8 +46,14 @@ fn requests() -> Vec<Request> {
 fn answers() -> Vec<Answer> {
     let place = Place { arena: u64::MAX, block: BLOCKS_MAX - 1 };
     let [local, remote] = addresses();
-    let interface =
-        |address| Interface { name: String::from("web0"), index: 2, mtu: 1500, mac: [2; 6], address };
+    let interface = |address| Interface {
+        name: String::from("web0"),
+        index: 2,
+        mtu: 1500,
+        mac: [2; 6],
+        reach: Reach::Named,
+        address,
+    };
     let attached = |place| Answer::Attached {
         socket: SocketId(1),
         family: Family::V4,
@@ -110,8 +116,14 @@ fn what_is_said_of_a_closed_socket_needs_no_memory() {
 #[test]
 fn the_longest_list_of_interfaces_fits_a_message() {
     let address = Some((addresses()[1].ip(), 128));
-    let interface =
-        Interface { name: "n".repeat(NAME_MAX), index: u32::MAX, mtu: 65_535, mac: [2; 6], address };
+    let interface = Interface {
+        name: "n".repeat(NAME_MAX),
+        index: u32::MAX,
+        mtu: 65_535,
+        mac: [2; 6],
+        reach: Reach::Named,
+        address,
+    };
     let bytes = Answer::Interfaces { addresses: vec![interface; ADDRESSES_MAX + 1] }.encode(1);
     assert!(bytes.len() <= MESSAGE_MAX, "{}", bytes.len());
     let (_, Answer::Interfaces { addresses }) = Answer::decode(&bytes).unwrap() else { panic!("interfaces") };
