@@ -623,6 +623,8 @@ pub(crate) struct Waiting<'a> {
     awaited: Awaited,
     blocks: bool,
     limit: Option<Duration>,
+    /// Whether there is something to tell already.
+    has_done: bool,
     deadline: Option<Deadline>,
     is_over: bool,
     sleeper: Sleeper,
@@ -631,6 +633,10 @@ pub(crate) struct Waiting<'a> {
     /// How often it has said that it found no room.
     refusals: u8,
 }
+
+/// Of a message that is received behind another by the same call, which any handler ends. No call takes this flag but the one that knows
+/// it by another meaning and keeps it for itself.
+pub(crate) const FURTHER: c_int = libc::MSG_WAITFORONE;
 
 /// How often a call that does not block may find no room, and then some after all, before it ends.
 const REFUSALS_MAX: u8 = 64;
@@ -649,6 +655,7 @@ impl<'a> Waiting<'a> {
             awaited,
             blocks,
             limit,
+            has_done: flags & FURTHER != 0,
             deadline: None,
             is_over: false,
             sleeper: Sleeper::new(seen),
@@ -714,7 +721,8 @@ impl<'a> Waiting<'a> {
         stream.follow();
         match woken {
             Woken::Interrupted => {
-                self.sleeper.interrupted(self.limit.is_none() && done == 0)?;
+                let may_go_on = self.limit.is_none() && done == 0 && !self.has_done;
+                self.sleeper.interrupted(may_go_on)?;
                 stream.begins_again()
             }
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),

@@ -228,6 +228,11 @@ fn names_and_lists_that_cannot_be_are_answered_as_by_the_kernel() {
 }
 
 #[test]
+fn a_handler_that_runs_while_many_messages_are_waited_for_ends_what_it_ends_in_the_kernel() {
+    as_the_kernels("between.py", 20);
+}
+
+#[test]
 fn memory_that_is_not_there_is_told_as_by_the_kernel() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);

@@ -14,6 +14,7 @@ use crate::real::hooks;
 use crate::socket::{self, Held};
 
 use super::control;
+use crate::stream::FURTHER;
 use crate::wait::Deadline;
 use crate::{faults, kept, passing, session};
 
@@ -51,7 +52,7 @@ hooks! {
 
     @point fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int = match socket::at(fd) {
         // SAFETY: the caller's promise about the messages.
-        Some(s) => Some(each(messages, n, |m| unsafe { send(s, &m.msg_hdr, flags) }).map(|(count, _)| count)),
+        Some(s) => Some(each(messages, n, Some(Seen::now()), |m| unsafe { send(s, &m.msg_hdr, flags) }).map(|(count, _)| count)),
         None => {
             let n = (n as usize).min(libc::UIO_MAXIOV as usize);
             if buffers::check_mut(messages.cast(), n * size_of::<mmsghdr>()).is_ok() {
@@ -187,17 +188,18 @@ unsafe fn each_descriptor(message: &msghdr, mut with: impl FnMut(c_int)) {
 }
 
 /// Does `with` to one message after the other: how many. An error after the first is not told, and stands beside. A message that was
-/// not done whole is the last: of a stream, what comes behind it would stand where its rest belongs.
+/// not done whole is the last: of a stream, what comes behind it would stand where its rest belongs. So is one behind which a handler
+/// has run since `seen`.
 fn each(
     messages: *mut mmsghdr,
     n: c_uint,
+    seen: Option<Seen>,
     mut with: impl FnMut(&mut mmsghdr) -> Result<(usize, bool), Errno>,
 ) -> Result<(c_int, Option<Errno>), Errno> {
     let n = (n as usize).min(libc::UIO_MAXIOV as usize);
     buffers::check_mut(messages.cast(), n * size_of::<mmsghdr>())?;
-    let seen = Seen::now();
     for index in 0..n {
-        if index > 0 && seen.is_old() {
+        if index > 0 && seen.is_some_and(Seen::is_old) {
             return Ok((index as c_int, None));
         }
         // SAFETY: the callers' promise about the messages.
@@ -241,12 +243,16 @@ fn receive_each(
         error => return Err(Errno::from_raw_os_error(error)),
     }
     let mut first = true;
-    let (received, error) = each(messages, n, |message| {
+    let (received, error) = each(messages, n, None, |message| {
         // As Linux does, the time is looked at after each message, not while waiting for one.
         if !first && end.is_some_and(Deadline::has_passed) {
             return Err(Errno::AGAIN);
         }
-        let wait = if !first && flags & libc::MSG_WAITFORONE != 0 { libc::MSG_DONTWAIT } else { 0 };
+        let wait = match (first, flags & libc::MSG_WAITFORONE) {
+            (true, _) => 0,
+            (false, 0) => FURTHER,
+            (false, _) => libc::MSG_DONTWAIT,
+        };
         first = false;
         // SAFETY: the caller's promise about the messages.
         let received = unsafe { receive(socket, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE | wait) };
