@@ -20,6 +20,23 @@ const MASKS: [c_short; 3] = [READ, WRITE, EXCEPT];
 /// So many are copied to the stack.
 const FEW: usize = 64;
 
+/// Which of the descriptors that a set has by itself (FD_SETSIZE) were sockets of ours when a call began, and so were open.
+struct Begun([u64; 16]);
+
+impl Begun {
+    fn note(&mut self, fd: c_int) {
+        if table::get(fd).is_some()
+            && let Some(word) = self.0.get_mut(fd as usize / 64)
+        {
+            *word |= 1 << (fd as usize % 64);
+        }
+    }
+
+    fn has(&self, fd: c_int) -> bool {
+        self.0.get(fd as usize / 64).is_some_and(|word| word >> (fd as usize % 64) & 1 != 0)
+    }
+}
+
 /// The sets of a call: to be read, written, and exceptional; words of 64 descriptors.
 pub(crate) struct Sets<'a> {
     n: c_int,
@@ -79,18 +96,23 @@ fn wait_since(seen: Seen, mut sets: Sets<'_>, limit: Limit, mask: Option<&sigset
         many = Pages::<pollfd>::new(all)?;
         &mut many[..]
     };
-    let mut len = 0;
+    let (mut len, mut begun) = (0, Begun([0; 16]));
     for fd in 0..sets.n {
         let events = sets.events(fd);
         if events != 0 {
+            begun.note(fd);
             list[len] = pollfd { fd, events, revents: 0 };
             len += 1;
         }
     }
     let list = &mut list[..len];
     poll::wait_since(seen, list, limit, Manner { call: Call::Masked, mask })?;
-    if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
-        return Err(Errno::BADF);
+    for entry in list.iter_mut().filter(|entry| entry.revents & libc::POLLNVAL != 0) {
+        if !begun.has(entry.fd) {
+            return Err(Errno::BADF);
+        }
+        // Another thread has closed it meanwhile: Linux has it be whatever was asked.
+        entry.revents = READ | WRITE | EXCEPT;
     }
     Ok(list.iter().map(|entry| sets.keep(entry.fd, entry.revents)).sum())
 }
