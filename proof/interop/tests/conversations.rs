@@ -115,3 +115,38 @@ fn connections_have_of_their_listener_what_the_kernels_have() {
 fn requests_and_flags_of_descriptors_are_the_kernels() {
     options_are_told_as_by_the_kernel("requests", 3000);
 }
+
+/// Lives of sockets that were drawn by lot, from their making to their end, beside the kernel's.
+fn live_as_the_kernels(kind: &str, fusion: &str, first: u32, count: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    stage.set_fusion(fusion);
+    converse(&stage, "lives.py", &[&first.to_string(), &count.to_string(), kind], 20 * count as usize);
+}
+
+#[test]
+fn lives_of_streams_are_as_the_kernels() {
+    live_as_the_kernels("streams", "on", 0, 6);
+}
+
+#[test]
+fn lives_by_tcp_and_of_both_families_are_as_the_kernels() {
+    live_as_the_kernels("families", "off", 1000, 6);
+}
+
+#[test]
+fn lives_of_datagram_sockets_are_as_the_kernels() {
+    live_as_the_kernels("datagrams", "on", 2000, 6);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn soak_lives() {
+    let seed: u32 = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(10_000);
+    println!("seed {seed}");
+    for (at, (kind, fusion)) in
+        (0..).zip([("streams", "on"), ("streams", "off"), ("families", "on"), ("datagrams", "on")])
+    {
+        live_as_the_kernels(kind, fusion, seed.wrapping_add(100 * at) % 1_000_000_000, 60);
+    }
+}
