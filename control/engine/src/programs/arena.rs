@@ -272,7 +272,7 @@ impl ProgramArena {
                     };
                     if stream.can_close_later(block) {
                         later(number);
-                    } else if stream.obey(fabric, (block, self.mapping()), &may_begin, note) {
+                    } else if stream.obey(fabric, (block, self.mapping()), may_begin, note) {
                         self.left().push(number);
                         *closed += 1;
                     }
