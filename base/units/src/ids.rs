@@ -5,18 +5,11 @@
 use core::fmt;
 use core::str::FromStr;
 
-macro_rules! ids {
+macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident($int:ty)),* $(,)?) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
         pub struct $name(pub $int);
-
-        impl $name {
-            /// The position in the table that minted it.
-            pub const fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,15 +19,32 @@ macro_rules! ids {
     )*};
 }
 
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident($int:ty)),* $(,)?) => {
+        numbers! { $($(#[$doc])* $name($int)),* }
+
+        $(impl $name {
+            /// The position in the table that minted it.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        })*
+    };
+}
+
+numbers! {
+    /// A link: something frames can be sent on (NIC queue set, TAP, VNIC, etherstub). Minted by the engine, and nobody else's
+    /// afterwards: the table for such numbers is `firelane_table::Minted`.
+    LinkId(u32),
+    /// An administered class of traffic: match, limit, priority, counters. Minted by the engine as links are.
+    FlowId(u32),
+}
+
 ids! {
     /// A lane: one CPU's vertical perimeter. Dense from zero, minted by the engine.
     LaneId(u16),
-    /// A link: something frames can be sent on (NIC queue set, TAP, VNIC, etherstub). Minted by the engine.
-    LinkId(u32),
     /// An attachment to a virtual switch. Minted by the switch.
     SwitchPortId(u32),
-    /// An administered class of traffic: match, limit, priority, counters. Minted by the engine.
-    FlowId(u32),
     /// One IP instance. Minted by the engine.
     NetstackId(u16),
     /// A connection's place in its lane's connection table. Minted by that lane.

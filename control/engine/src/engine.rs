@@ -273,8 +273,10 @@ impl Engine {
         }
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;
         self.0.tell_all(|_| Control::RemoveLink(link))?;
-        registry.flows.remove(&flow);
+        registry.forget_flow(flow);
         registry.links.remove(&link);
+        registry.give_back_link(link);
+        uplink.into_iter().for_each(|uplink| registry.give_back_link(uplink));
         self.0.rest_lanes(&registry);
         Ok(())
     }
@@ -285,13 +287,14 @@ impl Engine {
     /// The link does not exist or has an uplink, or a queue cannot be waited for.
     pub fn add_uplink(&self, link: LinkId, queues: Vec<Queue>) -> Result<LinkId, ChangeError> {
         let mut registry = self.0.registry();
-        let id = registry.mint_link();
-        let entry = registry.links.get_mut(&link).ok_or(ChangeError::NoLink(link))?;
+        let entry = registry.links.get(&link).ok_or(ChangeError::NoLink(link))?;
         if entry.uplink.is_some() {
             return Err(ChangeError::HasUplink(link));
         }
-        let dealt = self.0.add_port(id, link, PortKind::Uplink, VnicUser::Device(queues))?;
-        entry.uplink = Some(id);
+        let id = registry.mint_link();
+        let dealt = self.0.add_port(id, link, PortKind::Uplink, VnicUser::Device(queues));
+        let dealt = dealt.inspect_err(|_| registry.give_back_link(id))?;
+        registry.links.get_mut(&link).ok_or(ChangeError::NoLink(link))?.uplink = Some(id);
         registry.queues.insert(id, Queues::dealt(dealt));
         self.0.lend(&mut registry)?;
         Ok(id)
@@ -308,6 +311,7 @@ impl Engine {
         self.0.remove_flows(&mut registry, uplink)?;
         registry.queues.remove(&uplink);
         self.0.tell_all(|_| Control::RemovePort(uplink))?;
+        registry.give_back_link(uplink);
         self.0.take_back(&mut registry)
     }
 
@@ -340,7 +344,10 @@ impl Engine {
         match self.0.add_port(id, over, kind, user) {
             Ok(dealt) => drop(registry.queues.insert(id, Queues::dealt(dealt))),
             Err(error) => {
+                self.0.tell_all(|_| Control::SetGuard(id, config.mac, None))?;
                 self.0.tell_all(|_| Control::RemoveFlow(flow))?;
+                registry.forget_flow(flow);
+                registry.give_back_link(id);
                 return Err(error);
             }
         }
@@ -363,8 +370,9 @@ impl Engine {
         registry.queues.remove(&vnic);
         self.0.remove_flows(&mut registry, vnic)?;
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;
-        registry.flows.remove(&flow);
+        registry.forget_flow(flow);
         registry.vnics.remove(&vnic);
+        registry.give_back_link(vnic);
         for netstack in registry.netstacks.values_mut() {
             netstack.addresses.retain(|(link, _)| *link != vnic);
             netstack.configured.retain(|(link, _)| *link != vnic);
@@ -472,7 +480,10 @@ impl Engine {
         let mut registry = self.0.registry();
         let (owner, parent) = registry.owner_of(link)?;
         let flow = registry.mint_flow();
-        registry.add_rule(owner, &rule, flow).map_err(ChangeError::Rule)?;
+        if let Err(error) = registry.add_rule(owner, &rule, flow) {
+            registry.forget_flow(flow);
+            return Err(ChangeError::Rule(error));
+        }
         let config = FlowConfig { parent, maxbw, priority };
         let home = registry.home_of(flow, &config, registry.user_of(owner), &self.0.lanes_left());
         let lanes = Vec::new();
@@ -777,7 +788,7 @@ impl Inner {
             .iter()
             .copied()
             .cycle()
-            .nth((port.index() + nth) % lanes.len().max(1))
+            .nth((port.0 as usize + nth) % lanes.len().max(1))
             .ok_or(ChangeError::LaneFailed)
     }
 }

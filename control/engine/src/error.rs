@@ -122,7 +122,7 @@ impl fmt::Display for ChangeError {
             Self::NoLink(id) => write!(f, "there is no link {id}"),
             Self::NoFlow(id) => write!(f, "there is no flow {id}"),
             Self::NoNetstack(id) => write!(f, "there is no netstack {id}"),
-            Self::ManyNetstacks => write!(f, "there are 65,536 netstacks, and no number is left for another"),
+            Self::ManyNetstacks => write!(f, "there are 65,535 netstacks, and no number is left for another"),
             Self::LinkBusy(id) => write!(f, "link {id} still has VNICs or a wire"),
             Self::VnicBusy(id) => write!(f, "VNIC {id} has a user"),
             Self::MacTaken(mac) => write!(f, "MAC address {mac} is already in use"),

@@ -121,6 +121,7 @@ impl Engine {
         // What lanes share of it ends behind them, and not in one of them.
         let _netstack = registry.netstacks.remove(&id).ok_or(ChangeError::NoNetstack(id))?;
         let removed = self.0.tell_all(|_| Control::RemoveNetstack(id));
+        registry.give_back_netstack(id);
         let removed = removed.and(self.0.take_back(&mut registry));
         drop(registry);
         self.0.await_ends();

@@ -14,6 +14,7 @@ use firelane_filter::RuleList;
 use firelane_flow::FlowConfig;
 use firelane_ip::{Forwarding, IfRouting, Resolvers, broadcast_of};
 use firelane_nat::NatList;
+use firelane_table::Mint;
 use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
 
 use crate::aside::Aside;
@@ -251,29 +252,47 @@ pub(crate) struct Registry {
     pub(crate) is_tracing: bool,
     /// Steps are counted.
     pub(crate) is_metering: bool,
-    next_link: u32,
-    next_flow: u32,
-    next_netstack: u16,
+    mints: Mints,
+}
+
+/// Where their numbers are from.
+#[derive(Debug)]
+struct Mints {
+    links: Mint,
+    flows: Mint,
+    netstacks: Mint,
+}
+
+impl Default for Mints {
+    fn default() -> Self {
+        // One more than a link's number is its interface's, which programs have in an `int`.
+        let [links, flows, netstacks] = [i32::MAX as u32, u32::MAX, 1 << u16::BITS].map(Mint::below);
+        Self { links, flows, netstacks }
+    }
 }
 
 impl Registry {
     pub(crate) fn mint_link(&mut self) -> LinkId {
-        self.next_link += 1;
-        LinkId(self.next_link - 1)
+        LinkId(self.mints.links.mint().expect("memory has no room for so many links"))
+    }
+
+    /// No lane has a link or port of this number any more.
+    pub(crate) fn give_back_link(&mut self, link: LinkId) {
+        self.mints.links.give_back(link.0);
     }
 
     pub(crate) fn mint_flow(&mut self) -> FlowId {
-        self.next_flow += 1;
-        FlowId(self.next_flow - 1)
+        FlowId(self.mints.flows.mint().expect("memory has no room for so many flows"))
     }
 
-    /// The next number that no netstack has: what is on its way to one that is gone reaches no other before all have had their turn.
+    /// A number that no netstack has, if there is one: what is on its way to one that is gone reaches no other before thousands more.
     pub(crate) fn mint_netstack(&mut self) -> Option<NetstackId> {
-        let from = self.next_netstack;
-        let mut all = (0..=u16::MAX).map(|nth| NetstackId(from.wrapping_add(nth)));
-        let free = all.find(|id| !self.netstacks.contains_key(id))?;
-        self.next_netstack = free.0.wrapping_add(1);
-        Some(free)
+        Some(NetstackId(self.mints.netstacks.mint()? as u16))
+    }
+
+    /// No lane has a netstack of this number any more.
+    pub(crate) fn give_back_netstack(&mut self, netstack: NetstackId) {
+        self.mints.netstacks.give_back(netstack.0.into());
     }
 
     /// The port whose flows the flows of `link` are, and the flow that they are part of: what passes a link's wire has
@@ -311,8 +330,9 @@ impl Registry {
         self.with_lanes.iter().filter_map(|&id| Some((id, self.flows.get(&id)?)))
     }
 
-    /// Forgets a flow and its rule.
+    /// Forgets a flow that no lane has any more, and its rule.
     pub(crate) fn forget_flow(&mut self, flow: FlowId) {
+        self.mints.flows.give_back(flow.0);
         self.with_lanes.remove(&flow);
         if let Some(Flow { owner, rule: Some(rule), .. }) = self.flows.remove(&flow)
             && let Some(rules) = self.rules.get_mut(&owner)
@@ -362,7 +382,8 @@ impl Registry {
         }
         let its = user.and_then(|id| self.netstacks.get(&id)).map(|it| &it.lanes);
         let its = its.or_else(|| self.own_queues(top, lanes.common.len())).map_or(&[][..], Vec::as_slice);
-        let chosen = lanes.choose(its, top.index()).or_else(|| lanes.choose(&lanes.common, top.index()));
+        let chosen =
+            lanes.choose(its, top.0 as usize).or_else(|| lanes.choose(&lanes.common, top.0 as usize));
         // Where all have failed nothing passes, limited or not.
         chosen.or_else(|| lanes.common.first().copied())
     }

@@ -151,7 +151,7 @@ impl Engine {
     /// What has numbers enters in one lane, which differs from tunnel to tunnel.
     fn user_of(&self, port: LinkId, netstack: NetstackId, tunnel: &TunnelConfig) -> PortUser {
         let has_numbers = matches!(tunnel.kind, Kind::Gre(Gre { sequence: true, .. }));
-        let lane = LaneId((port.index() % self.lanes()) as u16);
+        let lane = LaneId((port.0 as usize % self.lanes()) as u16);
         PortUser::Tunnel { netstack, through: has_numbers.then_some(lane) }
     }
 

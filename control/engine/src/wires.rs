@@ -126,7 +126,8 @@ impl Inner {
                 registry.queues.remove(&port);
                 self.tell_all(|_| Control::RemovePort(port))?;
                 self.tell_all(|_| Control::RemoveFlow(trunk.flow))?;
-                registry.flows.remove(&trunk.flow);
+                registry.forget_flow(trunk.flow);
+                registry.give_back_link(port);
             }
         }
         self.take_back(registry)
@@ -162,6 +163,8 @@ impl Inner {
         let dealt = self.add_port(port, over, kind, VnicUser::Device(vec![queue])).inspect_err(|_| {
             // Nothing has passed it.
             let _ = self.tell_all(|_| Control::RemoveFlow(flow));
+            registry.forget_flow(flow);
+            registry.give_back_link(port);
         })?;
         registry.queues.insert(port, Queues::dealt(dealt));
         registry.flows.insert(flow, Flow { owner: port, rule: None, config, home, lanes: Vec::new() });

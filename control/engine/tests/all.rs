@@ -22,6 +22,7 @@ mod moving_lanes;
 mod names;
 mod nat;
 mod netstack_lanes;
+mod numbers;
 mod offers;
 mod own_lanes;
 mod poller;

@@ -410,7 +410,7 @@ mod tests {
                 }
             }
             model.retain(|(rule, flow)| {
-                let remove = removed[flow.index()];
+                let remove = removed[flow.0 as usize];
                 if remove {
                     assert_eq!(rules.remove(rule), Some(*flow));
                 }

@@ -137,7 +137,7 @@ mod tests {
 
     impl Links for Table {
         fn of(&mut self, flow: FlowId) -> &mut Neighbours {
-            &mut self.0[flow.index()]
+            &mut self.0[flow.0 as usize]
         }
     }
 

@@ -8,6 +8,7 @@
 use core::cmp::Reverse;
 
 use firelane_frame::Frame;
+use firelane_table::Minted;
 use firelane_units::{BitRate, Bytes, Direction, DropReason, FlowId, Instant, Priority};
 
 use crate::board::Origin;
@@ -87,7 +88,7 @@ impl Side {
 /// All flows of a lane, by their identifiers.
 #[derive(Default)]
 pub(crate) struct Nodes {
-    places: Vec<Option<Node>>,
+    places: Minted<Node>,
     /// How many frames have passed because their flow was owed.
     pub(crate) served: u64,
 }
@@ -119,17 +120,17 @@ impl Links for SideLinks<'_> {
 impl Nodes {
     #[inline]
     pub(crate) fn get(&self, flow: FlowId) -> Option<&Node> {
-        self.places.get(flow.index())?.as_ref()
+        self.places.get(flow.0)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, flow: FlowId) -> Option<&mut Node> {
-        self.places.get_mut(flow.index())?.as_mut()
+        self.places.get_mut(flow.0)
     }
 
     /// A limit is another: what holds go by is what waits in them.
     pub(crate) fn forget_sizes(&mut self) {
-        let sides = self.places.iter_mut().flatten().flat_map(|node| node.sides.iter_mut());
+        let sides = self.places.iter_mut().flat_map(|node| node.sides.iter_mut());
         sides.for_each(|side| side.hold.forget_sizes());
     }
 
@@ -145,29 +146,35 @@ impl Nodes {
         self.get_mut(flow).expect("parents outlive their children, and a removed flow waits nowhere")
     }
 
-    /// Puts a flow in, whose parent is there.
+    /// Puts a flow in, whose number is free and whose parent is there.
     pub(crate) fn put(&mut self, flow: FlowId, node: Node) {
-        if self.places.len() <= flow.index() {
-            self.places.resize_with(flow.index() + 1, || None);
-        }
         if let Some(parent) = node.parent {
             self.at_mut(parent).children += 1;
         }
-        self.places[flow.index()] = Some(node);
+        assert!(self.places.insert(flow.0, node).is_ok(), "it was looked for");
         self.refresh(flow);
     }
 
     /// Takes out a flow that no other is part of.
     pub(crate) fn take(&mut self, flow: FlowId) -> Option<Node> {
-        let node = self.places.get_mut(flow.index())?.take()?;
+        let node = self.places.remove(flow.0)?;
         if let Some(parent) = node.parent {
             self.at_mut(parent).children -= 1;
         }
         Some(node)
     }
 
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.places.allocated_bytes()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowId, &Node)> {
-        (0u32..).map(FlowId).zip(&self.places).filter_map(|(id, node)| Some((id, node.as_ref()?)))
+        self.places.entries().map(|(id, node)| (FlowId(id), node))
+    }
+
+    /// The flow that stands in the `nth` place.
+    fn id_at(&self, nth: usize) -> Option<FlowId> {
+        self.places.at(nth).map(|(id, _)| FlowId(id))
     }
 
     /// The flow itself and everything above it.
@@ -326,8 +333,9 @@ impl Nodes {
         if self.at(flow).children == 0 {
             return;
         }
-        for id in (0..self.places.len() as u32).map(FlowId) {
-            if id != flow && self.get(id).is_some() && self.upward(id).any(|above| above == flow) {
+        for nth in 0..self.places.places() {
+            let Some(id) = self.id_at(nth).filter(|&id| id != flow) else { continue };
+            if self.upward(id).any(|above| above == flow) {
                 self.refresh(id);
             }
         }
@@ -369,10 +377,8 @@ impl Nodes {
 
     /// What is part of a gate that is gone stands in no agenda of it.
     pub(crate) fn unlist_family(&mut self, gate: FlowId, direction: Direction) {
-        for id in (0..self.places.len() as u32).map(FlowId) {
-            if self.get(id).is_none() {
-                continue;
-            }
+        for nth in 0..self.places.places() {
+            let Some(id) = self.id_at(nth) else { continue };
             let level = self.upward(id).position(|at| at == gate);
             if let Some(level) = level {
                 self.at_mut(id).side_mut(direction).listed &= !(1 << level);

@@ -682,6 +682,11 @@ impl FlowTable {
         self.stray
     }
 
+    /// What the places of flows take.
+    pub fn allocated_bytes(&self) -> usize {
+        self.nodes.allocated_bytes()
+    }
+
     /// The identifiers of all flows.
     pub fn flows(&self) -> impl Iterator<Item = FlowId> {
         self.nodes.iter().map(|(id, _)| id)

@@ -8,6 +8,7 @@ mod support;
 use core::time::Duration;
 
 use firelane_flow::{FlowConfig, Lender, Loan};
+use firelane_table::Mint;
 use firelane_units::{BitRate, Bytes, Direction, DropReason, FlowId, Priority};
 use proptest::prelude::*;
 use support::{IN, OUT, World};
@@ -141,4 +142,26 @@ proptest! {
         prop_assert_eq!(world.flows.held_frames(), 0);
         prop_assert!(world.now <= start + Duration::from_secs(60), "{:?}", world.now.saturating_since(start));
     }
+}
+
+/// Numbers of flows only rise, as long as the engine runs.
+#[test]
+fn flows_that_have_been_cost_nothing() {
+    let mut world = World::new();
+    let mut mint = Mint::below(u32::MAX);
+    let stays: Vec<_> = (0..10).map(|_| world.limited(mint.mint().unwrap(), None, 8)).collect();
+    let before = world.flows.allocated_bytes();
+    for nth in 0..20_000 {
+        let flow = world.limited(mint.mint().unwrap(), Some(stays[nth % 10].0), 8);
+        if nth.is_multiple_of(1000) {
+            (0..3).for_each(|_| world.send(flow, OUT, 1000));
+            world.drain();
+        }
+        world.flows.remove(flow, |_, _| panic!("it holds nothing")).unwrap();
+        mint.give_back(flow.0);
+    }
+    let after = world.flows.allocated_bytes();
+    assert!(after <= 2 * before, "{before} bytes for 10 flows, and {after} after many");
+    assert_eq!(world.passed.len(), 60);
+    assert!(world.flows.flows().eq(stays));
 }

@@ -32,13 +32,13 @@ fn groups_of(user: PortUser) -> GroupFilter {
 impl<D: Driver> Links<D> {
     pub(crate) fn add_link(&mut self, config: LinkConfig) -> Result<(), Refusal> {
         let link = SwitchedLink { switch: Switch::new(), mtu: config.mtu, uplink: None, ports: Vec::new() };
-        self.switches.insert(config.link.index(), link).map_err(|_| "the link exists")
+        self.switches.insert(config.link.0, link).map_err(|_| "the link exists")
     }
 
     /// Answers with the netstacks' ports over the link.
     pub(crate) fn set_mtu(&mut self, config: LinkConfig) -> Result<Vec<(NetstackId, LinkId)>, Refusal> {
         self.changed();
-        let link = self.switches.get_mut(config.link.index()).ok_or("no such link")?;
+        let link = self.switches.get_mut(config.link.0).ok_or("no such link")?;
         link.mtu = config.mtu;
         let uses = self.ports.iter().filter(|port| port.over == config.link);
         let netstacks = uses.filter_map(|port| match port.user {
@@ -52,15 +52,15 @@ impl<D: Driver> Links<D> {
         if self.ports.iter().any(|port| port.over == link) {
             return Err("the link has ports");
         }
-        self.switches.remove(link.index()).map(drop).ok_or("no such link")
+        self.switches.remove(link.0).map(drop).ok_or("no such link")
     }
 
     pub(crate) fn add_port(&mut self, config: PortConfig, driver: Option<D>) -> Result<(), Refusal> {
         self.changed();
-        if self.ports.get(config.id.index()).is_some() {
+        if self.ports.get(config.id.0).is_some() {
             return Err("the port exists");
         }
-        let link = self.switches.get_mut(config.over.index()).ok_or("no such link")?;
+        let link = self.switches.get_mut(config.over.0).ok_or("no such link")?;
         let at_switch = link.switch.free_port();
         let (role, addresses) = match config.kind {
             PortKind::Uplink => (Role::Uplink, Vec::new()),
@@ -86,7 +86,7 @@ impl<D: Driver> Links<D> {
         let queue = driver.map(|driver| self.queues.add(Queue::new(driver, config.id)));
         let PortConfig { id, over, kind, user } = config;
         let (rules, counters) = (FlowRules::new(), PortCounters::default());
-        let guarded = self.guards.get(id.index()).is_some();
+        let guarded = self.guards.get(id.0).is_some();
         let port = Port {
             id,
             over,
@@ -103,20 +103,20 @@ impl<D: Driver> Links<D> {
             settled: PortTraffic::default(),
             given_back: Vec::new(),
         };
-        self.ports.insert(id.index(), port).map_err(|_| "the port exists")
+        self.ports.insert(id.0, port).map_err(|_| "the port exists")
     }
 
     /// Another queue of a port's driver is in this lane, which fetches from it and sends by the first.
     pub(crate) fn give_one_more(&mut self, id: LinkId, driver: D) -> Result<(), Refusal> {
         self.changed();
-        self.ports.get(id.index()).ok_or("no such port")?;
+        self.ports.get(id.0).ok_or("no such port")?;
         self.add_queue(id, driver);
         Ok(())
     }
 
     /// A queue comes to a port that is there.
     fn add_queue(&mut self, id: LinkId, driver: D) -> usize {
-        let polling = self.ports.get(id.index()).map_or_else(Polling::default, |port| port.polling);
+        let polling = self.ports.get(id.0).map_or_else(Polling::default, |port| port.polling);
         let mut queue = Queue::new(driver, id);
         queue.polling = polling;
         if polling == Polling::Off {
@@ -130,9 +130,9 @@ impl<D: Driver> Links<D> {
     /// Removes a port. What waited for its device ends here; what its flows hold does when they are removed, behind it.
     pub(crate) fn remove_port(&mut self, common: &mut Common<D>, id: LinkId) -> Result<(), Refusal> {
         self.changed();
-        let port = self.ports.remove(id.index()).ok_or("no such port")?;
-        self.guards.remove(id.index());
-        if let Some(link) = self.switches.get_mut(port.over.index()) {
+        let port = self.ports.remove(id.0).ok_or("no such port")?;
+        self.guards.remove(id.0);
+        if let Some(link) = self.switches.get_mut(port.over.0) {
             link.switch.remove_port(port.at_switch);
             link.ports[port.at_switch.index()] = None;
             if link.uplink == Some(id) {
@@ -160,10 +160,10 @@ impl<D: Driver> Links<D> {
     /// Gives a port another user. What it listens to is not known before it says so.
     pub(crate) fn set_user(&mut self, id: LinkId, user: PortUser) -> Result<(), Refusal> {
         self.changed();
-        let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
+        let port = self.ports.get_mut(id.0).ok_or("no such port")?;
         port.user = user;
         let (over, at) = (port.over, port.at_switch);
-        if let Some(link) = self.switches.get_mut(over.index()) {
+        if let Some(link) = self.switches.get_mut(over.0) {
             link.switch.set_groups(at, groups_of(user));
         }
         Ok(())
@@ -180,17 +180,17 @@ impl<D: Driver> Links<D> {
         self.set_user(id, user)?;
         self.drop_queues(common, id);
         let queue = driver.map(|driver| self.add_queue(id, driver));
-        let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
+        let port = self.ports.get_mut(id.0).ok_or("no such port")?;
         port.queue = queue;
-        let link = self.switches.get_mut(port.over.index()).ok_or("no such link")?;
+        let link = self.switches.get_mut(port.over.0).ok_or("no such link")?;
         let is_exit = matches!(user, PortUser::Driver { .. });
         link.switch.set_exit(port.at_switch, is_exit).then_some(()).ok_or("the port is no station's")
     }
 
     /// The groups that a port's user listens to; others are not copied for it.
     pub(crate) fn set_groups(&mut self, id: LinkId, groups: Vec<MacAddr>) {
-        let Some(port) = self.ports.get(id.index()) else { return };
-        if let Some(link) = self.switches.get_mut(port.over.index()) {
+        let Some(port) = self.ports.get(id.0) else { return };
+        if let Some(link) = self.switches.get_mut(port.over.0) {
             link.switch.set_groups(port.at_switch, GroupFilter::only(groups));
         }
     }
@@ -199,7 +199,7 @@ impl<D: Driver> Links<D> {
         let FlowSetup { flow, owner, rule, config, home } = setup;
         self.flows.insert(common.now, flow, config).map_err(flow_refusal)?;
         if let Some(rule) = rule {
-            let entered = match self.ports.get_mut(owner.index()) {
+            let entered = match self.ports.get_mut(owner.0) {
                 Some(port) => port.rules.insert(&rule, flow).map_err(rule_refusal),
                 None => Err("no such port"),
             };
@@ -210,7 +210,7 @@ impl<D: Driver> Links<D> {
         }
         self.changed();
         self.places
-            .insert(flow.index(), FlowPlace { owner, rule, home, fuses: FuseWith::default() })
+            .insert(flow.0, FlowPlace { owner, rule, home, fuses: FuseWith::default() })
             .map_err(|_| "the flow exists")
     }
 
@@ -220,11 +220,11 @@ impl<D: Driver> Links<D> {
         self.flows.remove(flow, |direction, frame| held.push((direction, frame))).map_err(flow_refusal)?;
         self.changed();
         self.far.forget(flow);
-        let place = self.places.remove(flow.index()).ok_or("no such flow")?;
+        let place = self.places.remove(flow.0).ok_or("no such flow")?;
         if let Some(count) = self.fusing_mut(place.fuses) {
             *count -= 1;
         }
-        if let (Some(rule), Some(port)) = (place.rule, self.ports.get_mut(place.owner.index())) {
+        if let (Some(rule), Some(port)) = (place.rule, self.ports.get_mut(place.owner.0)) {
             port.rules.remove(&rule);
         }
         self.ask_again(common, place.owner, held);
@@ -239,7 +239,7 @@ impl<D: Driver> Links<D> {
             let ingress = if is_loop { owner } else { frame.meta().ingress };
             // It was counted before the flow held it, and is where it goes on.
             if direction == Direction::Out
-                && let Some(port) = self.ports.get_mut(ingress.index())
+                && let Some(port) = self.ports.get_mut(ingress.0)
             {
                 port.counters.outward.uncount(frame.weight(), frame.meta().arrival);
             }
@@ -283,7 +283,7 @@ impl<D: Driver> Links<D> {
     ) -> Result<(), Refusal> {
         self.changed();
         self.far.forget(flow);
-        let place = self.places.get_mut(flow.index()).ok_or("no such flow")?;
+        let place = self.places.get_mut(flow.0).ok_or("no such flow")?;
         place.home = home;
         let owner = place.owner;
         if home.is_some_and(|home| home != common.id) {
@@ -296,7 +296,7 @@ impl<D: Driver> Links<D> {
 
     /// The device may have no queue in this lane.
     pub(crate) fn set_polling(&mut self, port: LinkId, polling: Polling) -> Result<(), Refusal> {
-        self.ports.get_mut(port.index()).ok_or("no such port")?.polling = polling;
+        self.ports.get_mut(port.0).ok_or("no such port")?.polling = polling;
         for place in 0..self.queues.places() {
             if self.queues.get(place).is_some_and(|queue| queue.port == port)
                 && let Some(queue) = self.queues.get_mut(place)
@@ -314,7 +314,7 @@ impl<D: Driver> Links<D> {
     }
 
     pub(crate) fn set_fusion(&mut self, flow: FlowId, fuses: FuseWith) -> Result<(), Refusal> {
-        let place = self.places.get_mut(flow.index()).ok_or("no such flow")?;
+        let place = self.places.get_mut(flow.0).ok_or("no such flow")?;
         let before = core::mem::replace(&mut place.fuses, fuses);
         if let Some(count) = self.fusing_mut(before) {
             *count -= 1;
@@ -336,17 +336,17 @@ impl<D: Driver> Links<D> {
 
     pub(crate) fn set_steering(&mut self, netstack: NetstackId, steering: Option<Steering>) {
         self.set_doors(netstack, steering.clone());
-        self.steerings.remove(netstack.index());
+        self.steerings.remove(netstack.0.into());
         if let Some(steering) = steering {
-            assert!(self.steerings.insert(netstack.index(), steering).is_ok(), "the place was emptied");
+            assert!(self.steerings.insert(netstack.0.into(), steering).is_ok(), "the place was emptied");
         }
     }
 
     /// Which lanes of a netstack get what arrives by its links: those of its sockets, unless its addresses are translated.
     pub(crate) fn set_doors(&mut self, netstack: NetstackId, steering: Option<Steering>) {
-        self.doors.remove(netstack.index());
+        self.doors.remove(netstack.0.into());
         if let Some(steering) = steering {
-            assert!(self.doors.insert(netstack.index(), steering).is_ok(), "the place was emptied");
+            assert!(self.doors.insert(netstack.0.into(), steering).is_ok(), "the place was emptied");
         }
         self.changed();
     }

@@ -272,6 +272,8 @@ pub struct TableMemory {
     pub timers: usize,
     /// Records in TIME-WAIT and their index.
     pub time_wait: usize,
+    /// The places of links, ports, flows and netstacks.
+    pub links: usize,
 }
 
 /// Everything that can be read of a lane, at one moment.

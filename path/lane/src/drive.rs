@@ -170,9 +170,9 @@ impl<D: Driver> Links<D> {
 
     /// The flow that limits everything that a port's user sends, if there is such a limit.
     fn own_limit(&self, port: LinkId) -> Option<FlowId> {
-        let port = self.ports.get(port.index())?;
+        let port = self.ports.get(port.0)?;
         let flow = port.default_flow()?;
-        let is_kept = self.places.get(flow.index())?.home.is_some();
+        let is_kept = self.places.get(flow.0)?.home.is_some();
         (is_kept && port.rules.is_empty()).then_some(flow)
     }
 
@@ -196,7 +196,7 @@ impl<D: Driver> Links<D> {
             self.flooded = 0;
             self.take_received(common, port, arrival, chain);
             let ports = &self.ports;
-            let is_uplink = || ports.get(port.index()).is_some_and(|port| port.kind == PortKind::Uplink);
+            let is_uplink = || ports.get(port.0).is_some_and(|port| port.kind == PortKind::Uplink);
             let users = || if is_uplink() { Users::Many } else { Users::One };
             if let Some(queue) = self.queues.get_mut(place) {
                 queue.copies.charge(users, frames, self.flooded);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use firelane_flow::{Board, Conversation, Credit, UnderWay};
 use firelane_frame::Frame;
+use firelane_table::Minted;
 use firelane_units::{Bytes, Direction, FlowId, Instant, LaneId};
 
 use crate::common::Common;
@@ -27,7 +28,7 @@ const RUNS: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Far {
     /// By flow, and by direction.
-    boards: Vec<[Shown; 2]>,
+    boards: Minted<[Shown; 2]>,
     /// By lane: what was handed over to limits there, the oldest first.
     runs: Vec<VecDeque<Run>>,
 }
@@ -51,21 +52,21 @@ struct Run {
 
 impl Far {
     fn shown(&mut self, (flow, direction): At) -> &mut Shown {
-        if self.boards.len() <= flow.index() {
-            self.boards.resize_with(flow.index() + 1, Default::default);
-        }
-        &mut self.boards[flow.index()][direction.index()]
+        &mut self.boards.get_or_default(flow.0)[direction.index()]
     }
 
     fn board(&self, (flow, direction): At) -> Option<&Board> {
-        self.boards.get(flow.index())?[direction.index()].board.as_deref()
+        self.boards.get(flow.0)?[direction.index()].board.as_deref()
+    }
+
+    /// What the places of boards take.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.boards.allocated_bytes()
     }
 
     /// A flow's home is another, or it is gone.
     pub(crate) fn forget(&mut self, flow: FlowId) {
-        if let Some(shown) = self.boards.get_mut(flow.index()) {
-            *shown = Default::default();
-        }
+        self.boards.remove(flow.0);
     }
 
     fn note(&mut self, home: LaneId, run: Run, taken: usize) {
@@ -147,7 +148,7 @@ impl<D> Links<D> {
 
     /// Another lane asks for a board.
     pub(crate) fn show_board(&mut self, common: &mut Common<D>, flow: FlowId, side: Direction, to: LaneId) {
-        let is_at_home = self.places.get(flow.index()).is_some_and(|place| place.home == Some(common.id));
+        let is_at_home = self.places.get(flow.0).is_some_and(|place| place.home == Some(common.id));
         if is_at_home && let Some(board) = self.flows.board(flow, side, to) {
             common.outbox.messages.push((to, LaneMessage::Board(flow, side, common.id, board)));
         }
@@ -155,7 +156,7 @@ impl<D> Links<D> {
 
     /// A home shows its board.
     pub(crate) fn take_board(&mut self, flow: FlowId, side: Direction, home: LaneId, board: Arc<Board>) {
-        if self.places.get(flow.index()).is_some_and(|place| place.home == Some(home)) {
+        if self.places.get(flow.0).is_some_and(|place| place.home == Some(home)) {
             self.far.shown((flow, side)).board = Some(board);
         }
     }

@@ -5,26 +5,26 @@
 use firelane_classify::{Fragment, Headers};
 use firelane_frame::{Checksum, Frame};
 use firelane_switch::{Guard, GuardCounters, Lesson, Packet, Piece, Rules};
+use firelane_table::Minted;
 use firelane_units::{Direction, DropReason, LinkId, MacAddr};
 
 use crate::common::Common;
 use crate::links::Links;
 use crate::message::LaneMessage;
-use crate::ports::Dense;
 
 impl<D> Links<D> {
     /// Protects a port of the station `mac`, in another way, or no more.
     pub(crate) fn set_guard(&mut self, id: LinkId, mac: MacAddr, rules: Option<Rules>) {
         self.changed();
         let guarded = rules.is_some();
-        match (rules, self.guards.get_mut(id.index())) {
+        match (rules, self.guards.get_mut(id.0)) {
             (Some(rules), Some(guard)) => guard.set_rules(rules),
             (Some(rules), None) => {
-                assert!(self.guards.insert(id.index(), Guard::new(mac, rules)).is_ok(), "the place is free");
+                assert!(self.guards.insert(id.0, Guard::new(mac, rules)).is_ok(), "the place is free");
             }
-            (None, _) => drop(self.guards.remove(id.index())),
+            (None, _) => drop(self.guards.remove(id.0)),
         }
-        if let Some(port) = self.ports.get_mut(id.index()) {
+        if let Some(port) = self.ports.get_mut(id.0) {
             port.guarded = guarded;
         }
     }
@@ -32,7 +32,7 @@ impl<D> Links<D> {
     /// Learns what another lane has.
     pub(crate) fn learn(&mut self, common: &mut Common<D>, link: LinkId, lesson: Lesson) {
         // A port that has gone meanwhile needs no lessons.
-        if let Some(guard) = self.guards.get_mut(link.index()) {
+        if let Some(guard) = self.guards.get_mut(link.0) {
             guard.learn(common.now, lesson, |lesson| tell_lanes(common, link, lesson));
         }
     }
@@ -40,31 +40,31 @@ impl<D> Links<D> {
     /// What each guard has stopped.
     pub(crate) fn guard_counters(&self) -> Vec<(LinkId, GuardCounters)> {
         let guarded = self.ports.iter().filter(|port| port.guarded);
-        guarded.filter_map(|port| Some((port.id, self.guards.get(port.id.index())?.counters()))).collect()
+        guarded.filter_map(|port| Some((port.id, self.guards.get(port.id.0)?.counters()))).collect()
     }
 }
 
 /// Judges a frame that the user of a protected port sends.
 pub(crate) fn judge<D>(
-    guards: &mut Dense<Guard>,
+    guards: &mut Minted<Guard>,
     common: &Common<D>,
     link: LinkId,
     frame: &Frame,
     headers: &Headers,
 ) -> Result<(), DropReason> {
-    let Some(guard) = guards.get_mut(link.index()) else { return Ok(()) };
+    let Some(guard) = guards.get_mut(link.0) else { return Ok(()) };
     guard.check(common.now, &packet(frame, headers))
 }
 
 /// Shows the guard of a protected port what its user has sent and no limit has stopped, or what he gets.
 pub(crate) fn show<D>(
-    guards: &mut Dense<Guard>,
+    guards: &mut Minted<Guard>,
     common: &mut Common<D>,
     (link, direction): (LinkId, Direction),
     frame: &Frame,
     headers: &Headers,
 ) {
-    let Some(guard) = guards.get_mut(link.index()) else { return };
+    let Some(guard) = guards.get_mut(link.0) else { return };
     let (now, packet) = (common.now, packet(frame, headers));
     let taught = |lesson| tell_lanes(common, link, lesson);
     match direction {

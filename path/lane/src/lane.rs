@@ -406,7 +406,7 @@ impl<D: Driver> Lane<D> {
     /// frame's number; none without a trace, a port, or a buffer.
     pub fn invent(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Option<u32> {
         self.common.now = now;
-        self.links.ports.get(link.index())?;
+        self.links.ports.get(link.0)?;
         let mut frame = self.common.pools.copy_of(bytes)?;
         let Some(number) = self.common.watch.invent() else {
             self.common.pools.put(frame);
@@ -619,7 +619,8 @@ impl<D: Driver> Lane<D> {
 
     /// What its tables take.
     pub fn table_memory(&self) -> TableMemory {
-        self.stacks.memory()
+        let of_stacks = self.stacks.memory();
+        TableMemory { links: of_stacks.links + self.links.allocated_bytes(), ..of_stacks }
     }
 
     /// Everything that can be read, at this moment.
@@ -642,7 +643,7 @@ impl<D: Driver> Lane<D> {
             half_open,
             syn,
             fast_open: self.stacks.fast_open(),
-            memory: self.stacks.memory(),
+            memory: self.table_memory(),
             squeue: SqueueStats::default(),
             sleeps: 0,
         }

@@ -41,7 +41,7 @@ impl<D> Links<D> {
         let tightest =
             limited.into_iter().flatten().min_by_key(|&(flow, side)| self.flows.tightest(flow, side));
         let home_of =
-            |flow: FlowId| self.places.get(flow.index()).and_then(|place| place.home).unwrap_or(common.id);
+            |flow: FlowId| self.places.get(flow.0).and_then(|place| place.home).unwrap_or(common.id);
         let next = tightest.map_or(borrower.lane, |(flow, _)| home_of(flow));
         let here = limited.map(|way| way.filter(|&(flow, _)| home_of(flow) == common.id));
         if next != common.id {
@@ -89,7 +89,7 @@ impl<D> Links<D> {
     pub(crate) fn limited_by(&self, flows: Limits) -> Option<LimitedBy> {
         let all = flows.into_iter().flatten();
         let (_, flow) = all.filter_map(|(flow, direction)| self.flows.tightest(flow, direction)).min()?;
-        let place = self.places.get(flow.index())?;
+        let place = self.places.get(flow.0)?;
         Some(if place.rule.is_some() { LimitedBy::Flow(flow) } else { LimitedBy::Link(place.owner) })
     }
 

@@ -20,6 +20,7 @@ use firelane_flow::{Conversation, Counters, Credit, FlowTable, Lender, Limits, V
 use firelane_frame::{Arrival, Chain, Frame, Weight};
 use firelane_ip::LOOPBACK;
 use firelane_switch::{Destination, Guard, L2};
+use firelane_table::Minted;
 use firelane_units::{
     Bytes, Direction, DropReason, FlowId, Instant, LinkId, MacAddr, NetstackId, SwitchPortId,
 };
@@ -33,7 +34,7 @@ use crate::lending::Borrower;
 use crate::message::{LaneMessage, PortConfig, PortUser, Stage};
 use crate::open_sum;
 use crate::poll::{Load, Senders};
-use crate::ports::{Dense, FlowPlace, Port, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
+use crate::ports::{FlowPlace, Port, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX, home_elsewhere};
 use crate::probes;
 use crate::queues::Queues;
 use crate::sent::{Asked, At, Sent};
@@ -45,10 +46,10 @@ use crate::ways::Ways;
 
 /// The link side.
 pub(crate) struct Links<D> {
-    pub(crate) ports: Dense<Port>,
-    pub(crate) switches: Dense<SwitchedLink>,
+    pub(crate) ports: Minted<Port>,
+    pub(crate) switches: Minted<SwitchedLink>,
     pub(crate) flows: FlowTable,
-    pub(crate) places: Dense<FlowPlace>,
+    pub(crate) places: Minted<FlowPlace>,
     /// How many flows keep their connections from being fused, and how many let them be with other netstacks'.
     pub(crate) unfusing: usize,
     pub(crate) crossing: usize,
@@ -66,11 +67,11 @@ pub(crate) struct Links<D> {
     /// The frame at hand comes from a lane that has decided that it is to be delivered.
     pub(crate) is_decided: bool,
     /// Who looks at the frames of protected ports.
-    pub(crate) guards: Dense<Guard>,
+    pub(crate) guards: Minted<Guard>,
     /// Which lane of a netstack has the sockets for what.
-    pub(crate) steerings: Dense<Steering>,
+    pub(crate) steerings: Minted<Steering>,
     /// Which lane of a netstack gets what arrives by its links.
-    pub(crate) doors: Dense<Steering>,
+    pub(crate) doors: Minted<Steering>,
     pub(crate) steering_key: SteeringKey,
     /// How often flow rules have changed: who remembers a look-up compares.
     pub(crate) rules_changed: u32,
@@ -117,15 +118,15 @@ const AHEAD: usize = 32;
 impl<D> Links<D> {
     pub(crate) fn new(steering_key: SteeringKey) -> Self {
         Self {
-            steerings: Dense::new(),
-            doors: Dense::new(),
+            steerings: Minted::new(),
+            doors: Minted::new(),
             steering_key,
             rules_changed: 0,
             ways: Ways::new(),
-            ports: Dense::new(),
-            switches: Dense::new(),
+            ports: Minted::new(),
+            switches: Minted::new(),
             flows: FlowTable::new(),
-            places: Dense::new(),
+            places: Minted::new(),
             unfusing: 0,
             crossing: 0,
             queues: Queues::new(),
@@ -135,7 +136,7 @@ impl<D> Links<D> {
             is_unended: false,
             came_back: 0,
             is_decided: false,
-            guards: Dense::new(),
+            guards: Minted::new(),
             arrivals: Arrivals::default(),
             tunneled: Vec::new(),
             loops: Vec::new(),
@@ -176,7 +177,7 @@ impl<D> Links<D> {
         chain: &mut Chain,
     ) {
         self.next_chain(arrival);
-        let Some(port) = self.ports.get(link.index()) else {
+        let Some(port) = self.ports.get(link.0) else {
             return common.drop_chain(chain, DropReason::NoPort);
         };
         let has_flows = port.default_flow().is_some() || !port.rules.is_empty();
@@ -207,7 +208,7 @@ impl<D> Links<D> {
                 if has_flows {
                     self.out(common, link, frame, headers);
                 } else {
-                    let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
+                    let port = self.ports.get_mut(link.0).expect("it was there for the chain");
                     port.counters.outward.count(frame.weight(), arrival, self.chain);
                     self.switch(common, link, frame, headers);
                 }
@@ -247,7 +248,7 @@ impl<D> Links<D> {
         let ingress = frame.meta().ingress;
         let now = common.now;
         let flow_of = |owner: LinkId, mac: Option<MacAddr>| {
-            let port = self.ports.get(owner.index())?;
+            let port = self.ports.get(owner.0)?;
             let goes_there = || match mac {
                 Some(mac) => headers.dst == mac,
                 None => self.port_towards(now, ingress, headers.dst) == Some(owner),
@@ -299,7 +300,7 @@ impl<D> Links<D> {
 
     /// The outward side of the port whose user sent a frame.
     fn out(&mut self, common: &mut Common<D>, link: LinkId, mut frame: Frame, headers: &Headers) {
-        let Some(port) = self.ports.get_mut(link.index()) else {
+        let Some(port) = self.ports.get_mut(link.0) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         let side = port.side(Direction::Out);
@@ -310,7 +311,7 @@ impl<D> Links<D> {
             return self.drop_at(common, link, Direction::Out, frame, reason);
         }
         if let Some(flow) = flow
-            && let Some(home) = self.places.home_elsewhere(common.id, flow)
+            && let Some(home) = home_elsewhere(&self.places, common.id, flow)
         {
             self.note_far(common, home, (flow, side), &frame);
             return common.hand_over(home, Stage::Out, link, frame);
@@ -343,11 +344,11 @@ impl<D> Links<D> {
 
     /// The switch of the link that `ingress` is attached to.
     fn switch(&mut self, common: &mut Common<D>, ingress: LinkId, mut frame: Frame, headers: &Headers) {
-        let Some(port) = self.ports.get(ingress.index()) else {
+        let Some(port) = self.ports.get(ingress.0) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         let (over, from, guarded) = (port.over, port.at_switch, port.guarded);
-        let Some(link) = self.switches.get_mut(over.index()) else {
+        let Some(link) = self.switches.get_mut(over.0) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         common.taps.see(common.now, (ingress, over), Direction::Out, &frame);
@@ -363,7 +364,7 @@ impl<D> Links<D> {
         if is_shown {
             self.show(common, over, (from, &l2, decided), &frame);
         }
-        let Some(link) = self.switches.get_mut(over.index()) else {
+        let Some(link) = self.switches.get_mut(over.0) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         match decided {
@@ -394,7 +395,7 @@ impl<D> Links<D> {
 
     /// A copy for each member of a group.
     fn flood(&mut self, common: &mut Common<D>, over: LinkId, from: SwitchPortId, frame: Frame, l2: &L2) {
-        let link = self.switches.get_mut(over.index()).expect("the frame was switched there");
+        let link = self.switches.get_mut(over.0).expect("the frame was switched there");
         let mut copies = mem::take(&mut self.copies);
         let trace = frame.meta().trace;
         let Common { pools, counters, .. } = common;
@@ -406,7 +407,7 @@ impl<D> Links<D> {
         self.flooded += copied;
         common.see(trace, Sight::Flooded(copies.len()));
         for (at, copy) in copies.drain(..) {
-            match self.switches.get(over.index()).and_then(|link| link.port(at)) {
+            match self.switches.get(over.0).and_then(|link| link.port(at)) {
                 Some(to) => self.resume(common, Stage::In, to, copy),
                 None => common.drop_frame(copy, DropReason::NoPort),
             }
@@ -416,7 +417,7 @@ impl<D> Links<D> {
 
     /// The inward side of the port that gets a frame.
     fn inward(&mut self, common: &mut Common<D>, to: LinkId, mut frame: Frame, headers: &Headers) {
-        let Some(port) = self.ports.get(to.index()) else {
+        let Some(port) = self.ports.get(to.0) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         let side = port.side(Direction::In);
@@ -429,7 +430,7 @@ impl<D> Links<D> {
             common.see(trace, Sight::Flow(to, Direction::In, None));
             return self.deliver(common, to, frame, headers);
         };
-        if let Some(home) = self.places.home_elsewhere(common.id, flow) {
+        if let Some(home) = home_elsewhere(&self.places, common.id, flow) {
             self.note_far(common, home, (flow, side), &frame);
             return common.hand_over(home, Stage::In, to, frame);
         }
@@ -450,12 +451,12 @@ impl<D> Links<D> {
 
     /// Hands a frame to the user of a port.
     pub(crate) fn deliver(&mut self, common: &mut Common<D>, to: LinkId, frame: Frame, headers: &Headers) {
-        let Some(port) = self.ports.get_mut(to.index()) else {
+        let Some(port) = self.ports.get_mut(to.0) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         match (port.user, port.queue) {
             (PortUser::Netstack(netstack), _) => {
-                let steering = self.doors.get(netstack.index());
+                let steering = self.doors.get(netstack.0.into());
                 let lane = steering.map_or(common.id, |s| lane_of(headers, s, &self.steering_key));
                 if lane != common.id {
                     return common.hand_over(lane, Stage::Deliver, to, frame);
@@ -506,8 +507,8 @@ impl<D> Links<D> {
 
     /// The port to which a VNIC's frames for the station `mac` go, if it is one.
     pub(crate) fn port_towards(&self, now: Instant, vnic: LinkId, mac: MacAddr) -> Option<LinkId> {
-        let port = self.ports.get(vnic.index())?;
-        let link = self.switches.get(port.over.index())?;
+        let port = self.ports.get(vnic.0)?;
+        let link = self.switches.get(port.over.0)?;
         link.switch.way_towards(now, port.at_switch, mac).and_then(|at| link.port(at))
     }
 
@@ -520,7 +521,7 @@ impl<D> Links<D> {
         link: LinkId,
         frame: Frame,
     ) {
-        let side = self.ports.get(link.index()).map_or(direction, |port| port.side(direction));
+        let side = self.ports.get(link.0).map_or(direction, |port| port.side(direction));
         let mut released = mem::take(&mut self.released);
         let Common { now, pools, counters, .. } = common;
         let (dropped, held) = (counters.drops.total(), self.flows.held_frames());
@@ -552,7 +553,7 @@ impl<D> Links<D> {
             Ok(headers) => headers,
             Err(reason) => return common.drop_frame(frame, reason),
         };
-        let owner = self.places.get(flow.index()).map(|place| place.owner);
+        let owner = self.places.get(flow.0).map(|place| place.owner);
         match (self.of_user(owner, side), owner) {
             (direction, owner) if frame.meta().ingress == LOOPBACK => {
                 self.go_on_looping(common, owner, direction, frame, &headers);
@@ -569,7 +570,7 @@ impl<D> Links<D> {
     /// Which way a frame goes for the user of the port `owner`, if it goes `side` for the flows there.
     pub(crate) fn of_user(&self, owner: Option<LinkId>, side: Direction) -> Direction {
         // Who is turned is turned back the same way.
-        owner.and_then(|owner| self.ports.get(owner.index())).map_or(side, |port| port.side(side))
+        owner.and_then(|owner| self.ports.get(owner.0)).map_or(side, |port| port.side(side))
     }
 
     pub(crate) fn drop_at(
@@ -585,7 +586,7 @@ impl<D> Links<D> {
     }
 
     fn count_drops(&mut self, link: LinkId, direction: Direction, dropped: u64) {
-        if let Some(port) = self.ports.get_mut(link.index()) {
+        if let Some(port) = self.ports.get_mut(link.0) {
             port.counters.of_mut(direction).dropped += dropped;
         }
     }
@@ -602,7 +603,7 @@ impl<D> Links<D> {
 
     /// What a sender may send now.
     pub(crate) fn credit(&self, common: &Common<D>, Asked { flows, speaker }: Asked) -> Credit {
-        let ask = |at: At| match self.places.home_elsewhere(common.id, at.0) {
+        let ask = |at: At| match home_elsewhere(&self.places, common.id, at.0) {
             Some(home) => self.credit_far(common, home, at, speaker),
             None => {
                 let sent = self.sent.of(at, speaker, |other| self.flows.has_waiting(at, other));
@@ -630,16 +631,28 @@ impl<D> Links<D> {
         }
     }
 
+    /// What the places of links, ports, flows and steerings take.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.ports.allocated_bytes()
+            + self.switches.allocated_bytes()
+            + self.places.allocated_bytes()
+            + self.guards.allocated_bytes()
+            + self.flows.allocated_bytes()
+            + self.far.allocated_bytes()
+            + self.steerings.allocated_bytes()
+            + self.doors.allocated_bytes()
+    }
+
     /// A port's configuration.
     pub(crate) fn port_config(&self, id: LinkId) -> Option<PortConfig> {
-        let port = self.ports.get(id.index())?;
+        let port = self.ports.get(id.0)?;
         Some(PortConfig { id, over: port.over, kind: port.kind, user: port.user })
     }
 
     /// How many ports a frame for all may come to from this one.
     pub(crate) fn neighbours(&self, id: LinkId) -> usize {
-        let port = self.ports.get(id.index());
-        port.and_then(|port| self.switches.get(port.over.index())).map_or(0, |link| link.ports.len())
+        let port = self.ports.get(id.0);
+        port.and_then(|port| self.switches.get(port.over.0)).map_or(0, |link| link.ports.len())
     }
 
     /// A flow's counters, inward and outward.
@@ -649,7 +662,7 @@ impl<D> Links<D> {
 
     /// Whether the device behind the port that a VNIC's frames to `mac` leave by has enough to do.
     pub(crate) fn is_busy(&self, to: LinkId) -> bool {
-        let queue = self.ports.get(to.index()).and_then(|port| self.queues.get(port.queue?));
+        let queue = self.ports.get(to.0).and_then(|port| self.queues.get(port.queue?));
         queue.is_some_and(|queue| queue.tx.len() >= TX_QUEUE_BUSY)
     }
 

@@ -20,6 +20,7 @@ use firelane_wire::IpProtocol;
 use crate::common::Common;
 use crate::links::Links;
 use crate::message::{PortKind, PortUser, Stage};
+use crate::ports::home_elsewhere;
 use crate::steer::lane_of_loop;
 use crate::watch::Sight;
 
@@ -35,7 +36,7 @@ impl<D> Links<D> {
     ) -> Option<Frame> {
         let flow = self.flow_of(link, headers, direction);
         if let Some(flow) = flow
-            && let Some(home) = self.places.home_elsewhere(common.id, flow)
+            && let Some(home) = home_elsewhere(&self.places, common.id, flow)
         {
             self.note_far(common, home, (flow, direction), &frame);
             let stage = match direction {
@@ -83,14 +84,14 @@ impl<D> Links<D> {
 
     fn count_loop(&mut self, link: LinkId, direction: Direction, frame: &Frame) {
         let chain = self.chain;
-        if let Some(port) = self.ports.get_mut(link.index()) {
+        if let Some(port) = self.ports.get_mut(link.0) {
             port.counters.of_mut(direction).count(frame.weight(), frame.meta().arrival, chain);
         }
     }
 
     /// The flow of a packet at the VNIC `link` that sends or gets it: its frame has the addresses of no link.
     pub(crate) fn flow_of(&self, link: LinkId, headers: &Headers, direction: Direction) -> Option<FlowId> {
-        let port = self.ports.get(link.index())?;
+        let port = self.ports.get(link.0)?;
         let PortKind::Vnic { mac, .. } = port.kind else { return None };
         let headers = match direction {
             Direction::Out => Headers { src: mac, ..*headers },
@@ -134,7 +135,7 @@ impl<D> Links<D> {
     }
 
     fn netstack_of(&self, link: LinkId) -> Option<NetstackId> {
-        match self.ports.get(link.index())?.user {
+        match self.ports.get(link.0)?.user {
             PortUser::Netstack(netstack) => Some(netstack),
             _ => None,
         }
@@ -153,7 +154,7 @@ impl<D> Links<D> {
         frame: Frame,
         headers: &Headers,
     ) {
-        let steering = self.steerings.get(netstack.index());
+        let steering = self.steerings.get(netstack.0.into());
         // Where flows have lanes of their own, whose segment it is only the netstack knows.
         if headers.protocol == IpProtocol::TCP && steering.is_some_and(|it| it.flows().is_some()) {
             return self.loops.push((Stage::Loopback(netstack), frame));

@@ -109,10 +109,10 @@ impl<D: Driver> Links<D> {
         id: LinkId,
         to: LaneId,
     ) -> Result<(), Refusal> {
-        let sends = self.ports.get(id.index()).ok_or("no such port")?.queue;
+        let sends = self.ports.get(id.0).ok_or("no such port")?.queue;
         let is_read = |&place: &usize| self.queues.get(place).is_some_and(|it| it.driver.is_read());
         let place = self.spare_queue(id, true).or(sends.filter(is_read)).ok_or("no queue here")?;
-        let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
+        let port = self.ports.get_mut(id.0).ok_or("no such port")?;
         if to == common.id || port.leaving.is_some() {
             return Err("a queue goes to one other lane at a time");
         }
@@ -133,7 +133,7 @@ impl<D: Driver> Links<D> {
     fn send_off(&mut self, common: &mut Common<D>, id: LinkId, Leaving { to, place, .. }: Leaving) {
         self.changed();
         self.settle_sent(id);
-        let Some((port, mut queue)) = self.ports.get_mut(id.index()).zip(self.queues.remove(place)) else {
+        let Some((port, mut queue)) = self.ports.get_mut(id.0).zip(self.queues.remove(place)) else {
             return;
         };
         if port.queue == Some(place) {
@@ -156,7 +156,7 @@ impl<D: Driver> Links<D> {
 
     /// One more lane has nothing of a queue's frames on its way.
     fn await_fetched(&mut self, common: &mut Common<D>, id: LinkId) {
-        let Some(port) = self.ports.get_mut(id.index()) else { return };
+        let Some(port) = self.ports.get_mut(id.0) else { return };
         let Some(leaving) = &mut port.leaving else { return };
         leaving.fences -= 1;
         if leaving.fences == 0 {
@@ -173,7 +173,7 @@ impl<D: Driver> Links<D> {
         self.came_back += u64::from(from == common.id);
         common.counters.taken += queue.tx.len() as u64;
         let id = queue.port;
-        let Some(port) = self.ports.get_mut(id.index()) else {
+        let Some(port) = self.ports.get_mut(id.0) else {
             return common.drop_chain(&mut queue.tx, DropReason::NoPort);
         };
         if queue.polling == Polling::Off {
@@ -194,7 +194,7 @@ impl<D: Driver> Links<D> {
             }
         }
         let place = self.queues.add(queue);
-        if let Some(port) = self.ports.get_mut(id.index()) {
+        if let Some(port) = self.ports.get_mut(id.0) {
             port.queue.get_or_insert(place);
         }
         self.count_unpolled();
@@ -210,7 +210,7 @@ impl<D: Driver> Links<D> {
         self.changed();
         // Who has one that is lent to it may have another to read alone.
         let own = self.spare_queue(id, false).or_else(|| self.spare_queue(id, true));
-        let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
+        let port = self.ports.get_mut(id.0).ok_or("no such port")?;
         let PortUser::Driver { through: before } = port.user else { return Err("the port has no driver") };
         port.user = PortUser::Driver { through };
         match port.queue {
@@ -231,7 +231,7 @@ impl<D: Driver> Links<D> {
 
     /// No more is sent by the queue at `place`. What waits for its device goes the new way, before what comes after it.
     fn send_elsewhere(&mut self, common: &mut Common<D>, id: LinkId, place: usize, through: LaneId) {
-        let Some((port, queue)) = self.ports.get_mut(id.index()).zip(self.queues.get_mut(place)) else {
+        let Some((port, queue)) = self.ports.get_mut(id.0).zip(self.queues.get_mut(place)) else {
             return;
         };
         port.queue = None;
@@ -247,7 +247,7 @@ impl<D: Driver> Links<D> {
 
     /// Puts what was sent from this lane to the account of the ring by which that was done.
     fn settle_sent(&mut self, id: LinkId) {
-        let Some(port) = self.ports.get_mut(id.index()) else { return };
+        let Some(port) = self.ports.get_mut(id.0) else { return };
         if let Some(queue) = port.queue.and_then(|place| self.queues.get_mut(place)) {
             queue.traffic.sent.merge(&port.counters.inward.since(&port.settled));
         }
@@ -256,7 +256,7 @@ impl<D: Driver> Links<D> {
 
     /// Keeps frames back until those before them have come through the lane `before`.
     fn keep_back(&mut self, common: &mut Common<D>, id: LinkId, before: LaneId) {
-        let Some(port) = self.ports.get_mut(id.index()) else { return };
+        let Some(port) = self.ports.get_mut(id.0) else { return };
         if before != common.id && port.kept.is_none() {
             port.kept = Some(Chain::new());
             common
@@ -270,7 +270,7 @@ impl<D: Driver> Links<D> {
     pub(crate) fn rings(&self) -> Vec<RingCounters> {
         let ring = |place: usize| {
             let queue = self.queues.get(place)?;
-            let port = self.ports.get(queue.port.index())?;
+            let port = self.ports.get(queue.port.0)?;
             let (mut traffic, sends) = (queue.traffic, port.queue == Some(place));
             if sends {
                 traffic.sent.merge(&port.counters.inward.since(&port.settled));
@@ -278,8 +278,8 @@ impl<D: Driver> Links<D> {
             let (ring, is_lent) = (queue.driver.ring(), !queue.driver.is_read());
             Some(RingCounters { port: queue.port, ring, sends, is_lent, traffic })
         };
-        let given_back = self.ports.entries().flat_map(|(id, port)| {
-            let id = LinkId(id as u32);
+        let given_back = self.ports.iter().flat_map(|port| {
+            let id = port.id;
             let ring = move |&(ring, traffic): &(u16, RingTraffic)| RingCounters {
                 port: id,
                 ring,
@@ -301,7 +301,7 @@ impl<D: Driver> Links<D> {
                 false => common.outbox.later.push((of, LaneMessage::Fence(fence))),
             };
         }
-        let Some(port) = self.ports.get_mut(id.index()) else { return };
+        let Some(port) = self.ports.get_mut(id.0) else { return };
         if of != common.id {
             let next = match (port.queue, port.user) {
                 (None, PortUser::Driver { through }) if through != common.id => through,
@@ -320,7 +320,7 @@ impl<D: Driver> Links<D> {
 impl<D> Links<D> {
     /// A frame for a device whose queue moves.
     pub(crate) fn keep(&mut self, common: &mut Common<D>, to: LinkId, frame: Frame) {
-        let Some(port) = self.ports.get_mut(to.index()) else {
+        let Some(port) = self.ports.get_mut(to.0) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         match &mut port.kept {
@@ -339,12 +339,12 @@ impl<D> Links<D> {
 
     /// Whether frames for a port's driver go by a queue that is here.
     pub(crate) fn sends_by_own(&self, id: LinkId) -> bool {
-        self.ports.get(id.index()).is_some_and(|port| port.queue.is_some())
+        self.ports.get(id.0).is_some_and(|port| port.queue.is_some())
     }
 
     /// Whether no queue of a port is about to go and nothing is kept back for it.
     pub(crate) fn is_settled(&self, id: LinkId) -> bool {
-        self.ports.get(id.index()).is_none_or(|port| port.kept.is_none() && port.leaving.is_none())
+        self.ports.get(id.0).is_none_or(|port| port.kept.is_none() && port.leaving.is_none())
     }
 
     /// How many frames are kept back.
@@ -356,7 +356,7 @@ impl<D> Links<D> {
 impl<D: Driver> Links<D> {
     /// The last queue of a port here by which nothing is sent: of those that are read, or of those that are lent.
     pub(crate) fn spare_queue(&self, id: LinkId, is_read: bool) -> Option<usize> {
-        let sends = self.ports.get(id.index())?.queue;
+        let sends = self.ports.get(id.0)?.queue;
         let is_its = |queue: &Queue<D>| queue.port == id && queue.driver.is_read() == is_read;
         let is_spare = |&place: &usize| sends != Some(place) && self.queues.get(place).is_some_and(is_its);
         (0..self.queues.places()).rev().find(is_spare)
@@ -371,7 +371,7 @@ impl<D: Driver> Links<D> {
 
     /// A ring of a port's device ends when what is in it has been fetched.
     pub(crate) fn end_queue(&mut self, id: LinkId, ring: u16) -> Result<(), Refusal> {
-        let sends = self.ports.get(id.index()).ok_or("no such port")?.queue;
+        let sends = self.ports.get(id.0).ok_or("no such port")?.queue;
         let is_it =
             |queue: &Queue<D>| queue.port == id && queue.driver.is_read() && queue.driver.ring() == ring;
         let place = (0..self.queues.places()).find(|&it| self.queues.get(it).is_some_and(is_it));
@@ -386,7 +386,7 @@ impl<D: Driver> Links<D> {
     pub(crate) fn forget_queue(&mut self, place: usize) {
         self.changed();
         let Some(queue) = self.queues.remove(place) else { return };
-        let Some(port) = self.ports.get_mut(queue.port.index()) else { return };
+        let Some(port) = self.ports.get_mut(queue.port.0) else { return };
         let ring = queue.driver.ring();
         match port.given_back.iter_mut().find(|(known, _)| *known == ring) {
             Some((_, traffic)) => traffic.merge(&queue.traffic),

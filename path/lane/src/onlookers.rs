@@ -19,16 +19,16 @@ impl<D> Links<D> {
     /// Lets a VNIC's port look on, or no more.
     pub(crate) fn set_onlooker(&mut self, id: LinkId, looks_on: bool) -> Result<(), Refusal> {
         self.changed();
-        let port = self.ports.get(id.index()).ok_or("no such port")?;
-        let link = self.switches.get_mut(port.over.index()).ok_or("no such link")?;
+        let port = self.ports.get(id.0).ok_or("no such port")?;
+        let link = self.switches.get_mut(port.over.0).ok_or("no such link")?;
         let is_station = link.switch.set_onlooker(port.at_switch, looks_on);
         is_station.then_some(()).ok_or("the port is no station's")
     }
 
     /// Whether any port of the switch that a VNIC is attached to looks on.
     pub(crate) fn has_onlookers(&self, vnic: LinkId) -> bool {
-        let port = self.ports.get(vnic.index());
-        let link = port.and_then(|port| self.switches.get(port.over.index()));
+        let port = self.ports.get(vnic.0);
+        let link = port.and_then(|port| self.switches.get(port.over.0));
         link.is_some_and(|link| link.switch.has_onlookers())
     }
 
@@ -41,12 +41,12 @@ impl<D> Links<D> {
         frame: &Frame,
     ) {
         let Self { switches, ports, copies, .. } = self;
-        let Some(link) = switches.get_mut(over.index()) else { return };
+        let Some(link) = switches.get_mut(over.0) else { return };
         let mut copies = mem::take(copies);
         let Common { pools, counters, taps, .. } = common;
         let places = &link.ports;
         let wants = |at: SwitchPortId| {
-            let port = places.get(at.index()).copied().flatten().and_then(|port| ports.get(port.index()));
+            let port = places.get(at.index()).copied().flatten().and_then(|port| ports.get(port.0));
             port.is_some_and(|port| match port.user {
                 PortUser::Driver { .. } => true,
                 _ => taps.want_port(port.id),
@@ -56,8 +56,8 @@ impl<D> Links<D> {
         let shown = link.switch.show(sent, frame, pools, drops, wants, |at, copy| copies.push((at, copy)));
         counters.copied += shown.missed as u64;
         for (at, copy) in copies.drain(..) {
-            let to = self.switches.get(over.index()).and_then(|link| link.port(at));
-            let user = to.and_then(|to| self.ports.get(to.index())).map(|port| port.user);
+            let to = self.switches.get(over.0).and_then(|link| link.port(at));
+            let user = to.and_then(|to| self.ports.get(to.0)).map(|port| port.user);
             match (to, user) {
                 (Some(to), Some(PortUser::Driver { .. })) => {
                     common.counters.copied += 1;

@@ -1,11 +1,12 @@
 //! The link side's tables: ports, the switches that they are attached to, the driver queues behind them.
 //!
-//! A replica per lane, changed by message. A port is named by a link identifier, which the engine mints densely,
-//! so every look-up is an index.
+//! A replica per lane, changed by message. A port is named by a link identifier, which the engine mints so that every look-up is an
+//! index.
 
 use firelane_classify::FlowRules;
 use firelane_frame::{Arrival, Capabilities, Chain, Driver, Weight};
 use firelane_switch::Switch;
+use firelane_table::Minted;
 use firelane_units::{Direction, FlowId, Instant, LaneId, LinkId, Mtu, SwitchPortId};
 
 use crate::copies::Copies;
@@ -160,7 +161,7 @@ pub(crate) const TX_QUEUE_MAX: usize = 1024;
 /// Frames waiting for a device above which this host's own sockets wait: back-pressure first, loss last.
 pub(crate) const TX_QUEUE_BUSY: usize = 256;
 
-/// Values by a dense identifier.
+/// Values by a dense identifier, which is the place of a queue.
 #[derive(Debug)]
 pub(crate) struct Dense<T>(Vec<Option<T>>);
 
@@ -203,11 +204,6 @@ impl<T> Dense<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flatten()
     }
-
-    /// The same with their places.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, &T)> {
-        self.0.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?)))
-    }
 }
 
 /// Which lane limits a flow, and whose it is.
@@ -220,10 +216,8 @@ pub(crate) struct FlowPlace {
     pub(crate) fuses: FuseWith,
 }
 
-impl Dense<FlowPlace> {
-    /// The lane that keeps a flow's limit, if it is another than this.
-    #[inline]
-    pub(crate) fn home_elsewhere(&self, here: LaneId, flow: FlowId) -> Option<LaneId> {
-        self.get(flow.index())?.home.filter(|&home| home != here)
-    }
+/// The lane that keeps a flow's limit, if it is another than this.
+#[inline]
+pub(crate) fn home_elsewhere(places: &Minted<FlowPlace>, here: LaneId, flow: FlowId) -> Option<LaneId> {
+    places.get(flow.0)?.home.filter(|&home| home != here)
 }

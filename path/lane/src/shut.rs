@@ -111,7 +111,7 @@ impl<D: Driver> Links<D> {
             self.flows.count_turned_away(flow, at.side, weight);
             common.counters.received += weight.packets;
             common.counters.drops.add(DropReason::FlowLimit, weight.packets);
-            if let Some(port) = self.ports.get_mut(at.port.index()) {
+            if let Some(port) = self.ports.get_mut(at.port.0) {
                 let outward = &mut port.counters.outward;
                 outward.packets += weight.packets;
                 outward.bytes += weight.bytes;
@@ -123,7 +123,7 @@ impl<D: Driver> Links<D> {
 
     fn queue_of(&mut self, port: LinkId) -> Option<&mut Queue<D>> {
         // One by which nothing is sent has the same door.
-        let sends = self.ports.get(port.index())?.queue;
+        let sends = self.ports.get(port.0)?.queue;
         let place = sends.or_else(|| self.spare_queue(port, true))?;
         self.queues.get_mut(place)
     }

@@ -22,8 +22,8 @@ const PIM: IpProtocol = IpProtocol(103);
 impl<D> Links<D> {
     /// The user of a port has said something of groups in another lane.
     pub(crate) fn hear(&mut self, id: LinkId, saying: GroupSaying) {
-        if let Some(port) = self.ports.get(id.index())
-            && let Some(link) = self.switches.get_mut(port.over.index())
+        if let Some(port) = self.ports.get(id.0)
+            && let Some(link) = self.switches.get_mut(port.over.0)
         {
             link.switch.hear(port.at_switch, saying);
         }
@@ -31,8 +31,8 @@ impl<D> Links<D> {
 
     /// A station was heard beyond an exit in another lane.
     pub(crate) fn locate(&mut self, now: Instant, exit: LinkId, located: Located) {
-        if let Some(port) = self.ports.get(exit.index())
-            && let Some(link) = self.switches.get_mut(port.over.index())
+        if let Some(port) = self.ports.get(exit.0)
+            && let Some(link) = self.switches.get_mut(port.over.0)
         {
             link.switch.locate(now, port.at_switch, located);
         }
@@ -40,8 +40,8 @@ impl<D> Links<D> {
 
     /// The same of groups in this lane: what the others are to hear of it.
     fn hear_here(&mut self, now: Instant, id: LinkId, saying: GroupSaying) -> Option<GroupSaying> {
-        let port = self.ports.get(id.index())?;
-        self.switches.get_mut(port.over.index())?.switch.hear_here(now, port.at_switch, saying)
+        let port = self.ports.get(id.0)?;
+        self.switches.get_mut(port.over.0)?.switch.hear_here(now, port.at_switch, saying)
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn listen<D>(
     let is_device = |port: &crate::ports::Port| {
         matches!((port.kind, port.user), (PortKind::Vnic { .. }, PortUser::Driver { .. }))
     };
-    if !links.ports.get(from.index()).is_some_and(is_device) {
+    if !links.ports.get(from.0).is_some_and(is_device) {
         return;
     }
     let message = frame.as_slice().get(usize::from(headers.l4_offset)..headers.l3_end as usize);

@@ -10,12 +10,13 @@ use core::num::NonZeroU32;
 
 use firelane_classify::Headers;
 use firelane_frame::{FlowTag, Frame, Weight};
+use firelane_table::Minted;
 use firelane_units::{Direction, FlowId, LinkId, NetstackId, SwitchPortId};
 
 use crate::common::Common;
 use crate::links::Links;
 use crate::message::{PortKind, PortUser};
-use crate::ports::{Dense, FlowPlace, Port, TX_QUEUE_MAX};
+use crate::ports::{FlowPlace, Port, TX_QUEUE_MAX};
 use crate::steer::lane_of;
 
 /// How many ways a lane remembers. A way that is not remembered costs what a frame cost without this file.
@@ -87,12 +88,12 @@ impl FlowAt {
     #[inline]
     fn flow(
         self,
-        ports: &Dense<Port>,
+        ports: &Minted<Port>,
         port: LinkId,
         headers: &Headers,
         direction: Direction,
     ) -> Option<FlowId> {
-        let rules = ports.get(port.index()).filter(|_| self.has_rules).map(|port| &port.rules);
+        let rules = ports.get(port.0).filter(|_| self.has_rules).map(|port| &port.rules);
         rules.and_then(|rules| rules.lookup(headers, direction)).or(self.usual)
     }
 }
@@ -144,7 +145,7 @@ impl Way {
 
     /// The flows of a frame by rules.
     #[inline]
-    fn ruled(&self, ports: &Dense<Port>, headers: &Headers) -> (Option<FlowId>, Option<FlowId>) {
+    fn ruled(&self, ports: &Minted<Port>, headers: &Headers) -> (Option<FlowId>, Option<FlowId>) {
         let outward = self.outward.flow(ports, self.ingress, headers, Direction::Out);
         (outward, self.inward.flow(ports, self.to, headers, Direction::In))
     }
@@ -168,8 +169,8 @@ fn flow_at<D>(links: &Links<D>, common: &Common<D>, port: &Port) -> Option<FlowA
 
 /// Whether no other lane keeps the limit of `flow`.
 #[inline]
-fn is_kept_here<D>(places: &Dense<FlowPlace>, common: &Common<D>, flow: FlowId) -> bool {
-    let home = places.get(flow.index()).and_then(|place| place.home);
+fn is_kept_here<D>(places: &Minted<FlowPlace>, common: &Common<D>, flow: FlowId) -> bool {
+    let home = places.get(flow.0).and_then(|place| place.home);
     home.is_none_or(|home| home == common.id)
 }
 
@@ -203,7 +204,7 @@ impl<D> Links<D> {
         (from, at): (SwitchPortId, SwitchPortId),
         to: LinkId,
     ) {
-        let (Some(port), Some(end)) = (self.ports.get(ingress.index()), self.ports.get(to.index())) else {
+        let (Some(port), Some(end)) = (self.ports.get(ingress.0), self.ports.get(to.0)) else {
             return;
         };
         let flows = [port, end].map(|port| flow_at(self, common, port));
@@ -310,7 +311,7 @@ impl<D> Links<D> {
             frame.meta_mut().flow = flow.into();
         }
         let is_here = |netstack: NetstackId| {
-            let door = doors.get(netstack.index());
+            let door = doors.get(netstack.0.into());
             door.is_none_or(|door| lane_of(headers, door, steering_key) == common.id)
         };
         match (queue, way.end) {
@@ -339,10 +340,10 @@ impl<D> Links<D> {
                 let (outward, inward) = way.usual();
                 flows.count_both(outward, inward, frames, passed);
             }
-            if let Some(link) = switches.get_mut(way.over.index()) {
+            if let Some(link) = switches.get_mut(way.over.0) {
                 link.switch.pass(way.from, way.at, passed);
             }
-            if let Some(port) = ports.get_mut(way.ingress.index()) {
+            if let Some(port) = ports.get_mut(way.ingress.0) {
                 port.counters.outward.count(passed, *arrival, *chain);
             }
             let inward = match way.end {
@@ -351,7 +352,7 @@ impl<D> Links<D> {
                 WayEnd::Netstack(_) => arrived,
                 WayEnd::Other => continue,
             };
-            if let Some(port) = ports.get_mut(way.to.index()) {
+            if let Some(port) = ports.get_mut(way.to.0) {
                 port.counters.inward.count(inward, *arrival, *chain);
             }
         }

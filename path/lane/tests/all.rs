@@ -33,6 +33,7 @@ mod loop_limits;
 mod many;
 mod moving_queues;
 mod next_hops;
+mod numbers;
 mod onlookers;
 mod polling;
 mod resting;

@@ -241,7 +241,7 @@ fn who_follows_others_is_asked_for_its_own_flow_and_limit() {
         for lane in &stub.world.lanes {
             let snapshot = lane.snapshot();
             for (flow, [inward, _]) in snapshot.flows {
-                passed[flow.index()] += inward.passed;
+                passed[flow.0 as usize] += inward.passed;
             }
             for (port, counters) in snapshot.ports {
                 if port == LinkId(2) {

@@ -45,7 +45,7 @@ impl Stacks {
         tuple: &Tuple,
     ) -> impl Iterator<Item = (LinkId, Direction)> + use<> {
         let link_of = |netstack: NetstackId, address| {
-            self.shards.get(netstack.index()).and_then(|shard| shard.ip.core.link_of(address))
+            self.shards.get(netstack).and_then(|shard| shard.ip.core.link_of(address))
         };
         let out = link_of(from, tuple.local()).map(|link| (link, Direction::Out));
         out.into_iter().chain(link_of(to, tuple.remote()).map(|link| (link, Direction::In)))
@@ -84,7 +84,7 @@ impl Stacks {
 
     /// A netstack's connection with this tuple.
     fn connection(&self, netstack: NetstackId, tuple: &Tuple) -> Option<ConnId> {
-        let shard = self.shards.get(netstack.index())?;
+        let shard = self.shards.get(netstack)?;
         let found = shard.conns.lookup(tuple, |id| self.conns.is_named(id, tuple))?;
         self.home(found).map(|_| found)
     }
@@ -105,14 +105,14 @@ impl Stacks {
     /// Whose the ends of a connection are, for who only looks; `None` if its peer is of no netstack that is near.
     pub(super) fn ends_as_seen<D>(&self, links: &Links<D>, conn: &Conn) -> Option<Ends> {
         let tuple = conn.tuple()?;
-        let own = self.shards.get(conn.netstack.index())?;
+        let own = self.shards.get(conn.netstack)?;
         if conn.peers != conn.netstack || own.ip.core.is_local(tuple.remote()) {
             return Some(conn.ends());
         }
         let here = own.ip.core.link_of(tuple.local())?;
         let is_near = |there| links.share_switch(here, there);
         let has_peer = |netstack: &NetstackId| {
-            let shard = self.shards.get(netstack.index());
+            let shard = self.shards.get(*netstack);
             let link = shard.and_then(|shard| shard.ip.core.link_of(tuple.remote()));
             link.is_some_and(is_near) && self.connection(*netstack, &tuple.reversed()).is_some()
         };
@@ -128,7 +128,7 @@ impl Stacks {
         ends: Ends,
         tuple: &Tuple,
     ) -> Option<Unfused> {
-        let shards = ends.map(|netstack| self.shards.get(netstack.index()));
+        let shards = ends.map(|netstack| self.shards.get(netstack));
         let [Some(own), Some(peers)] = shards else { return Some(Unfused::Away) };
         if !own.config.fusion.is_on || !peers.config.fusion.is_on {
             return Some(Unfused::Property);
@@ -158,7 +158,7 @@ impl Stacks {
         tuple: &Tuple,
     ) -> Option<Unfused> {
         self.way_between(ends, tuple).find_map(|(link, direction)| {
-            let over = links.ports.get(link.index())?.over;
+            let over = links.ports.get(link.0)?.over;
             let flow = links.flow_at(link, tuple, direction);
             let forbids = flow.and_then(|flow| links.unfusing_at(flow));
             forbids.or_else(|| common.taps.want((link, over), flow).then_some(Unfused::Captured))
@@ -176,7 +176,7 @@ impl Stacks {
                 to: (tuple.remote(), tuple.remote_port()),
             };
             let netstack = ends[usize::from(direction == Direction::In)];
-            let gate = self.shards.get(netstack.index()).map(|shard| &shard.gate);
+            let gate = self.shards.get(netstack).map(|shard| &shard.gate);
             gate.is_some_and(|gate| gate.filter_ref().may_meet(&way, |other| links.share_switch(link, other)))
         })
     }
@@ -221,7 +221,7 @@ impl<D> Links<D> {
     /// Whether two VNICs are on one switch, and in one VLAN of it.
     fn share_switch(&self, one: LinkId, other: LinkId) -> bool {
         let place = |link: LinkId| {
-            let port = self.ports.get(link.index())?;
+            let port = self.ports.get(link.0)?;
             match port.kind {
                 PortKind::Vnic { vlan, .. } => Some((port.over, vlan)),
                 PortKind::Uplink | PortKind::Trunk { .. } => None,
@@ -233,7 +233,7 @@ impl<D> Links<D> {
     /// Which flow, of this one and those that it is part of, keeps connections from being fused.
     fn unfusing_at(&self, flow: FlowId) -> Option<Unfused> {
         let flow = self.nest(flow).find(|&flow| self.fuses(flow) == Some(FuseWith::Nobody))?;
-        let place = self.places.get(flow.index())?;
+        let place = self.places.get(flow.0)?;
         Some(if place.rule.is_some() { Unfused::Flow(flow) } else { Unfused::Link(place.owner) })
     }
 
@@ -243,7 +243,7 @@ impl<D> Links<D> {
     }
 
     fn fuses(&self, flow: FlowId) -> Option<FuseWith> {
-        Some(self.places.get(flow.index())?.fuses)
+        Some(self.places.get(flow.0)?.fuses)
     }
 
     /// A flow and those that it is part of.

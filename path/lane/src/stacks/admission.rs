@@ -32,7 +32,7 @@ pub(crate) struct SocketFilter {
 impl Stacks {
     /// What a socket's filter has counted in this lane, if it has one.
     pub(crate) fn socket_filter_counts(&self, id: NetstackId, socket: SocketId) -> Option<FilterCounts> {
-        Some(self.shards.get(id.index())?.socket_filters.get(&socket)?.filter.counts())
+        Some(self.shards.get(id)?.socket_filters.get(&socket)?.filter.counts())
     }
 }
 

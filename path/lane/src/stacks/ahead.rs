@@ -91,12 +91,12 @@ impl Stacks {
             arrival.headers.tuple().filter(|_| arrival.headers.protocol == IpProtocol::TCP)
         };
         for (arrival, sought) in arrivals.iter().zip(&mut sought) {
-            let shard = self.shards.get(arrival.netstack.index());
+            let shard = self.shards.get(arrival.netstack);
             *sought = shard.zip(tuple_of(arrival)).map(|(shard, tuple)| shard.conns.foresee(&tuple));
         }
         let mut next = Next::default();
         for (arrival, sought) in arrivals.iter_mut().zip(sought) {
-            let shard = self.shards.get(arrival.netstack.index());
+            let shard = self.shards.get(arrival.netstack);
             let found = shard
                 .zip(sought)
                 .zip(tuple_of(arrival))

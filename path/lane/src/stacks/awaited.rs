@@ -65,7 +65,7 @@ impl Stacks {
         family: Family,
         number: Option<u32>,
     ) -> Result<(), Refusal> {
-        self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.awaited.set(link, family, number);
+        self.shards.get_mut(id).ok_or(NO_NETSTACK)?.awaited.set(link, family, number);
         Ok(())
     }
 }

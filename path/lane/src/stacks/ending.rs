@@ -59,7 +59,7 @@ impl Stacks {
     #[inline]
     pub(super) fn home(&self, id: ConnId) -> Option<NetstackId> {
         let dated @ (conn, _) = self.conns.slab.get_dated(id)?;
-        self.shards.get(conn.netstack.index())?.has(dated).then_some(conn.netstack)
+        self.shards.get(conn.netstack)?.has(dated).then_some(conn.netstack)
     }
 
     /// An address goes, with the connections that have it and what the translator has made of it. It is nobody's when this returns;
@@ -101,7 +101,7 @@ impl Stacks {
 
     /// The hand is over with an address, unless it has gone once more since.
     pub(super) fn forget_ending(&mut self, id: NetstackId, address: IpAddr, before: Epoch) {
-        let Some(shard) = self.shards.get_mut(id.index()) else { return };
+        let Some(shard) = self.shards.get_mut(id) else { return };
         if shard.ending.get(&address).is_some_and(|it| it.before == before)
             && let Some(Ending { subnet: Some((link, prefix)), .. }) = shard.ending.remove(&address)
         {

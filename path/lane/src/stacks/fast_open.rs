@@ -39,7 +39,7 @@ impl Stacks {
         (local, remote): (Option<SocketAddr>, SocketAddr),
         options: &StreamOptions,
     ) -> Option<SynText> {
-        let shard = self.shards.get_mut(id.index())?;
+        let shard = self.shards.get_mut(id)?;
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let from = local.map(|it| it.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
         let found = shard.ip.core.egress_for(now, options.link, from, remote.ip());

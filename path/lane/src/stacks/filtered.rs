@@ -310,7 +310,7 @@ impl Gate {
 impl Stacks {
     /// A netstack's filter follows other rules; its pools stay.
     pub(crate) fn set_filter(&mut self, id: NetstackId, list: &Arc<RuleList>) -> Result<(), Refusal> {
-        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        let shard = self.shards.get_mut(id).ok_or(NO_NETSTACK)?;
         shard.gate.list = shard.gate.list.wrapping_add(1).max(1);
         shard.gate.filter.follow_list(list);
         shard.gate.look();
@@ -320,7 +320,7 @@ impl Stacks {
 
     /// Networks come into the pools of a netstack's filter and go.
     pub(crate) fn change_pools(&mut self, id: NetstackId, changes: &[PoolChange]) -> Result<(), Refusal> {
-        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        let shard = self.shards.get_mut(id).ok_or(NO_NETSTACK)?;
         shard.gate.filter.change_pools(changes);
         shard.begin_edition();
         Ok(())
@@ -328,12 +328,12 @@ impl Stacks {
 
     /// How many networks the pools of a netstack's filter have in this lane.
     pub(crate) fn pooled(&self, id: NetstackId) -> Option<usize> {
-        self.shards.get(id.index()).map(|shard| shard.gate.filter.pooled())
+        self.shards.get(id).map(|shard| shard.gate.filter.pooled())
     }
 
     /// What a netstack's filter has counted in this lane.
     pub(crate) fn filter_counts(&self, id: NetstackId) -> Option<FilterCounts> {
-        self.shards.get(id.index()).map(|shard| shard.gate.counts())
+        self.shards.get(id).map(|shard| shard.gate.counts())
     }
 }
 

@@ -243,7 +243,7 @@ impl Stacks {
             return;
         }
         let Some(conn) = self.conns.slab.get(id).filter(|conn| conn.fusion == Fusion::Wished) else { return };
-        let Some(tuning) = self.shards.get(conn.netstack.index()).map(|shard| shard.config.fusion) else {
+        let Some(tuning) = self.shards.get(conn.netstack).map(|shard| shard.config.fusion) else {
             return;
         };
         let peer = self.peer_of(common, links, id).filter(|&peer| self.conns.wants_segments(peer).is_none());

@@ -62,7 +62,7 @@ impl Stacks {
         if WATCHED {
             common.see(frame.meta().trace, Sight::Netstack(netstack, link));
         }
-        let Some(shard) = self.shards.get_mut(netstack.index()) else {
+        let Some(shard) = self.shards.get_mut(netstack) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         probes::ip_receive(&frame, link);

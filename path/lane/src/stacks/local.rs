@@ -122,7 +122,7 @@ impl Stacks {
                 Stage::Loopback(netstack) => (netstack, None),
                 _ => unreachable!("no other stage is a netstack's way to itself"),
             };
-            match self.shards.get(netstack.index()) {
+            match self.shards.get(netstack) {
                 Some(shard) => shard.send_to_itself(common, links, from, frame),
                 None => common.drop_frame(frame, DropReason::NoPort),
             }
@@ -147,7 +147,7 @@ impl<D> Inside<'_, D> {
         // The headers name the receiver's end as the local one.
         let tuple = tuple.reversed();
         for (link, direction) in self.shard.local_way(&tuple) {
-            if let Some(port) = links.ports.get(link.index()) {
+            if let Some(port) = links.ports.get(link.0) {
                 frame.meta_mut().flow =
                     links.flow_at(link, &tuple, direction).map_or_else(FlowTag::default, FlowTag::from);
                 self.common.taps.see(self.common.now, (link, port.over), direction, frame);
@@ -233,7 +233,7 @@ impl<D> Links<D> {
             if let Some(flow) = self.flow_at(link, tuple, direction) {
                 self.flows.count_fused(flow, direction, bytes);
             }
-            if let Some(port) = self.ports.get_mut(link.index()) {
+            if let Some(port) = self.ports.get_mut(link.0) {
                 let fused = &mut port.counters.of_mut(direction).fused;
                 *fused = fused.saturating_add(bytes.0);
             }

@@ -209,7 +209,7 @@ impl Stacks {
     }
 
     fn inside<'a, D>(&'a mut self, common: &'a mut Common<D>, netstack: NetstackId) -> Option<Inside<'a, D>> {
-        let shard = self.shards.get_mut(netstack.index())?;
+        let shard = self.shards.get_mut(netstack)?;
         Some(Inside { common, shard, conns: &mut self.conns })
     }
 
@@ -273,7 +273,8 @@ impl Stacks {
         }
         let mut from = 0;
         while let Some(index) = self.shards.next_due(common.now, from) {
-            if let Some(mut inside) = self.inside(common, NetstackId(index as u16)) {
+            let id = self.shards.at(index).map(|shard| shard.config.id);
+            if let Some(mut inside) = id.and_then(|id| self.inside(common, id)) {
                 inside.on_shard_time();
             }
             from = index + 1;
@@ -377,7 +378,7 @@ impl Stacks {
             return self.shards.iter().find_map(|shard| shard.ended.info(now, conn));
         };
         let (conn, since) = self.conns.slab.get_dated(id)?;
-        let shard = self.shards.get(conn.netstack.index()).filter(|it| !it.is_successor(since))?;
+        let shard = self.shards.get(conn.netstack).filter(|it| !it.is_successor(since))?;
         let tuple = conn.tuple()?;
         let ends = self.ends_as_seen(links, conn);
         let unfused = ends.map_or(Some(Unfused::Away), |ends| self.unfused(common, links, ends, &tuple));
@@ -411,6 +412,7 @@ impl Stacks {
             }),
             timers,
             time_wait: of_shards(|shard| shard.time_wait.allocated_bytes()),
+            links: self.shards.allocated_bytes(),
         }
     }
 
@@ -450,8 +452,8 @@ impl Stacks {
         let (PortUser::Netstack(id), PortKind::Vnic { mac, .. }) = (config.user, config.kind) else {
             return Ok(());
         };
-        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
-        let mtu = links.switches.get(config.over.index()).ok_or("no such link")?.mtu;
+        let shard = self.shards.get_mut(id).ok_or(NO_NETSTACK)?;
+        let mtu = links.switches.get(config.over.0).ok_or("no such link")?.mtu;
         let is_home = shard.config.steering.home() == common.id;
         shard.ip.core.add_interface(IfConfig { link: config.id, mac, mtu, is_home });
         if links.is_over_tunnel(config.over) {
@@ -481,7 +483,7 @@ impl Stacks {
         link: LinkId,
         address: IpPrefix,
     ) -> Result<(), Refusal> {
-        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
         ip.touch();
         ip.core.add_address(common.now, link, address).map_err(address_refusal)
     }
@@ -493,13 +495,13 @@ impl Stacks {
         address: IpPrefix,
         is_deprecated: bool,
     ) -> Result<(), Refusal> {
-        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
         ip.core.change_address(link, address, is_deprecated).map_err(address_refusal)
     }
 
     /// Whether a link has an address.
     pub(crate) fn check_address(&self, id: NetstackId, link: LinkId, address: IpAddr) -> Result<(), Refusal> {
-        let ip = &self.shards.get(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &self.shards.get(id).ok_or(NO_NETSTACK)?.ip;
         let is_there = ip.core.addresses().any(|it| it.link == link && it.prefix.addr() == address);
         if is_there { Ok(()) } else { Err(address_refusal(AddressError::Missing)) }
     }
@@ -511,7 +513,7 @@ impl Stacks {
         link: LinkId,
         address: IpAddr,
     ) -> Result<(), Refusal> {
-        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
         ip.touch();
         ip.core.remove_address(link, address).map_err(address_refusal)
     }
@@ -524,25 +526,25 @@ impl Stacks {
         link: LinkId,
         settings: Option<AutoconfConfig>,
     ) -> Result<(), Refusal> {
-        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
         ip.touch();
         ip.core.set_autoconf(common.now, link, settings);
         Ok(())
     }
 
     pub(crate) fn add_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
-        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
         ip.core.insert_route(ip_route(route)).map_err(route_refusal)
     }
 
     pub(crate) fn remove_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
-        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
         ip.core.delete_route(ip_route(route)).map_err(route_refusal)
     }
 
     /// Follows a routing daemon: the rest goes on if there is no room for one of its routes.
     pub(crate) fn change_routes(&mut self, id: NetstackId, changes: &[RouteChange]) -> Result<(), Refusal> {
-        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
         let learned = |route| Route { origin: Origin::Daemon, ..ip_route(route) };
         let mut outcome = Ok(());
         for change in changes {
@@ -562,7 +564,7 @@ impl Stacks {
     /// Says how large packets by these interfaces may be.
     pub(crate) fn set_mtu(&mut self, mtu: Mtu, interfaces: &[(NetstackId, LinkId)]) -> Result<(), Refusal> {
         interfaces.iter().try_for_each(|&(id, link)| {
-            let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+            let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
             let is_there = ip.core.set_mtu(link, mtu);
             is_there.then_some(()).ok_or("the netstack does not have the link")
         })
@@ -575,7 +577,7 @@ impl Stacks {
         id: NetstackId,
         link: LinkId,
     ) -> Result<(), Refusal> {
-        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
         ip.touch();
         ip.core.rejoin(common.now, link, &mut common.pools);
         Ok(())
@@ -587,7 +589,7 @@ impl Stacks {
         link: LinkId,
         routing: IfRouting,
     ) -> Result<(), Refusal> {
-        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let ip = &mut self.shards.get_mut(id).ok_or(NO_NETSTACK)?.ip;
         let is_there = ip.core.set_routing(link, routing);
         is_there.then_some(()).ok_or("the netstack does not have the link")
     }

@@ -135,9 +135,9 @@ impl Stacks {
         for nth in 0..count {
             let (before, rest) = arrivals[..count].split_at_mut(nth);
             let netstack = rest[0].netstack;
-            let is_router = self.shards.get(netstack.index()).is_some_and(|shard| shard.forwarded.is_router);
+            let is_router = self.shards.get(netstack).is_some_and(|shard| shard.forwarded.is_router);
             if is_router && before.iter().all(|other| other.netstack != netstack) {
-                let shard = self.shards.get_mut(netstack.index()).expect("it was there just now");
+                let shard = self.shards.get_mut(netstack).expect("it was there just now");
                 shard.foresee(now, rest);
             }
         }

@@ -27,13 +27,13 @@ use crate::message::{Connect, StreamOptions};
 impl Stacks {
     /// The way between two stations.
     pub(crate) fn way(&mut self, now: Instant, id: NetstackId, ends: (IpAddr, IpAddr)) -> Option<Egress> {
-        let shard = self.shards.get_mut(id.index())?;
+        let shard = self.shards.get_mut(id)?;
         shard.ip.core.egress(now, Some(ends.0), ends.1).ok()
     }
 
     /// The link that leads to a group.
     pub(crate) fn group_link(&self, id: NetstackId, group: IpAddr) -> Option<LinkId> {
-        self.shards.get(id.index())?.ip.core.link_to_group(group)
+        self.shards.get(id)?.ip.core.link_to_group(group)
     }
 
     /// The lane in which the segments of a connection from a bound `local` to `remote` will arrive: the same for all who
@@ -45,7 +45,7 @@ impl Stacks {
         id: NetstackId,
         (local, remote): (SocketAddr, SocketAddr),
     ) -> Option<LaneId> {
-        let shard = self.shards.get_mut(id.index())?;
+        let shard = self.shards.get_mut(id)?;
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let src = match local.ip() {

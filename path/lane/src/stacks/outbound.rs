@@ -81,7 +81,7 @@ impl Stacks {
             }
             let Some(id) = self.conns.next_dirty() else { return };
             let Some(netstack) = self.home(id) else { continue };
-            let Some(shard) = self.shards.get_mut(netstack.index()) else { continue };
+            let Some(shard) = self.shards.get_mut(netstack) else { continue };
             let mut inside = Inside { common, shard, conns: &mut self.conns };
             let pause = inside.send_share(id, &self.steps, links, is_any_busy);
             match pause {

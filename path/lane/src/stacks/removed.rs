@@ -72,18 +72,18 @@ impl Stacks {
         out: &mut Chain,
         id: NetstackId,
     ) -> Result<(), Refusal> {
-        self.shards.get(id.index()).ok_or(NO_NETSTACK)?;
+        self.shards.get(id).ok_or(NO_NETSTACK)?;
         // What its programs have said before leaves.
         self.transmit(common, links, out);
         self.conns.leave_turns(id);
-        let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
+        let mut shard = self.shards.remove(id).ok_or(NO_NETSTACK)?;
         if common.is_ahead() {
             Inside { common, shard: &mut shard, conns: &mut self.conns }
                 .send_shares(links, super::datagrams_out::TURN);
         }
         shard.searches.end(common);
         self.ports_from = self.ports_from.max(shard.port_counter);
-        self.removed.push_back(Removed { shard: Box::new(shard), stage: Stage::Listeners, at: 0 });
+        self.removed.push_back(Removed { shard, stage: Stage::Listeners, at: 0 });
         // Whoever gets its number from here on has no connections of before.
         self.conns.slab.begin_epoch();
         self.end_removed(common, out);

@@ -4,49 +4,60 @@
 //! it has touched it, and those that were touched are asked whether they have something to send, and once until when to let them be.
 //! Owned by `mod.rs`.
 
-use firelane_units::Instant;
+use firelane_table::Minted;
+use firelane_units::{Instant, NetstackId};
 
 use super::shard::Shard;
 use crate::control::Refusal;
 use crate::marked::Marked;
-use crate::ports::Dense;
 
 /// Every netstack's shard in a lane.
 pub(super) struct Shards {
-    all: Dense<Shard>,
+    /// A shard is large, and places are more than shards.
+    all: Minted<Box<Shard>>,
+    /// By the places that they have there.
     agenda: Agenda,
 }
 
 impl Shards {
     pub(super) fn new() -> Self {
-        Self { all: Dense::new(), agenda: Agenda::default() }
+        Self { all: Minted::new(), agenda: Agenda::default() }
     }
 
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<&Shard> {
-        self.all.get(index)
+    pub(super) fn get(&self, id: NetstackId) -> Option<&Shard> {
+        self.all.get(id.0.into()).map(Box::as_ref)
     }
 
-    /// The shard at a place, which is touched by it.
+    /// A netstack's shard, which is touched by it.
     #[inline]
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Shard> {
-        let shard = self.all.get_mut(index)?;
-        self.agenda.touch(index);
+    pub(super) fn get_mut(&mut self, id: NetstackId) -> Option<&mut Shard> {
+        let place = self.all.place_of(id.0.into());
+        let shard = self.all.get_mut(id.0.into())?;
+        self.agenda.touch(place);
         Some(shard)
     }
 
-    /// Puts a shard in its place, unless that is taken.
+    /// Puts a shard in, unless its netstack has one.
     pub(super) fn insert(&mut self, shard: Shard) -> Result<(), Refusal> {
-        let index = shard.config.id.index();
-        self.all.insert(index, shard).map_err(|_| "the netstack exists")?;
+        let (number, places) = (shard.config.id.0.into(), self.all.places());
+        self.all.insert(number, Box::new(shard)).map_err(|_| "the netstack exists")?;
+        if self.all.places() == places {
+            self.agenda.touch(self.all.place_of(number));
+            return Ok(());
+        }
+        // All have other places than before.
+        self.agenda = Agenda::default();
         self.agenda.grow(self.all.places());
-        self.agenda.touch(index);
+        self.all.entries().for_each(|(number, _)| self.agenda.touch(self.all.place_of(number)));
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, index: usize) -> Option<Shard> {
-        self.agenda.forget(index);
-        self.all.remove(index)
+    pub(super) fn remove(&mut self, id: NetstackId) -> Option<Box<Shard>> {
+        let place = self.all.place_of(id.0.into());
+        let shard = self.all.remove(id.0.into())?;
+        self.agenda.forget(place);
+        Some(shard)
     }
 
     /// How many places there are, empty ones included.
@@ -54,17 +65,28 @@ impl Shards {
         self.all.places()
     }
 
+    /// What places and shards take, without the tables that these have.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.all.allocated_bytes() + self.all.len() * size_of::<Shard>()
+    }
+
+    /// The shard that stands in a place.
+    pub(super) fn at(&self, place: usize) -> Option<&Shard> {
+        self.all.at(place).map(|(_, shard)| shard.as_ref())
+    }
+
     /// Does something with those of which `is_one` is true, and touches them alone.
     pub(super) fn each_where(&mut self, is_one: impl Fn(&Shard) -> bool, mut act: impl FnMut(&mut Shard)) {
-        for index in 0..self.all.places() {
-            if self.get(index).is_some_and(&is_one) {
-                self.get_mut(index).into_iter().for_each(&mut act);
+        for place in 0..self.all.places() {
+            if let Some(shard) = self.all.at_mut(place).filter(|shard| is_one(shard)) {
+                self.agenda.touch(place);
+                act(shard);
             }
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Shard> {
-        self.all.iter()
+        self.all.iter().map(Box::as_ref)
     }
 
     /// How many may have something to send.
@@ -77,21 +99,21 @@ impl Shards {
     pub(super) fn nth_sender(&mut self, nth: usize) -> Option<&mut Shard> {
         let &index = self.agenda.senders.places().get(nth)?;
         self.agenda.changed.put(index);
-        self.all.get_mut(index)
+        self.all.at_mut(index).map(Box::as_mut)
     }
 
     /// All of them have had their round: who has more to send is one of them still.
     #[inline]
     pub(super) fn end_round(&mut self) {
         let Self { all, agenda } = self;
-        agenda.senders.retain(|index| all.get(index).is_some_and(Shard::has_more));
+        agenda.senders.retain(|index| all.at(index).is_some_and(|(_, shard)| shard.has_more()));
     }
 
     /// When the first one is due.
     #[inline]
     pub(super) fn first_due(&mut self) -> Instant {
         let Self { all, agenda } = self;
-        agenda.first_due(|index| all.get(index)?.next_deadline())
+        agenda.first_due(|index| all.at(index)?.1.next_deadline())
     }
 
     /// The first place from `from` on whose shard is due.

@@ -162,7 +162,7 @@ impl Stacks {
         id: NetstackId,
         steering: Steering,
     ) -> Result<Steering, Refusal> {
-        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        let shard = self.shards.get_mut(id).ok_or(NO_NETSTACK)?;
         shard.config.steering = steering;
         shard.searches.forget_exhausted();
         shard.others = others(&shard.config, common.id);
@@ -171,12 +171,12 @@ impl Stacks {
 
     /// Of which steering of a netstack this lane has heard last.
     pub(crate) fn steering_version(&self, id: NetstackId) -> Option<u32> {
-        Some(self.shards.get(id.index())?.config.steering.version())
+        Some(self.shards.get(id)?.config.steering.version())
     }
 
     /// Whether something of a netstack is here that would begin elsewhere now. Connections are looked at by and by.
     pub(crate) fn strangers<D>(&self, common: &Common<D>, id: NetstackId, from: u32) -> Strangers {
-        let Some(shard) = self.shards.get(id.index()) else { return Strangers::None };
+        let Some(shard) = self.shards.get(id) else { return Strangers::None };
         let (key, me) = (common.secrets.steering(), common.id);
         let is_away = |port: u16| datagram_lane(Port(port), &shard.config.steering, &key) != me;
         let has_socket = || {
@@ -208,7 +208,7 @@ impl Stacks {
 
     /// Whether a datagram socket here has the port.
     pub(crate) fn has_datagrams_at(&self, id: NetstackId, port: Port) -> bool {
-        let shard = self.shards.get(id.index());
+        let shard = self.shards.get(id);
         shard.is_some_and(|shard| {
             shard.datagrams.iter().any(|(_, it)| it.kind == DatagramKind::Udp && it.local.port() == port.0)
         })
@@ -216,7 +216,7 @@ impl Stacks {
 
     /// What another lane of the netstack has to know that joins now: what this one, its home, has configured by itself.
     pub(crate) fn learned(&self, id: NetstackId) -> Vec<Learned> {
-        let Some(shard) = self.shards.get(id.index()) else { return Vec::new() };
+        let Some(shard) = self.shards.get(id) else { return Vec::new() };
         let ip = &shard.ip.core;
         let of_address = |it: &Address| {
             let (link, prefix, origin) = (it.link, it.prefix, it.origin);
@@ -245,7 +245,7 @@ impl Stacks {
 
     /// The listeners of a netstack.
     pub(crate) fn heard(&self, id: NetstackId) -> Vec<Heard> {
-        let Some(shard) = self.shards.get(id.index()) else { return Vec::new() };
+        let Some(shard) = self.shards.get(id) else { return Vec::new() };
         let heard = |(socket, listening): (SocketId, &super::shard::Listening)| {
             let (ip, v6_only) = listening.address.parts();
             let listen = Listen {

@@ -126,7 +126,7 @@ impl Stacks {
     fn look_at<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId, anew: Anew) {
         let Some(dated @ (conn, since)) = self.conns.slab.get_dated(id) else { return };
         let netstack = conn.netstack;
-        let Some(shard) = self.shards.get(netstack.index()).filter(|it| !it.is_successor(since)) else {
+        let Some(shard) = self.shards.get(netstack).filter(|it| !it.is_successor(since)) else {
             return;
         };
         if shard.is_ended(dated) {

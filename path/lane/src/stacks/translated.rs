@@ -187,12 +187,12 @@ impl Stacks {
 
     /// Ends all that a netstack's translator has made; how many sessions there were.
     pub(crate) fn flush_nat(&mut self, id: NetstackId) -> Option<u64> {
-        Some(self.shards.get_mut(id.index())?.gate.nat()?.flush())
+        Some(self.shards.get_mut(id)?.gate.nat()?.flush())
     }
 
     /// What a netstack's translator has counted, if it lives in this lane.
     pub(crate) fn nat_counts(&self, id: NetstackId) -> Option<NatCounts> {
-        Some(self.shards.get(id.index())?.gate.nat_seen()?.counts())
+        Some(self.shards.get(id)?.gate.nat_seen()?.counts())
     }
 
     /// Its sessions from a place on, and where to go on.
@@ -202,7 +202,7 @@ impl Stacks {
         from: u32,
         most: usize,
     ) -> Option<(Vec<NatRow>, Option<u32>)> {
-        Some(self.shards.get(id.index())?.gate.nat_seen()?.rows(from, most))
+        Some(self.shards.get(id)?.gate.nat_seen()?.rows(from, most))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::message::NetstackConfig;
 impl Stacks {
     /// Gives a netstack other tunables.
     pub(crate) fn tune(&mut self, config: NetstackConfig) -> Result<(), Refusal> {
-        let shard = self.shards.get_mut(config.id.index()).ok_or(NO_NETSTACK)?;
+        let shard = self.shards.get_mut(config.id).ok_or(NO_NETSTACK)?;
         let NetstackConfig { steering, dad, .. } = shard.config.clone();
         shard.config = NetstackConfig { steering, dad, ..config };
         shard.ip.core.set_forwarding(shard.config.forwarding);

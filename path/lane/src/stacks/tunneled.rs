@@ -50,8 +50,8 @@ pub(crate) struct Tunneled {
 impl<D> Links<D> {
     /// Whether what is above a switch leads into a tunnel.
     pub(crate) fn is_over_tunnel(&self, over: LinkId) -> bool {
-        let uplink = self.switches.get(over.index()).and_then(|link| link.uplink);
-        let port = uplink.and_then(|uplink| self.ports.get(uplink.index()));
+        let uplink = self.switches.get(over.0).and_then(|link| link.uplink);
+        let port = uplink.and_then(|uplink| self.ports.get(uplink.0));
         port.is_some_and(|port| matches!(port.user, PortUser::Tunnel { .. }))
     }
 }
@@ -64,7 +64,7 @@ impl Stacks {
         link: LinkId,
         setup: Option<TunnelSetup>,
     ) -> Result<(), control::Refusal> {
-        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        let shard = self.shards.get_mut(id).ok_or(NO_NETSTACK)?;
         let tunnels = &mut shard.tunnels;
         tunnels.ways.remove(&link);
         match setup {

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use firelane_table::Minted;
 use firelane_units::{ConnId, NetstackId};
 
 use super::bands::{Band, Bands};
@@ -26,8 +27,7 @@ const COST: i64 = 2 << 10;
 /// Those that may have something to send, of all netstacks.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// By their numbers.
-    netstacks: Vec<Netstack>,
+    netstacks: Minted<Netstack>,
     /// Those with connections that wait, in the order of their turns; whose turn it is stands first.
     waiting: VecDeque<NetstackId>,
     len: usize,
@@ -46,10 +46,7 @@ impl Turns {
     /// Behind the others of its band in its netstack; a netstack that had nobody is behind the other netstacks.
     #[inline]
     pub(super) fn push(&mut self, netstack: NetstackId, band: Band, id: ConnId) {
-        if netstack.index() >= self.netstacks.len() {
-            self.grow(netstack);
-        }
-        let it = &mut self.netstacks[netstack.index()];
+        let it = self.netstacks.get_or_default(netstack.0.into());
         if it.dirty.len() == 0 {
             // What it has had too much stays so: else who has one connection, which is taken out and put back, would pay nothing.
             it.credit = it.credit.min(0) + TURN;
@@ -59,17 +56,12 @@ impl Turns {
         self.len += 1;
     }
 
-    #[cold]
-    fn grow(&mut self, netstack: NetstackId) {
-        self.netstacks.resize_with(netstack.index() + 1, Netstack::default);
-    }
-
     /// The next one, and of which netstack it was put in.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(NetstackId, ConnId)> {
         loop {
             let &first = self.waiting.front()?;
-            let it = &mut self.netstacks[first.index()];
+            let it = self.netstacks.get_mut(first.0.into()).expect("who waits has not gone");
             if it.credit <= 0 {
                 it.credit += TURN;
                 self.waiting.rotate_left(1);
@@ -90,7 +82,7 @@ impl Turns {
     pub(super) fn charge(&mut self, netstack: NetstackId, text: usize) {
         let cost = text as i64 + COST;
         self.sent += cost;
-        if let Some(it) = self.netstacks.get_mut(netstack.index()) {
+        if let Some(it) = self.netstacks.get_mut(netstack.0.into()) {
             it.credit -= cost;
         }
     }
@@ -115,9 +107,8 @@ impl Turns {
 
     /// The netstack is gone.
     pub(super) fn forget(&mut self, netstack: NetstackId) {
-        if let Some(it) = self.netstacks.get_mut(netstack.index()) {
+        if let Some(it) = self.netstacks.remove(netstack.0.into()) {
             self.len -= it.dirty.len();
-            *it = Netstack::default();
             self.waiting.retain(|&other| other != netstack);
         }
     }

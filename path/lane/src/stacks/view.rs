@@ -46,12 +46,12 @@ impl Stacks {
 
     /// What a netstack has counted here.
     pub(crate) fn netstack_counters(&self, id: NetstackId) -> Option<NetstackCounters> {
-        self.shards.get(id.index()).map(Shard::counters)
+        self.shards.get(id).map(Shard::counters)
     }
 
     /// The groups that a netstack listens to, at most 512.
     pub(crate) fn memberships(&self, id: NetstackId) -> Vec<Membership> {
-        self.shards.get(id.index()).map(|shard| shard.ip.core.memberships().collect()).unwrap_or_default()
+        self.shards.get(id).map(|shard| shard.ip.core.memberships().collect()).unwrap_or_default()
     }
 
     /// The groups of a link that sockets of a netstack listen to, and that of all stations, as Ethernet has them. What asks for
@@ -69,7 +69,7 @@ impl Stacks {
         id: NetstackId,
         socket: SocketId,
     ) -> Option<DatagramInfo> {
-        let shard = self.shards.get(id.index())?;
+        let shard = self.shards.get(id)?;
         let place = shard.datagrams.get(socket.0)?;
         let limits =
             place.last_way().map(|(link, tuple)| shard.flows_of(links, link, &tuple)).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Stacks {
 
     /// Tells the next of a netstack's addresses, routes and neighbours.
     pub(crate) fn look(&self, look: &mut Look) {
-        match self.shards.get(look.netstack.index()) {
+        match self.shards.get(look.netstack) {
             Some(shard) => look.take(&shard.ip.core),
             None => look.is_done = true,
         }
@@ -110,7 +110,7 @@ impl Stacks {
                     .map_or(Place::Empty, Place::Row),
             };
         }
-        let Some(shard) = self.shards.get(usize::from(netstack)) else { return Place::Beyond };
+        let Some(shard) = self.shards.at(usize::from(netstack)) else { return Place::Beyond };
         match table {
             Table::Listeners if shard.config.steering.home() == lane => listener(shard, place),
             Table::TimeWait => time_wait(now, shard, place),
