@@ -12,14 +12,13 @@ use firelane_units::{IpPrefix, LaneId, LinkId, NetstackId};
 
 use crate::calls::Held;
 use crate::engine::{Engine, Inner};
+use crate::notices::WAITING_MAX;
 use crate::registry::Registry;
 use crate::stack::Stack;
 
-/// Notices that wait for whoever asks; the oldest give way.
-const NOTED_MAX: usize = 4096;
-
 impl Engine {
-    /// What lanes have reported since the last call: refused changes, addresses that became ready.
+    /// What lanes have reported since the last call: refused changes, addresses that became ready. Of more than 4,096 the oldest have given
+    /// way.
     pub fn notices(&self) -> Vec<(LaneId, Notice)> {
         drop(self.0.registry_of_now());
         self.0.noted.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
@@ -62,9 +61,9 @@ impl Inner {
     }
 
     fn note(&self, registry: &mut Registry) {
-        let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.fabric.notices.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        for (lane, notice) in notices.try_iter() {
+        for (lane, notice) in waiting {
             match &notice {
                 Notice::Configured(id, change) => {
                     if let Some(netstack) = registry.netstacks.get_mut(id) {
@@ -82,7 +81,7 @@ impl Inner {
             noted.push_back((lane, notice));
         }
         // A program that never asks must not collect them for ever.
-        while noted.len() > NOTED_MAX {
+        while noted.len() > WAITING_MAX {
             noted.pop_front();
         }
     }

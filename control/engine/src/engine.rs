@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -145,7 +145,6 @@ pub(crate) struct Inner {
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) lane_threads: Mutex<Threads>,
-    pub(crate) notices: Mutex<Receiver<(LaneId, Notice)>>,
     /// Notices that were looked at for what they say about addresses, and that nobody has taken.
     pub(crate) noted: Mutex<VecDeque<(LaneId, Notice)>>,
     pub(crate) stable_secret: Option<[u8; 16]>,
@@ -161,11 +160,9 @@ impl Engine {
             let text = format!("lanes {} and {}: 1 to {LANES_MAX}", config.lanes, config.reserve);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let (sender, receiver) = channel();
         let fabric = Fabric::new(
             &LaneSizes { lanes: config.lanes, reserve: config.reserve, pools: config.pools },
             Chance::new(config.seed),
-            sender,
         )?;
         let engine = Self(Arc::new(Inner {
             fabric,
@@ -175,7 +172,6 @@ impl Engine {
             stop: Arc::default(),
             threads: Mutex::default(),
             lane_threads: Mutex::new(Threads::of(Vec::new(), &[], Vec::new())),
-            notices: Mutex::new(receiver),
             noted: Mutex::default(),
             stable_secret: config.stable_secret,
         }));

@@ -7,7 +7,6 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
@@ -29,6 +28,7 @@ use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::error::{ChangeError, lane_failed};
 use crate::news::News;
+use crate::notices::Notices;
 use crate::programs::Programs;
 use crate::queue::Queue;
 use crate::sleepers::Sleepers;
@@ -68,7 +68,7 @@ pub(crate) struct Fabric {
     common: usize,
     /// How many frames of each lane wait in others.
     pub(crate) backlogs: Arc<Backlogs>,
-    notices: Mutex<Sender<(LaneId, Notice)>>,
+    pub(crate) notices: Mutex<Notices>,
 }
 
 /// A lane with its bell.
@@ -98,11 +98,7 @@ pub(crate) enum EnterError {
 
 impl Fabric {
     /// Lanes without threads.
-    pub(crate) fn new(
-        configs: &LaneSizes,
-        chance: Chance,
-        notices: Sender<(LaneId, Notice)>,
-    ) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(configs: &LaneSizes, chance: Chance) -> io::Result<Arc<Self>> {
         let mut random = [0; Secrets::BYTES];
         chance.fill(&mut random)?;
         let (clock, secrets) = (Clock::new(), Secrets::new(random));
@@ -135,7 +131,7 @@ impl Fabric {
                 lanes,
                 common: configs.lanes,
                 backlogs,
-                notices: Mutex::new(notices),
+                notices: Mutex::default(),
             }
         }))
     }
@@ -594,10 +590,7 @@ impl Outlet<Queue> for FabricOutlet {
 
     fn notice(&mut self, lane: LaneId, notice: Notice) {
         if let Some(fabric) = self.fabric.upgrade() {
-            let sender = fabric.notices.lock().unwrap_or_else(PoisonError::into_inner);
-            // Nobody listens: an embedded stack need not.
-            let _ = sender.send((lane, notice));
-            drop(sender);
+            fabric.notices.lock().unwrap_or_else(PoisonError::into_inner).push(lane, notice);
             fabric.news.tell();
         }
     }

@@ -50,6 +50,7 @@ mod nat;
 mod netstack_config;
 mod netstacks;
 mod news;
+mod notices;
 mod own_lanes;
 mod placing;
 mod poller;
