@@ -109,12 +109,12 @@ impl Program {
         let stream = self.stream(block);
         match stream.write(&[IoSlice::new(bytes)]) {
             Ok(count) => {
-                stream.kick(0);
+                stream.kick(0, |_| false);
                 count
             }
             Err(WriteError::WouldBlock) => {
                 stream.asks_for_storage();
-                stream.kick(0);
+                stream.kick(0, |_| false);
                 0
             }
             Err(error) => panic!("{error:?}"),
@@ -126,7 +126,7 @@ impl Program {
         match stream.read(&mut [IoSliceMut::new(bytes)], false) {
             Ok((count, kick)) => {
                 if kick {
-                    stream.kick(0);
+                    stream.kick(0, |_| false);
                 }
                 Some(count)
             }
@@ -175,7 +175,7 @@ fn bytes_travel_both_ways_and_everything_comes_back() {
         program.transfer(&mut world, client, server, &pattern(1_000_000));
         program.transfer(&mut world, server, client, &pattern(300_000));
         program.stream(client).shut_write();
-        program.stream(client).kick(0);
+        program.stream(client).kick(0, |_| false);
         program.turn(&mut world);
         program.turn(&mut world);
         assert_eq!(program.read(server, &mut [0]), Some(0), "the end");
@@ -368,10 +368,10 @@ fn a_lie_resets_the_connection_that_it_is_about_and_no_other() {
         program.transfer(&mut world, liar, server, b"true");
         program.transfer(&mut world, server, liar, b"true");
         // The lane has seen all that is true.
-        program.stream(liar).kick(0);
+        program.stream(liar).kick(0, |_| false);
         program.turn(&mut world);
         lie(program.block(liar));
-        program.stream(liar).kick(0);
+        program.stream(liar).kick(0, |_| false);
         for _ in 0..3 {
             program.turn(&mut world);
         }
