@@ -4,7 +4,7 @@
 //! which both ends know that nothing refuses them, whoever the program is and whatever its socket is, and that change nothing before
 //! there is a connection. The library asks for all others at once, with what it has kept before them.
 //!
-//! Used by the preloaded library, which writes them beside an offer ([`crate::layout::Offers`]), and by the engine, which takes them
+//! Used by the preloaded library, which writes them beside an offer ([`crate::Offers`]), and by the engine, which takes them
 //! when it begins the connection. What a program writes there is judged as what it asks for: see [`UntoldOption::decode`].
 
 use core::array;
