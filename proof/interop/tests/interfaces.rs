@@ -209,11 +209,13 @@ fn lose_to_a_limit(lanes: u16) {
         skipped("a veth pair has no ring for what waits");
         return;
     }
-    let drops = |reason: &str| -> u64 {
+    // What was dropped for such a reason.
+    let dropped = |is_wanted: &dyn Fn(&str) -> bool| -> u64 {
         let shown = daemon.firelane(&["drops", "-p", "-o", "reason,frames"]).expect_success();
-        let line = shown.lines().find_map(|line| line.strip_prefix(&format!("{reason}:")).map(str::to_owned));
-        line.map_or(0, |it| it.parse().expect("a number"))
+        let all = shown.lines().filter_map(|line| line.split_once(':'));
+        all.filter(|(reason, _)| is_wanted(reason)).map(|(_, it)| it.parse::<u64>().expect("a number")).sum()
     };
+    let drops = |reason: &str| dropped(&|it| it == reason);
     // What the kernel has sent by the interface, and what it could not send.
     let kernels = || -> (u64, u64) {
         let shown = sandbox.run(Some("bob"), "ip", &["-s", "-j", "link", "show", "bob0"]).expect_success();
@@ -251,7 +253,13 @@ fn lose_to_a_limit(lanes: u16) {
     daemon.firelane(&["dladm", "delete-vnic", "bob0"]).expect_success();
     let (full, over) = lost();
     assert!(full >= before.0 && over >= before.1, "{before:?} and {full}, {over}");
-    assert_eq!(counted("s0").1, full + over);
+    // The kernel of the one who is left may ask for a router now, and nobody is there to hear it.
+    let stub = counted("s0").1;
+    let others = dropped(&|reason| !["ring_full", "flow_limit"].contains(&reason));
+    assert!(
+        (full + over..=full + over + others).contains(&stub) && others < 100,
+        "{stub}: {full}, {over}, {others}"
+    );
 }
 
 #[test]

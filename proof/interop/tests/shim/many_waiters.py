@@ -45,16 +45,22 @@ def test_no_descriptor_is_left():
             filled.append(os.open("/dev/null", os.O_RDONLY))
     except OSError as error:
         print("no descriptor", errno.errorcode[error.errno])
-    told = []
+    silent, told = [], []
 
     def work(sock):
         both = select.poll()
         both.register(sock, select.POLLIN)
         both.register(pipe[0], select.POLLIN)
-        told.append(both.poll(100) == [] and both.poll(1000 * PATIENCE) == [(sock.fileno(), select.POLLIN)])
+        was_silent = both.poll(100) == []
+        silent.append(was_silent)
+        told.append(was_silent and both.poll(1000 * PATIENCE) == [(sock.fileno(), select.POLLIN)])
 
     threads, failed = start(work, [(served,) for _, served in made])
-    time.sleep(0.3)
+    # Where others use the CPUs a thread may begin late.
+    end = time.monotonic() + PATIENCE
+    while len(silent) + len(failed) < ALONE and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.1)
     for client, _ in made:
         client.sendall(b"x")
     for thread in threads:
