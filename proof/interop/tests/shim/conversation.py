@@ -23,7 +23,7 @@ MSG_FASTOPEN, TCP_INQ = 0x20000000, 36
 MSG_MORE, MSG_ERRQUEUE, MSG_CMSG_CLOEXEC, MSG_WAITFORONE = 0x8000, 0x2000, 0x40000000, 0x10000
 MODES = [0, select.EPOLLET, select.EPOLLONESHOT, select.EPOLLET | select.EPOLLONESHOT]
 # An acknowledgement may be late by 40 ms.
-QUIET = {"sets": 0.06}.get(sys.argv[4], float(os.environ.get("QUIET", "0.03")))
+QUIET = {"sets": 0.06}.get(sys.argv[4], 0.03)
 
 
 def shown(sock):

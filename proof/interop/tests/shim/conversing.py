@@ -2,6 +2,7 @@
 import ctypes
 import errno
 import fcntl
+import os
 import select
 import struct
 import time
@@ -10,7 +11,9 @@ EVENTS = [("IN", select.POLLIN), ("PRI", select.POLLPRI), ("OUT", select.POLLOUT
           ("HUP", select.POLLHUP), ("ERR", select.POLLERR), ("NVAL", select.POLLNVAL), ("RDNORM", select.POLLRDNORM),
           ("RDBAND", select.POLLRDBAND), ("WRNORM", select.POLLWRNORM), ("WRBAND", select.POLLWRBAND), ("MSG", select.POLLMSG)]
 WANTED = select.POLLIN | select.POLLPRI | select.POLLOUT | select.POLLRDHUP
-LIMIT = 2.0
+# How much longer than usual what changes is waited for: who has no CPU for long has said nothing, and may have more to say.
+PATIENCE = float(os.environ.get("PATIENCE", "1"))
+LIMIT = 2.0 * PATIENCE
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -45,7 +48,7 @@ def settle(state, quiet, pause):
     """Until nothing of a state has changed for a while."""
     begin = since = time.monotonic()
     before = state()
-    while time.monotonic() - since < quiet and time.monotonic() - begin < LIMIT:
+    while time.monotonic() - since < quiet * PATIENCE and time.monotonic() - begin < LIMIT:
         time.sleep(pause)
         now = state()
         if now != before:

@@ -66,7 +66,7 @@ def keeps_alive(peer):
     peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-for when in ("before", "while it waits"):
+def is_told(when):
     peer = Peer()
     if when == "before":
         peer.set(socket.TCP_USER_TIMEOUT, 1000)
@@ -78,23 +78,47 @@ for when in ("before", "while it waits"):
         peer.fill()
     print(when, peer.waits(10), told(peer.sock.send, b"x"), told(peer.sock.recv, 1))
     peer.end()
-peer = Peer()
-peer.set(socket.TCP_USER_TIMEOUT, 1000)
-peer.asks()
-peer.set(socket.TCP_USER_TIMEOUT, 0)
-peer.asks()
-peer.stop()
-print("not any more", peer.waits(3))
-peer.end()
-peer = Peer()
-keeps_alive(peer)
-os.kill(peer.pid, signal.SIGSTOP)
-print("silent", peer.waits(3, select.POLLIN))
-os.kill(peer.pid, signal.SIGCONT)
-peer.stop()
-print("full", peer.waits(3))
-os.kill(peer.pid, signal.SIGCONT)
-print("goes on", peer.waits(3))
-peer.sock.setblocking(True)
-peer.asks()
-peer.end()
+
+
+def has_taken_it_back():
+    peer = Peer()
+    peer.set(socket.TCP_USER_TIMEOUT, 1000)
+    peer.asks()
+    peer.set(socket.TCP_USER_TIMEOUT, 0)
+    peer.asks()
+    peer.stop()
+    print("not any more", peer.waits(3))
+    peer.end()
+
+
+def is_alive():
+    peer = Peer()
+    keeps_alive(peer)
+    os.kill(peer.pid, signal.SIGSTOP)
+    print("silent", peer.waits(3, select.POLLIN))
+    os.kill(peer.pid, signal.SIGCONT)
+    peer.stop()
+    print("full", peer.waits(3))
+    os.kill(peer.pid, signal.SIGCONT)
+    print("goes on", peer.waits(3))
+    peer.sock.setblocking(True)
+    peer.asks()
+    peer.end()
+
+
+# All wait at once, each in a process of its own.
+waiting = []
+for case in (lambda: is_told("before"), lambda: is_told("while it waits"), has_taken_it_back, is_alive):
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(writer, 1)
+        case()
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(writer)
+    waiting.append((pid, reader))
+for pid, reader in waiting:
+    with os.fdopen(reader) as said:
+        print(said.read(), end="")
+    assert os.waitpid(pid, 0)[1] == 0
