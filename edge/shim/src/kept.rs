@@ -75,12 +75,6 @@ impl Passing {
     }
 }
 
-/// Whether anybody has passed: until then there is no process but this, as far as this library can know.
-#[inline]
-pub(crate) fn may_have_copies() -> bool {
-    GATE.load(Ordering::Relaxed) != 0
-}
-
 /// A number that is another whenever somebody has passed since.
 #[inline]
 pub(crate) fn passed() -> u64 {

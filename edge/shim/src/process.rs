@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::confining;
 use crate::holds::{PLACES, Place};
-use crate::{confining, kept};
 
 /// What a forked child finds wiped.
 struct Page {
@@ -19,6 +19,8 @@ struct Page {
     process: AtomicU32,
     /// Whether it has a session of its own.
     has_session: AtomicU32,
+    /// How many children may be borrowing its memory.
+    borrowers: AtomicU32,
     /// Its calls that sleep on sockets.
     holds: [Place; PLACES],
 }
@@ -93,12 +95,30 @@ pub(crate) fn clear_session() {
     }
 }
 
-/// Whether this process only borrows the memory of its parent (`vfork`). That is not asked before anybody has made a process.
-#[inline]
-pub(crate) fn is_borrowed() -> bool {
-    kept::may_have_copies() && !confining::is_nobodys_child() && is_borrowed_now()
+/// A child is about to borrow this process' memory, and is to know that it is not this process.
+pub(crate) fn lend() {
+    if let Some(page) = page() {
+        page.borrowers.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
-fn is_borrowed_now() -> bool {
-    page().is_some_and(|page| ![0, own()].contains(&page.process.load(Ordering::Relaxed)))
+/// It is another program, or gone.
+pub(crate) fn take_back() {
+    if let Some(page) = page() {
+        // The page may be younger than the child.
+        let _ =
+            page.borrowers.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |count| count.checked_sub(1));
+    }
+}
+
+/// Whether this process only borrows the memory of its parent (`vfork`). Which process it is takes a system call, so that is asked only
+/// while there may be such a child.
+#[inline]
+pub(crate) fn is_borrowed() -> bool {
+    page().is_some_and(|page| {
+        page.borrowers.load(Ordering::Relaxed) != 0 && !confining::is_nobodys_child() && {
+            let process = page.process.load(Ordering::Relaxed);
+            ![0, own()].contains(&process)
+        }
+    })
 }

@@ -138,6 +138,7 @@ fn note_borrower() {
     if session::is_wanted() {
         // Without memory for that it would not get any for a session either.
         let _ = process::watch();
+        process::lend();
     }
 }
 
@@ -210,6 +211,7 @@ extern "C" fn begin_vfork() {
 
 /// In the parent, once the child is another program or gone.
 extern "C" fn end_vfork(result: c_long) -> c_int {
+    process::take_back();
     Passing::end();
     if result < 0 {
         return crate::answer::answer(Err(rustix::io::Errno::from_raw_os_error(-result as c_int)));
