@@ -126,8 +126,10 @@ impl Tuple {
     /// A hash that both ends compute alike, for steering to lanes.
     #[inline]
     pub fn symmetric_hash(&self, key: &SteeringKey) -> u32 {
+        // By how much a port moves an address is a secret, too: else a port more made up for a network less.
+        let step = key.0[2] | 1;
         let end = |[high, low]: Address, port: Port| {
-            fold(low ^ key.0[0], high.wrapping_add(u64::from(port.0)) ^ key.0[1])
+            fold(low ^ key.0[0], high.wrapping_add(u64::from(port.0).wrapping_mul(step)) ^ key.0[1])
         };
         let (a, b) = (end(self.local, self.local_port), end(self.remote, self.remote_port));
         // Sum and exclusive-or forget which end came first, and together still name the pair.
@@ -221,6 +223,30 @@ mod tests {
         }
         // 100 expected in each; six standard deviations on both sides.
         assert!(seen.iter().all(|n| (40..160).contains(n)), "{seen:?}");
+    }
+
+    /// R09: who has a network of his own to speak from knows of no two ends that have the same hash, whatever the key.
+    #[test]
+    fn r09_neighbouring_networks_and_ports_do_not_meet_in_one_entry() {
+        let server = (Ipv6Addr::LOCALHOST, Port(443));
+        let peer = |network: u64, port: u16| {
+            let bits = u128::from(0x2001_0db8_0000_0000 + network) << 64 | 1;
+            Tuple::v6(IpProtocol::TCP, server, (bits.into(), Port(port))).unwrap()
+        };
+        let ways: [fn(u16) -> (u64, u16); 4] = [
+            |n| (n.into(), 40_000 - n),
+            |n| (n.into(), 40_000 + n),
+            |n| (n.into(), 40_000 ^ n),
+            |n| (u64::from(n) << 16, 40_000 - n),
+        ];
+        for (nth, way) in ways.into_iter().enumerate() {
+            let mut seen = [0u32; 128];
+            for (network, port) in (0..12_800).map(way) {
+                seen[peer(network, port).symmetric_hash(&KEY) as usize % 128] += 1;
+            }
+            // 100 expected in each; six standard deviations on both sides.
+            assert!(seen.iter().all(|n| (40..160).contains(n)), "{nth}: {seen:?}");
+        }
     }
 
     #[test]
