@@ -97,12 +97,10 @@ impl Stacks {
         let mut next = Next::default();
         for (arrival, sought) in arrivals.iter_mut().zip(sought) {
             let shard = self.shards.get(arrival.netstack);
-            let found = shard
-                .zip(sought)
-                .zip(tuple_of(arrival))
-                .and_then(|((shard, sought), tuple)| shard.conns.foreseen(&tuple, sought));
-            arrival.sought = found.map(Sought::Found).or(sought);
-            found.into_iter().for_each(|id| next.push(id));
+            arrival.sought = shard.zip(sought).map(|(shard, sought)| shard.conns.foreseen(sought));
+            if let Some(Sought::Found(id) | Sought::Likely(id)) = arrival.sought {
+                next.push(id);
+            }
         }
         self.conns.look_ahead(&next);
     }

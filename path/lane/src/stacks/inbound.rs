@@ -151,6 +151,10 @@ impl<D> Inside<'_, D> {
         };
         match sought {
             Some(Sought::Found(id)) if is_it(id) && !self.is_ended(id) => Some(id),
+            Some(Sought::Likely(id)) if is_it(id) && !self.is_ended(id) => {
+                self.shard.conns.remember(tuple, id);
+                Some(id)
+            }
             Some(Sought::Under(hash)) => {
                 let found = self.shard.conns.lookup_under(hash, tuple, |id| self.conns.is_named(id, tuple));
                 found.filter(|&id| !self.is_ended(id))
