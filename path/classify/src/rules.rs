@@ -9,7 +9,8 @@
 //! prefix names it. Of rules that pin the same, the one with the narrower range of local ports wins, then of remote
 //! ports, then the lower one. So a rule that matches a part of what another matches always comes before it. Other
 //! rules that pin equally many bits are ordered by what they pin: local address, remote address, local station, remote
-//! station, VLAN, transport, local port, remote port, DS field. Two rules cannot be identical.
+//! station, VLAN, transport, local port, remote port, DS field, and last a range of local ports, one of remote ports. Two rules cannot
+//! be identical.
 //!
 //! **Cost.** Rules that pin the same bits share one table, and a lookup probes each table once, the most
 //! specific first. So 10,000 flows on local ports cost one probe, ranges of ports a binary search more, and the cost does
@@ -459,6 +460,43 @@ mod tests {
             (rules.lookup(&from_server, IN), rules.lookup(&from_server, OUT)),
             (None, Some(FlowId(1)))
         );
+    }
+
+    /// Each pins as many bits as the one behind it.
+    #[test]
+    fn rules_that_pin_equally_many_bits_are_ordered_by_what_they_pin() {
+        let ip = |text: &str| Some(text.parse::<IpPrefix>().unwrap().network());
+        let ports = |text: &str| Some(text.parse::<PortRange>().unwrap());
+        let none = FlowMatch::default();
+        let tcp = FlowMatch { transport: Some(IpProtocol::TCP), ..none };
+        let ds = |mask| DsField::new(0x20, mask);
+        for (first, second) in [
+            (
+                FlowMatch { local_ip: ip("10.0.0.0/24"), ..none },
+                FlowMatch { remote_ip: ip("10.0.0.0/24"), ..none },
+            ),
+            (FlowMatch { remote_ip: ip("10.0.0.0/11"), ..none }, FlowMatch { vlan: VlanId::new(9), ..none }),
+            (FlowMatch { local_mac: Some(mac(1)), ..none }, FlowMatch { remote_mac: Some(mac(1)), ..none }),
+            (
+                FlowMatch { vlan: VlanId::new(9), dsfield: ds(0xf0), ..none },
+                FlowMatch { dsfield: ds(0xff), ..tcp },
+            ),
+            (tcp, FlowMatch { dsfield: ds(0xff), ..none }),
+            (FlowMatch { local_port: ports("80"), ..tcp }, FlowMatch { remote_port: ports("80"), ..tcp }),
+            (
+                FlowMatch { remote_port: ports("80"), ..tcp },
+                FlowMatch { local_port: ports("1-80"), dsfield: ds(0xff), ..tcp },
+            ),
+            (FlowMatch { dsfield: ds(0xff), ..tcp }, FlowMatch { local_port: ports("80-90"), ..tcp }),
+            (
+                FlowMatch { local_port: ports("80-90"), ..tcp },
+                FlowMatch { remote_port: ports("80-81"), ..tcp },
+            ),
+        ] {
+            let pinned = |rule: &FlowMatch| rule.compile().unwrap().mask.order().0.0;
+            assert_eq!(pinned(&first), pinned(&second), "{first:?} {second:?}");
+            assert!(first.rank() < second.rank(), "{first:?} {second:?}");
+        }
     }
 
     #[test]
