@@ -67,6 +67,7 @@ mod guards;
 mod host;
 mod lane;
 mod lending;
+mod likeness;
 mod links;
 mod look;
 mod loops;

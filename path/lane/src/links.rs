@@ -13,9 +13,8 @@
 //! at which it goes on. What is for a netstack of this lane gathers in `arrivals`.
 
 use core::mem;
-use core::net::IpAddr;
 
-use firelane_classify::{Fragment, Headers, L3, Steering, SteeringKey, Tuple};
+use firelane_classify::{Headers, Steering, SteeringKey, Tuple};
 use firelane_flow::{Conversation, Counters, Credit, FlowTable, Lender, Limits, Verdict};
 use firelane_frame::{Arrival, Chain, Frame, Weight};
 use firelane_ip::LOOPBACK;
@@ -24,14 +23,14 @@ use firelane_table::Minted;
 use firelane_units::{
     Bytes, Direction, DropReason, FlowId, Instant, LinkId, MacAddr, NetstackId, SwitchPortId,
 };
-use firelane_wire::{EtherType, TcpFlags};
 
 use crate::arrivals::Arrivals;
 use crate::common::Common;
 use crate::far::Far;
 use crate::guards;
 use crate::lending::Borrower;
-use crate::message::{LaneMessage, PortConfig, PortUser, Stage};
+use crate::likeness::Likeness;
+use crate::message::{LaneMessage, PortConfig, PortKind, PortUser, Stage};
 use crate::open_sum;
 use crate::poll::{Load, Senders};
 use crate::ports::{FlowPlace, Port, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX, home_elsewhere};
@@ -591,14 +590,17 @@ impl<D> Links<D> {
         }
     }
 
-    /// The flow of what a connection of the VNIC `link` sends.
-    pub(crate) fn flow_out(&self, link: LinkId, tuple: &Tuple) -> Option<FlowId> {
-        self.flow_at(link, tuple, Direction::Out)
+    /// The flow of packets that are like this, at the VNIC `link` that sends or gets them.
+    pub(crate) fn flow_at(&self, link: LinkId, likeness: &Likeness, direction: Direction) -> Option<FlowId> {
+        self.flow_of(link, &likeness.headers(), direction)
     }
 
-    /// The flow of what goes from the tuple's local end to its remote one, at the VNIC `link` that sends or gets it.
-    pub(crate) fn flow_at(&self, link: LinkId, tuple: &Tuple, direction: Direction) -> Option<FlowId> {
-        self.flow_of(link, &headers_of(tuple), direction)
+    /// A VNIC's address.
+    pub(crate) fn mac_of(&self, link: LinkId) -> Option<MacAddr> {
+        match self.ports.get(link.0)?.kind {
+            PortKind::Vnic { mac, .. } => Some(mac),
+            PortKind::Uplink | PortKind::Trunk { .. } => None,
+        }
     }
 
     /// What a sender may send now.
@@ -688,30 +690,4 @@ fn l2(headers: &Headers) -> L2 {
 pub(crate) fn conversation_of(tuple: &Tuple) -> Conversation {
     let ends = [(tuple.local(), tuple.local_port()), (tuple.remote(), tuple.remote_port())];
     Conversation::between(tuple.protocol(), ends[0], ends[1])
-}
-
-/// The headers that a connection's segments have, as far as flow rules ask for them.
-fn headers_of(tuple: &Tuple) -> Headers {
-    let (l3, ethertype) = match (tuple.local(), tuple.remote()) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => (L3::V4 { src, dst }, EtherType::IPV4),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => (L3::V6 { src, dst }, EtherType::IPV6),
-        _ => (L3::Other, EtherType(0)),
-    };
-    Headers {
-        dst: MacAddr::ZERO,
-        src: MacAddr::ZERO,
-        vlan: None,
-        tagged: false,
-        ethertype,
-        l3_offset: 0,
-        l3,
-        protocol: tuple.protocol(),
-        ttl: 0,
-        dsfield: 0,
-        fragment: Fragment::Whole,
-        l4_offset: 0,
-        l3_end: 0,
-        ports: Some((tuple.local_port(), tuple.remote_port())),
-        tcp_flags: TcpFlags::EMPTY,
-    }
 }

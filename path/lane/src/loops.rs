@@ -19,7 +19,7 @@ use firelane_wire::IpProtocol;
 
 use crate::common::Common;
 use crate::links::Links;
-use crate::message::{PortKind, PortUser, Stage};
+use crate::message::{PortUser, Stage};
 use crate::ports::home_elsewhere;
 use crate::steer::lane_of_loop;
 use crate::watch::Sight;
@@ -91,8 +91,7 @@ impl<D> Links<D> {
 
     /// The flow of a packet at the VNIC `link` that sends or gets it: its frame has the addresses of no link.
     pub(crate) fn flow_of(&self, link: LinkId, headers: &Headers, direction: Direction) -> Option<FlowId> {
-        let port = self.ports.get(link.0)?;
-        let PortKind::Vnic { mac, .. } = port.kind else { return None };
+        let (port, mac) = (self.ports.get(link.0)?, self.mac_of(link)?);
         let headers = match direction {
             Direction::Out => Headers { src: mac, ..*headers },
             Direction::In => Headers { dst: mac, ..*headers },

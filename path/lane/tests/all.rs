@@ -31,6 +31,7 @@ mod link_flows;
 mod local_ports;
 mod loop_limits;
 mod many;
+mod marked_flows;
 mod moving_queues;
 mod next_hops;
 mod numbers;

@@ -13,6 +13,7 @@ use firelane_units::{ConnId, Direction, FlowId, LinkId, NetstackId};
 use super::Stacks;
 use super::conn::Conn;
 use crate::common::Common;
+use crate::likeness::Likeness;
 use crate::links::Links;
 use crate::message::{FuseWith, PortKind};
 use crate::stream_info::Unfused;
@@ -51,9 +52,37 @@ impl Stacks {
         out.into_iter().chain(link_of(to, tuple.remote()).map(|link| (link, Direction::In)))
     }
 
-    /// The flows whose limits have a say on what goes from the tuple's local end to its remote one past TCP.
-    pub(super) fn limits_between<D>(&self, links: &Links<D>, ends: Ends, tuple: &Tuple) -> Limits {
-        links.flows_along(self.way_between(ends, tuple), tuple)
+    /// What packets would be like from the tuple's local end to its remote one. Those of two netstacks would pass between two stations of
+    /// their link.
+    pub(super) fn likeness_between<D>(
+        &self,
+        links: &Links<D>,
+        ends: Ends,
+        tuple: &Tuple,
+        dsfield: u8,
+    ) -> Likeness {
+        let likeness = Likeness::new(*tuple, dsfield);
+        if ends[0] == ends[1] {
+            return likeness;
+        }
+        let mut stations = self.way_between(ends, tuple).map(|(link, _)| links.mac_of(link));
+        match (stations.next().flatten(), stations.next().flatten()) {
+            (Some(src), Some(dst)) => likeness.between(src, dst),
+            _ => likeness,
+        }
+    }
+
+    /// The flows whose limits have a say on what a connection sends to its peer past TCP.
+    pub(super) fn limits_of_fused<D>(&self, links: &Links<D>, conn: &Conn) -> Option<Limits> {
+        let (ends, tuple) = (conn.ends(), conn.tuple()?);
+        let likeness = self.likeness_between(links, ends, &tuple, conn.dsfield());
+        Some(links.flows_along(self.way_between(ends, &tuple), &likeness))
+    }
+
+    /// How the connection with this tuple marks what it sends; who is not there yet marks nothing.
+    pub(super) fn mark_of(&self, netstack: NetstackId, tuple: &Tuple) -> u8 {
+        let conn = self.connection(netstack, tuple).and_then(|id| self.conns.slab.get(id));
+        conn.map_or(0, Conn::dsfield)
     }
 
     /// The other end of a connection, if it is in this lane and nobody stands between them.
@@ -137,29 +166,32 @@ impl Stacks {
         if is_within && common.taps.is_empty() && links.unfusing == 0 {
             return None;
         }
-        let ways = [(ends, *tuple), (turned(ends), tuple.reversed())];
-        let forbidden = ways.iter().find_map(|(ends, tuple)| self.unfused_way(common, links, *ends, tuple));
+        let ways = [(ends, *tuple), (turned(ends), tuple.reversed())].map(|(ends, tuple)| {
+            let mark = self.mark_of(ends[0], &tuple);
+            (ends, self.likeness_between(links, ends, &tuple, mark))
+        });
+        let forbidden = ways.iter().find_map(|(ends, like)| self.unfused_way(common, links, *ends, like));
         if is_within || forbidden.is_some() {
             return forbidden;
         }
         let is_translated = own.gate.has_nat() || peers.gate.has_nat();
-        if is_translated || ways.iter().any(|(ends, tuple)| self.meets_rules(links, *ends, tuple)) {
+        if is_translated || ways.iter().any(|(ends, like)| self.meets_rules(links, *ends, like.tuple())) {
             return Some(Unfused::Filtered);
         }
         self.unfused_across(links, &ways)
     }
 
-    /// The same for what goes from the tuple's local end to its remote one.
+    /// The same for what goes one way.
     fn unfused_way<D>(
         &self,
         common: &Common<D>,
         links: &Links<D>,
         ends: Ends,
-        tuple: &Tuple,
+        likeness: &Likeness,
     ) -> Option<Unfused> {
-        self.way_between(ends, tuple).find_map(|(link, direction)| {
+        self.way_between(ends, likeness.tuple()).find_map(|(link, direction)| {
             let over = links.ports.get(link.0)?.over;
-            let flow = links.flow_at(link, tuple, direction);
+            let flow = links.flow_at(link, likeness, direction);
             let forbids = flow.and_then(|flow| links.unfusing_at(flow));
             forbids.or_else(|| common.taps.want((link, over), flow).then_some(Unfused::Captured))
         })
@@ -182,8 +214,8 @@ impl Stacks {
     }
 
     /// Both ends must be on one switch, and say so.
-    fn unfused_across<D>(&self, links: &Links<D>, ways: &[(Ends, Tuple); 2]) -> Option<Unfused> {
-        let mut stations = self.way_between(ways[0].0, &ways[0].1);
+    fn unfused_across<D>(&self, links: &Links<D>, ways: &[(Ends, Likeness); 2]) -> Option<Unfused> {
+        let mut stations = self.way_between(ways[0].0, ways[0].1.tuple());
         let (Some((here, _)), Some((there, _))) = (stations.next(), stations.next()) else {
             return Some(Unfused::Away);
         };
@@ -194,26 +226,26 @@ impl Stacks {
         if links.has_onlookers(here) {
             return Some(Unfused::Captured);
         }
-        let fuses = |(link, tuple, direction): (LinkId, &Tuple, Direction)| {
-            links.flow_at(link, tuple, direction).is_some_and(|flow| links.crosses_at(flow))
+        let fuses = |(link, like, direction): (LinkId, &Likeness, Direction)| {
+            links.flow_at(link, like, direction).is_some_and(|flow| links.crosses_at(flow))
         };
-        let all_do = ways.iter().all(|(ends, tuple)| {
-            self.way_between(*ends, tuple).all(|(link, direction)| fuses((link, tuple, direction)))
+        let all_do = ways.iter().all(|(ends, like)| {
+            self.way_between(*ends, like.tuple()).all(|(link, direction)| fuses((link, like, direction)))
         });
         (!all_do).then_some(Unfused::Apart)
     }
 }
 
 impl<D> Links<D> {
-    /// The flows in which something is sent and got that passes these VNICs.
+    /// The flows in which something like this is sent and got that passes these VNICs.
     pub(super) fn flows_along(
         &self,
         way: impl Iterator<Item = (LinkId, Direction)>,
-        tuple: &Tuple,
+        likeness: &Likeness,
     ) -> Limits {
         let mut flows = Limits::default();
         for (place, (link, direction)) in flows.iter_mut().zip(way) {
-            *place = self.flow_at(link, tuple, direction).map(|flow| (flow, direction));
+            *place = self.flow_at(link, likeness, direction).map(|flow| (flow, direction));
         }
         flows
     }

@@ -121,7 +121,7 @@ impl<D> Inside<'_, D> {
             }
             StreamOption::Band(band) => conn.band = band,
             StreamOption::Hops(family, hops) if conn.is_of(family) => conn.set_hops(hops),
-            StreamOption::Dscp(family, dscp) if conn.is_of(family) => conn.set_dscp(dscp & DSCP_MAX),
+            StreamOption::Dscp(family, dscp) if conn.is_of(family) => self.mark(id, dscp & DSCP_MAX),
             StreamOption::LeastHops(family, least) if conn.is_of(family) => {
                 conn.least_hops = least;
                 self.reconsider_segments(id);
@@ -129,6 +129,16 @@ impl<D> Inside<'_, D> {
             StreamOption::Hops(..) | StreamOption::Dscp(..) | StreamOption::LeastHops(..) => {}
         }
         Some(Disposition::default())
+    }
+
+    /// A program marks its packets otherwise. What went past TCP until now was marked as before.
+    fn mark(&mut self, id: ConnId, dscp: u8) {
+        self.conns.note_passed(id);
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        conn.set_dscp(dscp);
+        self.conns.remarked.push(id);
+        // Who waits for a limit may wait for another one, or for none.
+        self.conns.touch(id);
     }
 
     /// The application wrote, or read.

@@ -330,10 +330,16 @@ impl Conn {
         self.awake().front = None;
     }
 
-    /// The differentiated services code point of its packets.
+    /// The differentiated services code point of its packets, which may be in other flows then.
     pub(crate) fn set_dscp(&mut self, dscp: u8) {
         self.dscp = dscp;
-        self.awake().front = None;
+        let awake = self.awake();
+        (awake.front, awake.flows) = (None, None);
+    }
+
+    /// The DS field of its packets, without what TCP makes of ECN.
+    pub(super) const fn dsfield(&self) -> u8 {
+        self.dscp << 2
     }
 
     /// The flows of its segments, if they were looked up since rules changed for the `changes`-th time.
@@ -566,6 +572,8 @@ pub(crate) struct Conns {
     pub(super) searching: VecDeque<NetstackId>,
     /// Those that are to be fused with their peers.
     pub(crate) wishes: Vec<ConnId>,
+    /// Those whose program marks their packets otherwise: flows, and what they say of fusing, may be others.
+    pub(super) remarked: Vec<ConnId>,
     /// Those whose fused peers have reset the connection.
     pub(crate) bereaved: Vec<ConnRef>,
     /// Those that nobody will accept any more.
@@ -602,6 +610,7 @@ impl Conns {
             blocked: Vec::new(),
             searching: VecDeque::new(),
             wishes: Vec::new(),
+            remarked: Vec::new(),
             bereaved: Vec::new(),
             deserted: Deserted::default(),
             asking: Vec::new(),

@@ -129,9 +129,9 @@ impl Stacks {
 
     fn send_errand<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>, id: ConnId, bytes: Bytes) {
         let Some(conn) = self.conns.slab.get(id) else { return };
-        let (Some(reference), Some(tuple)) = (conn.stream.shared().conn(), conn.tuple()) else { return };
+        let limits = self.limits_of_fused(links, conn);
+        let (Some(reference), Some(ways)) = (conn.stream.shared().conn(), limits) else { return };
         let borrower = Borrower { lane: common.id, conn: reference };
-        let ways = self.limits_between(links, conn.ends(), &tuple);
         links.run(common, Errand { borrower, ways, bytes });
     }
 
@@ -175,9 +175,8 @@ impl Stacks {
         if !links.flows.has_limits() {
             return false;
         }
-        let Some(conn) = self.conns.slab.get(id) else { return false };
-        let Some(tuple) = conn.tuple() else { return false };
-        let ways = self.limits_between(links, conn.ends(), &tuple);
+        let conn = self.conns.slab.get(id);
+        let ways = conn.and_then(|conn| self.limits_of_fused(links, conn)).unwrap_or_default();
         ways.into_iter().flatten().any(|(flow, direction)| links.flows.is_limited(flow, direction))
     }
 

@@ -14,7 +14,7 @@ use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
 use firelane_ip::{Egress, ErrorKind, LOOPBACK, RouteError, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
 use firelane_udp::{ChecksumWork, append_payload, encode};
-use firelane_units::{Bytes, Direction, DropReason, Instant, LinkId, Port, SocketId};
+use firelane_units::{Bytes, Direction, DropReason, Instant, Port, SocketId};
 use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 
 use super::datagrams::{DatagramSocket, PacketOptions, Way};
@@ -291,7 +291,10 @@ impl<D> Inside<'_, D> {
         check_segments(&envelope, whole, &egress)?;
         // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
         let (len, asked) = match place.kind {
-            DatagramKind::Udp => self.ask_limits((&envelope, whole), &egress, local, links)?,
+            DatagramKind::Udp => {
+                let tos = tos_of(place.options.packets(egress.dst), &envelope);
+                self.ask_limits((&envelope, whole, tos), &egress, local, links)?
+            }
             DatagramKind::Echo => (whole, None),
         };
         self.pass_next_hop(socket, (&envelope, len), (&egress, local), asked.is_some())?;
@@ -450,7 +453,7 @@ impl<D> Inside<'_, D> {
     /// Asks the limits that have a say on a record. How much of it may leave, which have let that pass, and with how much on the wire.
     fn ask_limits(
         &self,
-        (envelope, len): (&Envelope, usize),
+        (envelope, len, tos): (&Envelope, usize, u8),
         egress: &Egress,
         local: SocketAddr,
         links: &Links<D>,
@@ -467,7 +470,7 @@ impl<D> Inside<'_, D> {
             true => conversation_of(&tuple),
             false => Conversation::in_pieces(tuple.protocol(), tuple.local(), tuple.remote()),
         });
-        let asked = Asked { flows: self.shard.flows_of(links, egress.link, &tuple), speaker };
+        let asked = Asked { flows: self.shard.flows_of(links, egress, &tuple, tos), speaker };
         let later = |until| Unsent::Until(Cause::Limits(asked.flows), until);
         let most = match links.credit(self.common, asked) {
             Credit::At(until) => return Err(later(until)),
@@ -553,9 +556,14 @@ fn frames_of(envelope: &Envelope, len: usize, egress: &Egress) -> usize {
     }
 }
 
+/// The traffic class of a record's packets.
+fn tos_of(options: &PacketOptions, envelope: &Envelope) -> u8 {
+    envelope.tos.unwrap_or(options.tos)
+}
+
 /// What IP is told: what stands on the record counts more than what the socket has.
 fn upper(options: &PacketOptions, envelope: &Envelope, is_multicast: bool) -> Upper {
-    let tos = envelope.tos.unwrap_or(options.tos);
+    let tos = tos_of(options, envelope);
     let usual = if is_multicast { Some(options.multicast_hops) } else { options.hops.map(|hops| hops.get()) };
     let own = envelope.hops.filter(|&hops| hops != 0 || is_multicast);
     Upper {
@@ -603,11 +611,12 @@ impl DatagramSocket {
         self.route.as_ref().map(|(peer, _)| *peer)
     }
 
-    /// The link by which its last datagram left, and between whom it was; echoes have no ports and are in no flow.
-    pub(super) fn last_way(&self) -> Option<(LinkId, Tuple)> {
+    /// The way by which its last datagram left, between whom it was, and how its packets are marked; echoes have no ports and are in no flow.
+    pub(super) fn last_way(&self) -> Option<(&Egress, Tuple, u8)> {
         let (peer, way) = self.route.as_ref().filter(|_| self.kind == DatagramKind::Udp)?;
         let [own, other] = [way.local, *peer].map(|end| (end.ip(), Port(end.port())));
-        Some((way.egress.link, Tuple::new(IpProtocol::UDP, own, other)?))
+        let tuple = Tuple::new(IpProtocol::UDP, own, other)?;
+        Some((&way.egress, tuple, self.options.packets(way.egress.dst).tos))
     }
 
     /// What its first record waits for, if one waits.

@@ -201,6 +201,9 @@ impl Stacks {
     pub(crate) fn join<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
         self.count_passed(links);
         self.lend(common, links);
+        while let Some(id) = self.conns.remarked.pop() {
+            self.follow_mark(common, links, id);
+        }
         while let Some(id) = self.conns.wishes.pop() {
             self.join_one(common, links, id);
         }
@@ -225,8 +228,21 @@ impl Stacks {
 
     /// Whether [`Stacks::join`] has anything to do.
     pub(crate) fn has_to_join(&self) -> bool {
-        let Conns { wishes, bereaved, passed, asking, .. } = &self.conns;
-        !(wishes.is_empty() && bereaved.is_empty() && passed.is_empty() && asking.is_empty())
+        let Conns { wishes, remarked, bereaved, passed, asking, .. } = &self.conns;
+        let wants_nothing = wishes.is_empty() && remarked.is_empty() && bereaved.is_empty();
+        !(wants_nothing && passed.is_empty() && asking.is_empty())
+    }
+
+    /// A program marks its packets otherwise: flows that tell them by that have or have not a say any more, at both ends.
+    fn follow_mark<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {
+        if self.home(id).is_none() {
+            return;
+        }
+        let peer = self.peer_of(common, links, id);
+        for end in [Some(id), peer].into_iter().flatten() {
+            self.reconsider(common, links, end);
+        }
+        self.renew_question(common, id);
     }
 
     fn join_one<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {

@@ -9,9 +9,9 @@ use core::net::IpAddr;
 use firelane_classify::{Headers, L3, SteeringKey, Tuple};
 use firelane_flow::Limits;
 use firelane_frame::{FlowTag, Frame};
-use firelane_ip::LOOPBACK;
+use firelane_ip::{Egress, LOOPBACK};
 use firelane_socket::ConnRef;
-use firelane_units::{Bytes, ConnId, Direction, DropReason, LaneId, LinkId};
+use firelane_units::{Bytes, ConnId, Direction, DropReason, LaneId, LinkId, MacAddr};
 
 use super::Stacks;
 use super::across::{Ends, turned};
@@ -20,6 +20,7 @@ use super::inbound::Inside;
 use super::shard::Shard;
 use crate::common::Common;
 use crate::fusion::Fusion;
+use crate::likeness::Likeness;
 use crate::links::Links;
 use crate::message::{Control, Stage};
 use crate::steer::{lane_of, lane_of_loop};
@@ -30,9 +31,10 @@ const PLACES_PER_LOOK: u32 = 1024;
 /// Text that has gone from one end of a connection to the other past TCP, and is to be counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passed {
-    /// From whom to whom.
+    /// From whom to whom, and how its sender marks packets.
     ends: Ends,
     tuple: Tuple,
+    dsfield: u8,
     bytes: u64,
 }
 
@@ -45,7 +47,7 @@ impl Conns {
         let unread = if conn.fusion == Fusion::Severed { send.available() as u64 } else { 0 };
         let bytes = send.take_passed(send.cursor() + unread);
         if let Some(tuple) = conn.tuple().filter(|_| bytes > 0) {
-            self.passed.push(Passed { ends: conn.ends(), tuple, bytes });
+            self.passed.push(Passed { ends: conn.ends(), tuple, dsfield: conn.dsfield(), bytes });
         }
     }
 }
@@ -57,7 +59,8 @@ impl Stacks {
         let (ends, Some(tuple)) = (conn.ends(), conn.tuple()) else { return };
         let ways = [(ends, tuple), (turned(ends), tuple.reversed())];
         for ((ends, tuple), bytes) in ways.into_iter().zip(carried) {
-            self.conns.passed.push(Passed { ends, tuple, bytes });
+            let dsfield = self.mark_of(ends[0], &tuple);
+            self.conns.passed.push(Passed { ends, tuple, dsfield, bytes });
         }
         self.count_passed(links);
     }
@@ -131,8 +134,9 @@ impl Stacks {
 
     /// Counts what was noted.
     pub(crate) fn count_passed<D>(&mut self, links: &mut Links<D>) {
-        while let Some(Passed { ends, tuple, bytes }) = self.conns.passed.pop() {
-            links.count_fused(self.way_between(ends, &tuple), &tuple, Bytes(bytes));
+        while let Some(Passed { ends, tuple, dsfield, bytes }) = self.conns.passed.pop() {
+            let likeness = self.likeness_between(links, ends, &tuple, dsfield);
+            links.count_fused(self.way_between(ends, &tuple), &likeness, Bytes(bytes));
         }
     }
 }
@@ -141,15 +145,13 @@ impl<D> Inside<'_, D> {
     /// Shows a packet that the netstack sends to itself to whoever looks on at the VNICs that have its addresses.
     #[cold]
     pub(super) fn show_loop(&mut self, links: &Links<D>, frame: &mut Frame) {
-        let Some(tuple) = Headers::parse(frame.as_slice()).ok().and_then(|headers| headers.tuple()) else {
-            return;
-        };
+        let Ok(headers) = Headers::parse(frame.as_slice()) else { return };
         // The headers name the receiver's end as the local one.
-        let tuple = tuple.reversed();
+        let Some(tuple) = headers.tuple().map(|tuple| tuple.reversed()) else { return };
         for (link, direction) in self.shard.local_way(&tuple) {
             if let Some(port) = links.ports.get(link.0) {
                 frame.meta_mut().flow =
-                    links.flow_at(link, &tuple, direction).map_or_else(FlowTag::default, FlowTag::from);
+                    links.flow_of(link, &headers, direction).map_or_else(FlowTag::default, FlowTag::from);
                 self.common.taps.see(self.common.now, (link, port.over), direction, frame);
             }
         }
@@ -168,12 +170,15 @@ impl Shard {
         way.into_iter().flatten()
     }
 
-    /// The flows in which what leaves by `link` is sent and, if this netstack itself gets it, got.
-    pub(super) fn flows_of<D>(&self, links: &Links<D>, link: LinkId, tuple: &Tuple) -> Limits {
-        if link != LOOPBACK {
-            return [links.flow_out(link, tuple).map(|flow| (flow, Direction::Out)), None];
+    /// The flows in which what takes this way is sent and, if this netstack itself gets it, got; its sender marks it so.
+    pub(super) fn flows_of<D>(&self, links: &Links<D>, way: &Egress, tuple: &Tuple, dsfield: u8) -> Limits {
+        let likeness = Likeness::new(*tuple, dsfield);
+        if way.link == LOOPBACK {
+            return links.flows_along(self.local_way(tuple), &likeness);
         }
-        links.flows_along(self.local_way(tuple), tuple)
+        let likeness = likeness.between(way.src_mac, way.dst_mac.unwrap_or(MacAddr::ZERO));
+        let flow = links.flow_at(way.link, &likeness, Direction::Out);
+        [flow.map(|flow| (flow, Direction::Out)), None]
     }
 
     /// Lets a frame that the netstack sends to itself pass the VNICs that have its addresses, from this one on unless it has passed
@@ -227,10 +232,15 @@ impl Shard {
 }
 
 impl<D> Links<D> {
-    /// Text has gone from the VNIC that has the tuple's local address to the one that has its remote address.
-    fn count_fused(&mut self, way: impl Iterator<Item = (LinkId, Direction)>, tuple: &Tuple, bytes: Bytes) {
+    /// Text has gone from the VNIC that has the tuple's local address to the one that has its remote address, in place of packets like these.
+    fn count_fused(
+        &mut self,
+        way: impl Iterator<Item = (LinkId, Direction)>,
+        likeness: &Likeness,
+        bytes: Bytes,
+    ) {
         for (link, direction) in way {
-            if let Some(flow) = self.flow_at(link, tuple, direction) {
+            if let Some(flow) = self.flow_at(link, likeness, direction) {
                 self.flows.count_fused(flow, direction, bytes);
             }
             if let Some(port) = self.ports.get_mut(link.0) {

@@ -384,8 +384,8 @@ impl Stacks {
         let unfused = ends.map_or(Some(Unfused::Away), |ends| self.unfused(common, links, ends, &tuple));
         let unfused = unfused.or_else(|| self.conns.wants_segments(id));
         let limits = match (conn.is_fused(), conn.route()) {
-            (true, _) => Some(self.limits_between(links, conn.ends(), &tuple)),
-            (false, route) => route.map(|route| shard.flows_of(links, route.link, &tuple)),
+            (true, _) => self.limits_of_fused(links, conn),
+            (false, route) => route.map(|route| shard.flows_of(links, route, &tuple, conn.dsfield())),
         };
         let limited = limits.and_then(|limits| links.limited_by(limits));
         Some(StreamInfo { unfused, limited, ..conn.info(now)? })

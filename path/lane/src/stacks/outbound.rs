@@ -267,10 +267,8 @@ impl<D> Inside<'_, D> {
         if let Some(flows) = conn.flows(links.rules_changed) {
             return flows;
         }
-        let (Some(link), Some(tuple)) = (conn.route().map(|route| route.link), conn.tuple()) else {
-            return Limits::default();
-        };
-        let flows = self.shard.flows_of(links, link, &tuple);
+        let (Some(route), Some(tuple)) = (conn.route(), conn.tuple()) else { return Limits::default() };
+        let flows = self.shard.flows_of(links, route, &tuple, conn.dsfield());
         conn.set_flows(links.rules_changed, flows);
         flows
     }

@@ -71,8 +71,9 @@ impl Stacks {
     ) -> Option<DatagramInfo> {
         let shard = self.shards.get(id)?;
         let place = shard.datagrams.get(socket.0)?;
+        let last_way = place.last_way();
         let limits =
-            place.last_way().map(|(link, tuple)| shard.flows_of(links, link, &tuple)).unwrap_or_default();
+            last_way.map(|(way, tuple, mark)| shard.flows_of(links, way, &tuple, mark)).unwrap_or_default();
         Some(DatagramInfo {
             flow: limits[0].map(|(flow, _)| flow),
             limited: links.limited_by(limits),
