@@ -408,7 +408,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_says_nothing_only_where_both_are_what_is_wanted(bytes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 3)) {
+    fn a_plan_says_nothing_only_where_both_are_what_is_wanted(bytes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..500), 3)) {
         let [is, kept, shall] = [0, 1, 2].map(|nth: usize| firelane_models::model(&bytes[nth]));
         for (is, kept, shall) in [(&is, &kept, &shall), (&is, &kept, &is), (&is, &is, &shall), (&is, &kept, &kept)] {
             let store = Store { active: is.clone(), persistent: kept.clone() };

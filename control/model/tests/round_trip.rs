@@ -8,7 +8,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn toml_out_and_in_is_the_same_model(bytes in vec(any::<u8>(), 0..160)) {
+    fn toml_out_and_in_is_the_same_model(bytes in vec(any::<u8>(), 0..500)) {
         let model = firelane_models::model(&bytes);
         prop_assert_eq!(model.validate(), vec![]);
         let text = model.to_toml();
@@ -16,7 +16,7 @@ proptest! {
     }
 
     #[test]
-    fn json_out_and_in_is_the_same_model(bytes in vec(any::<u8>(), 0..160)) {
+    fn json_out_and_in_is_the_same_model(bytes in vec(any::<u8>(), 0..500)) {
         let model = firelane_models::model(&bytes);
         let text = serde_json::to_string(&model).unwrap();
         prop_assert_eq!(serde_json::from_str::<Model>(&text).unwrap(), model, "{}", text);
@@ -24,7 +24,7 @@ proptest! {
 
     #[test]
     fn a_damaged_file_is_refused_on_one_line_or_read(
-        bytes in vec(any::<u8>(), 0..160), at in any::<prop::sample::Index>(), with in ".{0,3}",
+        bytes in vec(any::<u8>(), 0..500), at in any::<prop::sample::Index>(), with in ".{0,3}",
     ) {
         let mut text = firelane_models::model(&bytes).to_toml();
         let mut at = at.index(text.len() + 1);

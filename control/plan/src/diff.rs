@@ -1,6 +1,6 @@
 //! The comparison itself.
 
-use firelane_model::{Interface, LinkKind, LinkName, Mac, Model, Netstack, NetstackName, Vnic};
+use firelane_model::{Address, Interface, LinkKind, LinkName, Mac, Model, Netstack, NetstackName, Vnic};
 
 use crate::promise;
 use crate::torn::Torn;
@@ -241,10 +241,9 @@ impl<'a> Plan<'a> {
     }
 
     fn build_top(&mut self) {
-        let (wanted, present) = (self.wanted, self.present);
         self.build_vnics();
         self.build_wires();
-        for (name, shall) in &wanted.netstacks {
+        for (name, shall) in &self.wanted.netstacks {
             let is = self.kept_netstack(name);
             // Before there is an address, so that nothing comes in by it unasked.
             let interim = is.and_then(|is| self.torn.interim_filter(is));
@@ -270,8 +269,28 @@ impl<'a> Plan<'a> {
                     self.push(Effect::Live, action);
                 }
             }
+            self.build_addresses(name, shall);
+            for route in &shall.routes {
+                if !is.is_some_and(|is| is.routes.contains(route)) {
+                    self.push(Effect::Live, Action::AddRoute(name.clone(), *route));
+                }
+            }
+        }
+        self.build_fpms();
+        self.build_flows();
+        self.build_services();
+    }
+
+    /// Who is the primary one no more says so before another one is it.
+    fn build_addresses(&mut self, name: &NetstackName, shall: &Netstack) {
+        let is = self.present.netstacks.get(name);
+        let is_primary = |address: &Address| matches!(address, Address::Dhcp(it) if it.primary);
+        for steps_down in [true, false] {
             for (addrobj, address) in &shall.addresses {
-                let before = present.netstacks.get(name).and_then(|is| is.addresses.get(addrobj));
+                let before = is.and_then(|is| is.addresses.get(addrobj));
+                if steps_down != (before.is_some_and(is_primary) && !is_primary(address)) {
+                    continue;
+                }
                 match before.filter(|before| !self.torn.address(name, addrobj, **before)) {
                     None => {
                         let action = Action::AddAddress(name.clone(), addrobj.clone(), *address);
@@ -284,15 +303,7 @@ impl<'a> Plan<'a> {
                     Some(_) => {}
                 }
             }
-            for route in &shall.routes {
-                if !is.is_some_and(|is| is.routes.contains(route)) {
-                    self.push(Effect::Live, Action::AddRoute(name.clone(), *route));
-                }
-            }
         }
-        self.build_fpms();
-        self.build_flows();
-        self.build_services();
     }
 
     /// A routing daemon is listened for when all is there that its routes may lead to.

@@ -5,9 +5,10 @@ use firelane_plan::{Action, Effect, apply_to_model, plan, render};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+/// Of up to so many bytes that the last of what a model is made of, flows, services and wires, are drawn as often as the first.
 fn models() -> impl Strategy<Value = (Model, Model)> {
     // Half of the pairs share a prefix of their bytes and so differ in little.
-    (vec(any::<u8>(), 60..180), vec(any::<u8>(), 60..180), any::<bool>(), any::<prop::sample::Index>())
+    (vec(any::<u8>(), 60..500), vec(any::<u8>(), 60..500), any::<bool>(), any::<prop::sample::Index>())
         .prop_map(|(a, b, near, at)| {
             let mut changed = a.clone();
             let at = at.index(a.len());
@@ -272,6 +273,22 @@ fn interfaces_and_addresses_change_while_they_are_in_use() {
     let place = |text: &str| steps.find(text).unwrap_or_else(|| panic!("{text}\n{steps}"));
     assert!(place("forwarding on -> --") < place("delete vnic web0"), "{steps}");
     assert!(place("create vnic web0") < place("forwarding -- -> on"), "{steps}");
+}
+
+/// One of a netstack's interfaces is the primary one at any time, whichever of them comes first by name.
+#[test]
+fn who_is_primary_no_more_says_so_before_another_is() {
+    let host = |first: &str, second: &str| {
+        let text = format!(
+            "[etherstub.s0]\n[netstack.web.addresses]\n'a0/d' = 'dhcp{first}'\n'b0/d' = 'dhcp{second}'\n\
+             [vnic.a0]\nover = 's0'\nnetstack = 'web'\n[vnic.b0]\nover = 's0'\nnetstack = 'web'\n"
+        );
+        Model::from_toml("test", &text).unwrap_or_else(|faults| panic!("{faults:#?}"))
+    };
+    let (one, other) = (host(",primary=yes", ""), host("", ",primary=yes"));
+    let down = "live      set address b0/d of netstack web dhcp,primary=yes -> dhcp\n";
+    let up = "live      set address a0/d of netstack web dhcp -> dhcp,primary=yes\n";
+    assert_eq!(render(&plan(&one, &other)), format!("{down}{up}"));
 }
 
 /// Who has no address as yet chooses one that nobody has, so those whose addresses are said come first: after a rename, the one that

@@ -11,10 +11,10 @@ mod nat;
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_model::{
-    Address, CongestionControl, Cpus, Etherstub, Flow, FlowMatch, Fpm, Fusing, Guard, IfProps, Interface,
-    Iptun, IptunType, Lanes, Link, LinkKind, LinkName, LinkRings, Mac, Memif, MemifRole, Model, Netstack,
-    Nic, NicDriver, Over, Polling, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Sharing, Switch,
-    Tap, Transport, Vnic, VnicUser, Wire, WireSide,
+    Addrconf, Address, CongestionControl, Cpus, Dhcp, Etherstub, Flow, FlowMatch, Fpm, Fusing, Guard,
+    IfProps, Interface, Iptun, IptunType, Lanes, Link, LinkKind, LinkName, LinkRings, Mac, Memif, MemifRole,
+    Model, Netstack, Nic, NicDriver, Over, Polling, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind,
+    Sharing, Switch, Tap, Transport, Vnic, VnicUser, Wire, WireSide,
 };
 use firelane_units::{
     BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
@@ -93,6 +93,14 @@ impl Dice<'_> {
     fn mac(&mut self) -> Mac {
         let fixed = Mac::Fixed(MacAddr([2, 0, 0, 0, 0, self.below(3) as u8]));
         [Mac::Auto, Mac::Random, fixed][self.below(3)]
+    }
+
+    /// One that its interface gets from others.
+    fn automatic(&mut self) -> Address {
+        match self.below(3) {
+            0 => Address::Addrconf(Addrconf { temporary: self.below(2) == 1, ..Addrconf::default() }),
+            _ => Address::Dhcp(Dhcp { primary: self.below(2) == 1, ..Dhcp::default() }),
+        }
     }
 
     fn fusing(&mut self) -> Fusing {
@@ -267,6 +275,10 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
             other => other,
         });
         netstack.addresses.extend(address.map(|address| (addrobj, address)));
+        let automatic = dice.maybe(|dice| (format!("{vnic}/b{}", dice.below(2)), dice.automatic()));
+        let named =
+            |(addrobj, address): (String, _)| (addrobj.parse().expect("interface and string"), address);
+        netstack.addresses.extend(automatic.map(named));
         let source = name("v", dice.below(5));
         let props = IfProps {
             forwarding: dice.maybe(|dice| Switch::from(dice.below(2) == 1)),
