@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use firelane_classify::{FlowLanes, FlowMatch, Steering};
 use firelane_lane::{Control, DatagramKind, Lane, LaneMessage, SocketCommand, Strangers, datagram_lane};
 use firelane_units::{IpPrefix, LaneId, NetstackId, Port, PortRange};
+use firelane_wire::IpProtocol;
 
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
@@ -71,7 +72,12 @@ impl Registry {
         let mut flows = FlowLanes::new();
         for (flow, rule, lanes) in rules {
             let lanes = if netstack.forwards() && !names_host(&rule) { &Vec::new() } else { lanes };
-            for local_port in beside_drawn(rule.local_port, &netstack.config.tcp_ports) {
+            let ports = match rule.transport {
+                // A datagram socket has its port before its lane.
+                Some(IpProtocol::UDP) => vec![rule.local_port],
+                _ => beside_drawn(rule.local_port, &netstack.config.tcp_ports),
+            };
+            for local_port in ports {
                 // Only what is identical is refused: each VNIC's flows have room in as many tables as there may be.
                 let _ = flows.insert(&FlowMatch { local_port, ..rule }, flow, lanes.clone());
             }

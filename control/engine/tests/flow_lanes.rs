@@ -15,6 +15,7 @@ use firelane::{
 use firelane_units::{
     BitRate, FlowId, LinkId, Mtu, NatAction, NatLimits, NatPorts, NatRule, NatTarget, NetstackId, Priority,
 };
+use firelane_wire::IpProtocol;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -243,6 +244,34 @@ fn datagrams_of_a_service_go_to_its_lane_and_a_socket_from_before_is_found() {
         assert!(taken.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse), "{there}");
     }
     assert!(world.engine.snapshot().lanes[1].counters.entered() > 0);
+}
+
+/// A datagram socket has its port before its lane, so that a service may have any of those that are drawn for others.
+#[test]
+fn datagrams_of_a_service_go_to_its_lane_at_ports_that_are_drawn_as_well() {
+    let world = World::new(1);
+    let (cpu, stack) = (usable()[0], &world.server.2);
+    let rule = FlowMatch {
+        transport: Some(IpProtocol::UDP),
+        local_port: Some("40000-65535".parse().unwrap()),
+        ..FlowMatch::default()
+    };
+    world.engine.set_flow_cpus(world.flow(rule), &[cpu]).unwrap();
+    let asks = UdpSocket::bind(&world.near, "10.0.0.2:999").unwrap();
+    let entered = || world.engine.snapshot().lanes[1].counters.entered();
+    let exchange = |answers: &UdpSocket| {
+        asks.send_to(b"question", answers.local_addr().unwrap()).unwrap();
+        let mut bytes = [0; 16];
+        let (count, from) = answers.recv_from(&mut bytes).unwrap();
+        assert_eq!(count, 8);
+        answers.send_to(b"answer", from).unwrap();
+        assert_eq!(asks.recv_from(&mut bytes).unwrap().0, 6);
+    };
+    exchange(&UdpSocket::bind(stack, "10.0.0.1:39999").unwrap());
+    assert_eq!(entered(), 0, "no port of the service");
+    exchange(&UdpSocket::bind(stack, "10.0.0.1:50000").unwrap());
+    assert!(entered() > 0, "it is in its lane");
+    (0..64).for_each(|_| exchange(&UdpSocket::bind(stack, "10.0.0.1:0").unwrap()));
 }
 
 #[test]
