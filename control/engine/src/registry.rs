@@ -113,12 +113,14 @@ pub(crate) struct Claim {
     pub(crate) reuses: bool,
     /// Whether connections come to it.
     pub(crate) listens: bool,
+    /// The only link that it speaks over: whoever keeps to another one may have the address as well.
+    pub(crate) link: Option<LinkId>,
 }
 
 impl Claim {
     /// For one socket alone.
     pub(crate) fn alone(addr: SocketAddr, v6_only: bool) -> Self {
-        Self { addr, v6_only, sharer: None, is_free: false, reuses: false, listens: false }
+        Self { addr, v6_only, sharer: None, is_free: false, reuses: false, listens: false, link: None }
     }
 
     /// Whether it cannot be had beside another that somebody has (`inet_bind_conflict` of Linux).
@@ -126,7 +128,9 @@ impl Claim {
         let share = self.sharer.is_some() && self.sharer == other.sharer
             || self.reuses && other.reuses && !other.listens;
         let (mine, theirs) = (self.addr.ip(), other.addr.ip());
+        let are_apart = self.link.zip(other.link).is_some_and(|(mine, theirs)| mine != theirs);
         self.addr.port() == other.addr.port()
+            && !are_apart
             && (mine == theirs || self.covers(theirs) || other.covers(mine))
             && !share
     }
@@ -571,6 +575,13 @@ mod tests {
             {
                 let is_taken = listening(claim(there, mine)).is_taken(&claim(wanted, theirs));
                 assert_eq!(is_taken, taken && !share, "{there} {mine:?}, {wanted} {theirs:?}");
+            }
+            for (mine, theirs, are_apart) in
+                [(Some(1), None, false), (Some(1), Some(1), false), (Some(1), Some(2), true)]
+            {
+                let on = |text, link: Option<u32>| Claim { link: link.map(LinkId), ..claim(text, None) };
+                let is_taken = listening(on(there, mine)).is_taken(&on(wanted, theirs));
+                assert_eq!(is_taken, taken && !are_apart, "{there} {mine:?}, {wanted} {theirs:?}");
             }
             // What says both that it may be had with others: until one listens.
             for (mine, listens, theirs, shares) in [

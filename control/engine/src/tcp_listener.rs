@@ -396,7 +396,8 @@ impl Reserved {
             };
             let mut tries = (0..PORT_TRIES).map(|_| draw());
             let free = tries.find(|it| !matches!(it, Ok(it) if netstack.is_taken(it)));
-            Claim { sharer: wanted.sharer, reuses: wanted.reuses, ..free.ok_or(Errno::ADDRINUSE)?? }
+            let Claim { sharer, reuses, link, .. } = wanted;
+            Claim { sharer, reuses, link, ..free.ok_or(Errno::ADDRINUSE)?? }
         } else {
             wanted
         };
@@ -417,14 +418,14 @@ impl Reserved {
         Ok(Self { stack: stack.clone(), claim })
     }
 
-    /// Connections are to come to it from now on.
+    /// Connections are to come to it from now on, by this link alone if there is one.
     ///
     /// # Errors
     /// EADDRINUSE: they come to somebody else who has the address, too.
-    pub(crate) fn listens(&mut self) -> io::Result<()> {
+    pub(crate) fn listens(&mut self, link: Option<LinkId>) -> io::Result<()> {
         let mut registry = self.stack.inner.registry_of_now();
         let netstack = registry.netstack_mut(self.stack.id)?;
-        let wanted = Claim { listens: true, ..self.claim };
+        let wanted = Claim { listens: true, link, ..self.claim };
         let own = netstack.listeners.iter().position(|claim| *claim == self.claim);
         own.map(|place| netstack.listeners.swap_remove(place));
         let is_taken = netstack.is_taken(&wanted);

@@ -8,11 +8,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use firelane::{Limits, TcpListener, TcpStream};
+use firelane::{Limits, TcpListener, TcpStream, VnicConfig, VnicUser};
 use firelane_frame::ring_state::size_in;
 use firelane_shm::control::{Answer, Family, Kind, Request, SAME_BACKLOG, SocketId};
 use firelane_shm::layout::status;
 use firelane_shm::{Mapping, Readiness, Spin, StreamEnd, WriteError, carry, doorbell};
+use firelane_units::Mtu;
 use proptest::prelude::*;
 
 use crate::support::*;
@@ -580,6 +581,71 @@ proptest! {
         // The daemon's side serves the next one.
         let next = Program::new(&world);
         let (_fd, _) = next.listen("10.0.0.1:0");
+    }
+}
+
+/// As in Linux: each keeps to a device of its own (SO_BINDTODEVICE).
+#[test]
+fn listeners_of_different_devices_have_one_port() {
+    let world = World::new();
+    let (program, engine) = (Program::new(&world), world.stack.engine());
+    let link = engine.add_link(Mtu::ETHERNET).unwrap();
+    let config = VnicConfig::new("02:08:20:00:00:09".parse().unwrap());
+    let vnic = engine.add_vnic(link, &config, VnicUser::Netstack(world.stack.id())).unwrap();
+    engine.add_address(vnic, "10.0.9.1/24".parse().unwrap()).unwrap();
+    let listen = |device: Option<u32>| {
+        let (fd, socket) = program.socket();
+        if let Some(device) = device {
+            let value = device.to_ne_bytes().to_vec();
+            assert_eq!(program.ask(Request::SetOption { socket, level: 1, name: 62, value }), Answer::Done);
+        }
+        let bound = program.ask(Request::Bind { socket, address: "0.0.0.0:80".parse().unwrap() });
+        if bound != Answer::Done {
+            return Err(bound);
+        }
+        assert!(matches!(program.ask(Request::Listen { socket, backlog: 16 }), Answer::Stream { .. }));
+        Ok(fd)
+    };
+    // The loopback device's number is 1.
+    let [loopback, beside] = [1, vnic.0 + 1].map(|device| listen(Some(device)).unwrap());
+    for taken in [Some(1), Some(vnic.0 + 1), None] {
+        assert_eq!(listen(taken).map(drop), Err(Answer::Failed { errno: 98 }), "{taken:?}");
+    }
+    for (listener, remote) in [(&loopback, "127.0.0.1:80"), (&beside, "10.0.9.1:80")] {
+        let client = TcpStream::connect(&world.stack, remote).unwrap();
+        let (_fd, _) = program.accept(listener);
+        drop(client);
+    }
+    assert!(TcpStream::connect(&world.stack, "10.0.0.1:80").is_err(), "nobody keeps to that one");
+}
+
+/// As in Linux: one of IPv6 alone shares (SO_REUSEPORT) with one that has IPv4 as well, which alone gets what comes over IPv4.
+#[test]
+fn a_listener_of_ipv6_alone_shares_with_one_of_both() {
+    for v6_only_first in [true, false] {
+        let world = World::new();
+        let program = Program::new(&world);
+        let listen = |is_v6_only: bool| {
+            let request = Request::Socket { family: Family::V6, kind: Kind::Stream, count: 1 };
+            let reply = world.hub.lock().unwrap().request(program.session, request, Vec::new());
+            let Answer::Sockets { sockets } = reply.answer else { panic!("{:?}", reply.answer) };
+            let socket = sockets[0];
+            for (level, name, on) in [(1, 15, true), (41, 26, is_v6_only)] {
+                let value = i32::from(on).to_ne_bytes().to_vec();
+                assert_eq!(program.ask(Request::SetOption { socket, level, name, value }), Answer::Done);
+            }
+            let address = "[::]:80".parse().unwrap();
+            assert_eq!(program.ask(Request::Bind { socket, address }), Answer::Done);
+            assert!(matches!(program.ask(Request::Listen { socket, backlog: 16 }), Answer::Stream { .. }));
+            reply.fds.into_iter().next().unwrap()
+        };
+        let listeners = [v6_only_first, !v6_only_first].map(listen);
+        let dual = &listeners[usize::from(v6_only_first)];
+        for _ in 0..8 {
+            let client = TcpStream::connect(&world.peer, "10.0.0.1:80").unwrap();
+            let (_fd, _) = program.accept(dual);
+            drop(client);
+        }
     }
 }
 

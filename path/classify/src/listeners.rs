@@ -5,13 +5,14 @@
 //! and transport protocol, in every lane. Only the operator's programs fill it.
 //!
 //! Sockets that say so share an address (SO_REUSEPORT). Each connection is one's, by highest random weight, so that a socket
-//! that comes or goes changes nothing for the connections of the others.
+//! that comes or goes changes nothing for the connections of the others. Those that keep to a link (SO_BINDTODEVICE) are asked before those
+//! that do not, and share with those of the same link; sockets of several links have the same address without sharing it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hashbrown::HashTable;
 
-use firelane_units::{Port, SocketId};
+use firelane_units::{LinkId, Port, SocketId};
 
 use crate::mix::{fold, halves};
 use crate::tuple::mapped;
@@ -72,17 +73,27 @@ pub struct Listeners {
     table: HashTable<Entry>,
 }
 
+/// All that wait at one address and port; never none.
 #[derive(Clone)]
 struct Entry {
     address: u128,
     port: Port,
+    /// In the order in which they came.
+    groups: Vec<Group>,
+}
+
+/// Those that get the same connections.
+#[derive(Clone)]
+struct Group {
     v6_only: bool,
+    /// The only link that they listen to.
+    link: Option<LinkId>,
     shares: bool,
     /// More than one share it; never none.
     sockets: Vec<SocketId>,
 }
 
-impl Entry {
+impl Group {
     fn socket_for(&self, counts: impl Fn(SocketId) -> bool, hash: impl FnOnce() -> u32) -> Option<SocketId> {
         if let [only] = self.sockets[..] {
             return counts(only).then_some(only);
@@ -91,6 +102,27 @@ impl Entry {
         let hash = u64::from(hash()).wrapping_mul(ODD) ^ OTHER_ODD;
         let weight = |socket: &SocketId| fold(hash, (u64::from(socket.0) + 1).wrapping_mul(OTHER_ODD) ^ ODD);
         self.sockets.iter().copied().filter(|&socket| counts(socket)).max_by_key(weight)
+    }
+
+    /// Whether a connection may be for both, so that both have to share. All have the same address and port.
+    fn meets(&self, link: Option<LinkId>) -> bool {
+        self.link == link || self.link.is_none() || link.is_none()
+    }
+}
+
+impl Entry {
+    /// One of those that `may` get it.
+    fn socket_for(
+        &self,
+        may: impl Fn(&Group) -> bool,
+        counts: impl Fn(SocketId) -> bool,
+        hash: impl Fn() -> u32,
+    ) -> Option<SocketId> {
+        let keeps_to_link = |it: &&Group| it.link.is_some();
+        let of = |it: &Group| it.socket_for(&counts, &hash);
+        let all = || self.groups.iter().filter(|it| may(it));
+        let bound = all().filter(keeps_to_link).find_map(of);
+        bound.or_else(|| all().filter(|it| !keeps_to_link(it)).find_map(of))
     }
 }
 
@@ -115,30 +147,36 @@ impl Listeners {
         hash: impl Fn() -> u32,
     ) -> Option<SocketId> {
         let is_v4 = local.to_canonical().is_ipv4();
-        let of = |entry: Option<&Entry>| entry?.socket_for(&counts, &hash);
+        let of = |entry: Option<&Entry>| entry?.socket_for(|it| !(is_v4 && it.v6_only), &counts, &hash);
         of(self.find(key(local), port))
             .or_else(|| of(is_v4.then(|| self.find(LocalAddr::AnyV4.key(), port)).flatten()))
-            .or_else(|| of(self.find(0, port).filter(|dual| !(is_v4 && dual.v6_only))))
+            .or_else(|| of(self.find(0, port)))
     }
 
-    /// Enters a listener. A specific address and a wildcard may have the same port; two equal ones if both share.
+    /// Enters a listener, which may keep to a link. A specific address and a wildcard may have the same port; two equal ones if both share,
+    /// or keep to different links.
     pub fn insert(
         &mut self,
         local: LocalAddr,
         port: Port,
-        socket: SocketId,
+        (socket, link): (SocketId, Option<LinkId>),
         shares: bool,
     ) -> Result<(), ListenTaken> {
         let (address, v6_only) = (local.key(), local == LocalAddr::AnyV6 { v6_only: true });
         let same = |e: &Entry| e.address == address && e.port == port;
-        if let Some(there) = self.table.find_mut(hash(address, port), same) {
-            if !(shares && there.shares && v6_only == there.v6_only) || there.sockets.contains(&socket) {
-                return Err(ListenTaken(there.sockets[0]));
-            }
-            there.sockets.push(socket);
-        } else {
-            let entry = Entry { address, port, v6_only, shares, sockets: vec![socket] };
+        let group = Group { v6_only, link, shares, sockets: vec![socket] };
+        let Some(there) = self.table.find_mut(hash(address, port), same) else {
+            let entry = Entry { address, port, groups: vec![group] };
             self.table.insert_unique(hash(address, port), entry, |e| hash(e.address, e.port));
+            return Ok(());
+        };
+        let excludes = |it: &&Group| it.sockets.contains(&socket) || it.meets(link) && !(shares && it.shares);
+        if let Some(taken) = there.groups.iter().find(excludes) {
+            return Err(ListenTaken(taken.sockets[0]));
+        }
+        match there.groups.iter_mut().find(|it| (it.v6_only, it.link) == (v6_only, link)) {
+            Some(group) => group.sockets.push(socket),
+            None => there.groups.push(group),
         }
         Ok(())
     }
@@ -146,10 +184,13 @@ impl Listeners {
     /// Removes a listener, if `socket` is one.
     pub fn remove(&mut self, local: LocalAddr, port: Port, socket: SocketId) -> bool {
         let address = local.key();
-        let same = |e: &Entry| e.address == address && e.port == port && e.sockets.contains(&socket);
+        let has = |it: &Group| it.sockets.contains(&socket);
+        let same = |e: &Entry| e.address == address && e.port == port && e.groups.iter().any(has);
         let Ok(mut found) = self.table.find_entry(hash(address, port), same) else { return false };
-        found.get_mut().sockets.retain(|it| *it != socket);
-        if found.get().sockets.is_empty() {
+        let groups = &mut found.get_mut().groups;
+        groups.iter_mut().for_each(|it| it.sockets.retain(|it| *it != socket));
+        groups.retain(|it| !it.sockets.is_empty());
+        if groups.is_empty() {
             found.remove();
         }
         true
@@ -203,7 +244,7 @@ mod tests {
     fn answers(listeners: &[&str], to: &str) -> Option<u32> {
         let mut table = Listeners::new();
         for (n, text) in (0..).zip(listeners) {
-            table.insert(local(text), PORT, SocketId(n), false).unwrap();
+            table.insert(local(text), PORT, (SocketId(n), None), false).unwrap();
         }
         table.lookup(ip(to), PORT, || unreachable!("nobody shares")).map(|s| s.0)
     }
@@ -231,20 +272,64 @@ mod tests {
 
     #[test]
     fn equal_listeners_exclude_each_other() {
-        let mut table = Listeners::new();
+        let (mut table, one, two) = (Listeners::new(), (SocketId(1), None), (SocketId(2), None));
         let taken = Err(ListenTaken(SocketId(1)));
-        table.insert(local("::"), PORT, SocketId(1), false).unwrap();
-        assert_eq!(table.insert(local("v6only"), PORT, SocketId(2), false), taken);
-        assert_eq!(table.insert(local("::"), PORT, SocketId(2), true), taken, "the first does not share");
-        assert_eq!(table.insert(local("::"), Port(81), SocketId(2), false), Ok(()));
+        table.insert(local("::"), PORT, one, false).unwrap();
+        assert_eq!(table.insert(local("v6only"), PORT, two, false), taken);
+        assert_eq!(table.insert(local("::"), PORT, two, true), taken, "the first does not share");
+        assert_eq!(table.insert(local("::"), Port(81), two, false), Ok(()));
         assert!(!table.remove(local("::"), PORT, SocketId(2)));
         assert!(table.remove(local("::"), PORT, SocketId(1)));
         assert!(table.lookup(ip("::1"), PORT, || 0).is_none());
         assert_eq!((table.len(), table.is_empty()), (1, false));
-        table.insert(local("::"), PORT, SocketId(1), true).unwrap();
-        assert_eq!(table.insert(local("v6only"), PORT, SocketId(2), true), taken, "other addresses");
-        assert_eq!(table.insert(local("::"), PORT, SocketId(1), true), taken, "it is there");
-        assert_eq!(table.insert(local("::"), PORT, SocketId(2), true), Ok(()));
+        table.insert(local("::"), PORT, one, true).unwrap();
+        assert_eq!(table.insert(local("::"), PORT, one, true), taken, "it is there");
+        assert_eq!(table.insert(local("::"), PORT, two, true), Ok(()));
+    }
+
+    /// In Linux a listener of IPv6 alone shares with one of both, too: what comes over IPv6 is the first one's.
+    #[test]
+    fn who_leaves_ipv4_to_others_may_share_with_who_has_it() {
+        for (first, second) in [("::", "v6only"), ("v6only", "::")] {
+            let mut table = Listeners::new();
+            for (n, text) in [(1, first), (2, second)] {
+                assert_eq!(table.insert(local(text), PORT, (SocketId(n), None), true), Ok(()), "{text}");
+            }
+            let answers = |table: &Listeners, to| table.lookup(ip(to), PORT, || 7).map(|it| it.0);
+            let dual = if first == "::" { 1 } else { 2 };
+            assert_eq!((answers(&table, "10.0.0.1"), answers(&table, "fd00::1")), (Some(dual), Some(1)));
+            assert!(table.remove(local("::"), PORT, SocketId(dual)));
+            assert_eq!((answers(&table, "10.0.0.1"), answers(&table, "fd00::1")), (None, Some(3 - dual)));
+        }
+    }
+
+    #[test]
+    fn listeners_of_several_links_have_one_address_and_go_before_who_has_none() {
+        let (mut table, any) = (Listeners::new(), local("0.0.0.0"));
+        let on = |n: u32| (SocketId(n), Some(LinkId(n)));
+        assert_eq!(table.insert(any, PORT, on(1), false), Ok(()));
+        assert_eq!(table.insert(any, PORT, on(2), false), Ok(()), "another link");
+        let taken = Err(ListenTaken(SocketId(1)));
+        assert_eq!(table.insert(any, PORT, (SocketId(3), Some(LinkId(1))), false), taken, "the same link");
+        assert_eq!(
+            table.insert(any, PORT, (SocketId(3), None), true),
+            taken,
+            "every link, and the first does not share"
+        );
+        // Each hears what comes by its own link, as the sockets say.
+        let hears = |n: u32| move |socket: SocketId| socket == SocketId(n);
+        let answers = |table: &Listeners, n| table.lookup_among(ip("10.0.0.1"), PORT, hears(n), || 0);
+        assert_eq!([1, 2].map(|n| answers(&table, n)), [1, 2].map(|n| Some(SocketId(n))));
+        assert!(
+            table.remove(any, PORT, SocketId(1)) && table.remove(any, PORT, SocketId(2)) && table.is_empty()
+        );
+        for (n, link) in [(1, None), (2, Some(LinkId(2))), (3, Some(LinkId(3)))] {
+            assert_eq!(table.insert(any, PORT, (SocketId(n), link), true), Ok(()));
+        }
+        // What comes by link 2 may be for two of them.
+        let found = |hash: u32| table.lookup_among(ip("10.0.0.1"), PORT, |it| it != SocketId(3), || hash);
+        assert!((0..100_u32).all(|hash| found(hash.wrapping_mul(0x9e37_79b9)) == Some(SocketId(2))));
+        assert_eq!(table.lookup_among(ip("10.0.0.1"), PORT, hears(1), || 0), Some(SocketId(1)));
     }
 
     #[test]
@@ -255,7 +340,7 @@ mod tests {
             (0..3000).map(one).collect()
         };
         for n in 0..3 {
-            table.insert(local("10.0.0.1"), PORT, SocketId(n), true).unwrap();
+            table.insert(local("10.0.0.1"), PORT, (SocketId(n), None), true).unwrap();
         }
         let before = all(&table);
         for n in 0..3 {
@@ -266,7 +351,7 @@ mod tests {
         let without = all(&table);
         assert!(without.iter().zip(&before).all(|(now, then)| now == then || *then == SocketId(1)));
         assert!(!without.contains(&SocketId(1)));
-        table.insert(local("10.0.0.1"), PORT, SocketId(1), true).unwrap();
+        table.insert(local("10.0.0.1"), PORT, (SocketId(1), None), true).unwrap();
         assert_eq!(all(&table), before);
     }
 }

@@ -116,6 +116,33 @@ fn listeners_that_share_hear_what_comes_by_their_links() {
     }
 }
 
+/// The same without sharing: no connection is for both.
+#[test]
+fn listeners_of_different_links_have_one_port() {
+    for lanes in [1, 2] {
+        let mut world = two_networks(lanes);
+        let at = |world: &mut World, n, link| listening_at(world, n, ("0.0.0.0:80", Some(link), false), 32);
+        let listeners = [at(&mut world, 1, LinkId(2)), at(&mut world, 2, OVER_BESIDE[1])];
+        for (remote, nth) in [("10.0.0.2:80", 0), ("10.0.1.2:80", 1)] {
+            for from in [1, 2] {
+                assert_eq!(connects(&mut world, from, None, remote).1, Some(true), "{remote} from {from}");
+                assert!(listeners[nth].accept().is_some(), "{remote} from {from}");
+            }
+        }
+        // One is told that it keeps to none: it has what no other one keeps to.
+        for lane in &mut world.lanes {
+            let all = Box::new(Relisten { rings: RINGS, options: over(None) });
+            let command = SocketCommand::Relisten(SocketId(1), all);
+            lane.on_message(world.now, LaneMessage::Socket(NetstackId(2), command));
+        }
+        for (remote, nth) in [("10.0.0.2:80", 0), ("10.0.1.2:80", 1)] {
+            assert_eq!(connects(&mut world, 1, None, remote).1, Some(true), "{remote}");
+            assert!(listeners[nth].accept().is_some(), "{remote}");
+        }
+        world.check_conservation();
+    }
+}
+
 /// Who listens at one address by another link alone leaves what comes by this one to who listens at all.
 #[test]
 fn a_listener_that_does_not_hear_a_link_hides_no_other() {

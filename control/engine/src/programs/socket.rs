@@ -245,7 +245,7 @@ impl Socket {
         let sharer = self.options.reuse_port.then_some(self.owner.user);
         let is_free = self.options.alike.binds_freely;
         let (reuses, v6_only) = (self.options.reuse_address, self.options.v6_only);
-        let claim = Claim { sharer, is_free, reuses, ..Claim::alone(canonical(address), v6_only) };
+        let claim = Claim { sharer, is_free, reuses, link, ..Claim::alone(canonical(address), v6_only) };
         let leaves_port = self.options.port_later && address.port() == 0;
         let take = if leaves_port { Reserved::address } else { Reserved::take };
         self.role = Role::Fresh(Some(Box::new(take(&self.stack, claim).map_err(errno)?)));
@@ -337,7 +337,7 @@ impl Socket {
         let ours = self.ours.try_clone().map_err(errno)?;
         let own = self.stack.config().map_err(errno)?;
         let (mut reserved, bound) = self.reserved()?;
-        if let Err(error) = reserved.listens() {
+        if let Err(error) = reserved.listens(self.options.alike.link) {
             self.role = Role::Fresh(Some(Box::new(reserved)));
             return Err(errno(error));
         }

@@ -248,7 +248,7 @@ impl<D> Inside<'_, D> {
         let address = LocalAddr::of(local.ip(), v6_only);
         let brought = Brought::default();
         let listening = Listening { address, port: port(local), slot, shares, rings, options, brought };
-        if self.shard.listeners.insert(address, port(local), socket, shares).is_err() {
+        if self.shard.listeners.insert(address, port(local), (socket, options.link), shares).is_err() {
             return self.refuse("listen", "another socket listens there");
         }
         if self.shard.listening.insert(socket.0, listening).is_err() {
@@ -258,8 +258,16 @@ impl<D> Inside<'_, D> {
     }
 
     fn relisten(&mut self, socket: SocketId, started: Relisten) {
-        if let Some(listening) = self.shard.listening.get_mut(socket.0) {
-            (listening.rings, listening.options) = (started.rings, started.options);
+        let Some(listening) = self.shard.listening.get_mut(socket.0) else { return };
+        let (before, link) = (listening.options.link, started.options.link);
+        (listening.rings, listening.options) = (started.rings, started.options);
+        let Listening { address, port, shares, .. } = *listening;
+        let listeners = &mut self.shard.listeners;
+        // Who would meet another one where he goes to stays where he was, and hears what he should.
+        if before != link && listeners.remove(address, port, socket) {
+            let _ = listeners
+                .insert(address, port, (socket, link), shares)
+                .or_else(|_| listeners.insert(address, port, (socket, before), shares));
         }
     }
 
