@@ -100,6 +100,48 @@ def listeners():
     print("by any", passive.accept()[0].getsockopt(*DEVICE, 16))
 
 
+def listening(port, device, *options, address=("0.0.0.0", socket.AF_INET)):
+    sock = socket.socket(address[1])
+    sock.settimeout(20)
+    for option in options:
+        sock.setsockopt(*option)
+    if device:
+        sock.setsockopt(*DEVICE, device)
+    sock.bind((address[0], port))
+    sock.listen()
+    return sock
+
+
+def beside():
+    here = listening(0, NAME)
+    port = here.getsockname()[1]
+    there = listening(port, b"lo")
+    print("once more", [tried(listening, port, device) for device in (NAME, b"lo", b"")])
+    for address, sock in ("127.0.0.1", there), (HOST, here):
+        client = socket.create_connection((address, port))
+        print("beside", sock.accept()[0].getsockname() == (address, port))
+    print("beside from there", asked(port), here.accept()[0].recv(9))
+    share, alone = (SOCKET, 15, 1), (41, 26, 1)
+    wide = listening(0, b"", share)
+    port = wide.getsockname()[1]
+    narrow = listening(port, NAME, share)
+    for _ in range(8):
+        client = socket.create_connection((HOST, port))
+        narrow.accept()
+    client = socket.create_connection(("127.0.0.1", port))
+    print("before who keeps to none", wide.accept()[0].getsockname() == ("127.0.0.1", port))
+    for order in [(share, alone), (share,)], [(share,), (share, alone)]:
+        port, pair = 0, []
+        for options in order:
+            pair.append(listening(port, b"", *options, address=("::", socket.AF_INET6)))
+            port = pair[0].getsockname()[1]
+        dual = pair[order.index((share,))]
+        for _ in range(4):
+            for address, sock, name in (HOST, dual, "::ffff:" + HOST), ("::1", pair[0], "::1"):
+                client = socket.create_connection((address, port))
+                print("shared", address == HOST, sock.accept()[1][0] == name)
+
+
 def clients():
     client = bound(STREAM)
     client.connect((PEER, CALLS))
@@ -134,6 +176,7 @@ if len(sys.argv) > 3:
 else:
     options()
     listeners()
+    beside()
     clients()
     datagrams()
     with socket.create_connection((PEER, CALLS)) as sock:
