@@ -154,6 +154,15 @@ fn what_two_programs_carry_past_the_daemon_is_counted_to_the_byte() {
     }
 }
 
+#[test]
+fn what_a_program_marks_is_limited_and_counted_as_its_packets_would_be() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        serve_in_a_flow(&stage, "marked.py");
+    }
+}
+
 /// Fused bytes of a flow, as `flowstat` shows them, summed over its history.
 fn history_of(flow: &str, stage: &Stage<'_>) -> String {
     let history = stage.daemon().firelane(&["flowstat", "-h", "-j", flow]);

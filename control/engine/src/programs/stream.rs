@@ -593,6 +593,10 @@ impl Stream {
                 if self.has(HAS_LATER) {
                     self.later().overrule(option);
                 }
+                if let StreamOption::Dscp(..) = option {
+                    // What was carried up to now was marked as before, and is of the flows that it was in.
+                    self.count_fused(fabric);
+                }
                 let is_of_silence = option.is_of_silence();
                 let message = self.message(SocketCommand::SetOption(conn, option));
                 // A lane that has failed has no connections left.
