@@ -4,11 +4,18 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Server, Stage, as_the_kernels, script, search_path, skipped};
+use firelane_interop::{
+    On, Sandbox, Server, Stage, as_the_kernels, as_the_kernels_with, script, search_path, skipped,
+};
 
 mod conversations;
 
 use conversations::converse;
+
+#[test]
+fn a_connection_that_another_process_has_ended_is_no_other_one() {
+    as_the_kernels_with(&["on", "off"], "dissolved_elsewhere.py", 7);
+}
 
 #[test]
 fn parents_and_children_share_what_is_theirs_and_nothing_else() {

@@ -22,7 +22,7 @@ use super::arena::ProgramArena;
 use super::arrivals::{Arrival, Arrivals, Near};
 use super::closer::{Closer, Foreign, close_end};
 use super::cookies::Cookies;
-use super::ending::Ending;
+use super::ending::{Dissolved, Ending};
 use super::handing::Handing;
 use super::hangups::told;
 use super::hub_bell::HubBell;
@@ -59,7 +59,7 @@ pub struct Hub {
     /// Whose own each arena is.
     owners: BTreeMap<u64, u32>,
     next_session: u32,
-    sockets: BTreeMap<SocketId, Box<Socket>>,
+    pub(super) sockets: BTreeMap<SocketId, Box<Socket>>,
     /// Connections that programs have been told of.
     arrivals: Arrivals,
     /// Arenas that have been given out and may still be in use.
@@ -67,7 +67,8 @@ pub struct Hub {
     /// Room for the names of streams that programs have closed by their words.
     left: Vec<u32>,
     /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
-    ending: Vec<Ending>,
+    pub(super) ending: Vec<Ending>,
+    pub(super) dissolved: Dissolved,
     remains: Remains,
     lingering: Lingering,
     cookies: Cookies,
@@ -111,6 +112,7 @@ impl Hub {
             arenas: Vec::new(),
             left: Vec::new(),
             ending: Vec::new(),
+            dissolved: Dissolved::default(),
             remains: Remains::default(),
             lingering: Lingering::default(),
             cookies: Cookies::default(),
@@ -263,7 +265,8 @@ impl Hub {
                 self.socket(number, socket)?;
                 let session = self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
                 let ended = self.sockets.get_mut(&socket).and_then(|it| it.disconnect(session));
-                ended.into_iter().for_each(|(role, arena)| self.end_role(role, arena, true));
+                let ended = ended.and_then(|(role, arena)| Ending::dissolved(role, arena, socket));
+                ended.into_iter().for_each(|it| self.finish(it));
                 Ok(Answer::Done.into())
             }
             Request::Names { socket } => {
@@ -628,6 +631,7 @@ impl Hub {
             self.settle_in(Some(&[arena]));
             self.arrivals.take_of(name, arena).into_iter().for_each(|it| self.end_arrival(it));
         }
+        self.dissolved.forget(name);
         self.end_role(socket.role, socket.arena, resets);
         if self.arrivals.are_in(&near) {
             // It may have had the name of more than one.
@@ -658,6 +662,7 @@ impl Hub {
             let resets = socket.resets();
             let (role, arena) = socket.begin_anew(session);
             self.cookies.forget(name);
+            self.dissolved.forget(name);
             self.end_role(role, arena, resets);
         } else if let Some(place) = place
             && session.arena_of(place.arena).is_some()
@@ -709,22 +714,13 @@ impl Hub {
             let resets = socket.resets();
             let (role, arena) = socket.begin_anew(session);
             self.cookies.forget(name);
+            self.dissolved.forget(name);
             self.end_role(role, arena, resets);
         }
     }
 
-    /// What a socket was ends.
-    fn end_role(&mut self, role: Role, arena: Arc<ProgramArena>, resets: bool) {
-        let ending = Ending::of(role, arena, resets).filter(|it| !self.has_ended(it));
-        self.ending.extend(ending);
-    }
-
-    fn has_ended(&self, ending: &Ending) -> bool {
-        ending.end(&self.engine.0.fabric, |session| self.may_be_inside(session, &ending.arena))
-    }
-
     /// Whether a session lives that has the arena. A program may write any number into its owner words, and die.
-    fn may_be_inside(&self, session: u32, arena: &ProgramArena) -> bool {
+    pub(super) fn may_be_inside(&self, session: u32, arena: &ProgramArena) -> bool {
         is_inside(&self.sessions, session, arena)
     }
 
@@ -738,9 +734,7 @@ impl Hub {
     pub fn tidy(&mut self) -> bool {
         self.end_left();
         self.settle();
-        let mut ending = std::mem::take(&mut self.ending);
-        ending.retain(|it| !self.has_ended(it));
-        self.ending = ending;
+        std::mem::take(&mut self.ending).into_iter().for_each(|it| self.finish(it));
         let (handing, sessions) = (&self.handing, &self.sessions);
         let taken_out = |listener| handing.taken_out(listener);
         let lives = |session, arena: &ProgramArena| is_inside(sessions, session, arena);
@@ -749,7 +743,8 @@ impl Hub {
         let live: BTreeSet<u32> = self.sessions.values().map(|it| it.arena.place).collect();
         let held = self.sockets.values().map(|it| it.arena.place);
         let ending = self.ending.iter().map(|it| it.arena.place);
-        let used: BTreeSet<u32> = held.chain(ending).chain(self.arrivals.arenas()).collect();
+        let kept = ending.chain(self.dissolved.arenas());
+        let used: BTreeSet<u32> = held.chain(kept).chain(self.arrivals.arenas()).collect();
         self.remains.tidy();
         let (fabric, remains) = (&self.engine.0.fabric, &mut self.remains);
         let sessions = &mut self.sessions;

@@ -339,6 +339,17 @@ impl Stream {
         }
     }
 
+    /// Its socket is without a connection from here on. Processes that know it by these words, and are not told of that, see a connection that
+    /// was reset, unless it has ended by itself: one that waits to be connected ends by that, too.
+    pub(super) fn dissolve(&self, arena: &ProgramArena) {
+        let has_ended = self.hold.shared().words().flags().contains(Flags::CLOSED);
+        if let Some(block) = arena.mapping().block(self.number()).filter(|_| !has_ended) {
+            let flags = u64::from(Flags::CLOSED.bits()) << FLAGS_SHIFT;
+            block.note(flags | number_of(&Errno::CONNRESET.into()) << status::ERROR_SHIFT);
+        }
+        self.call(arena);
+    }
+
     /// Wakes whoever of its program waits for it.
     pub(super) fn call(&self, arena: &ProgramArena) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
