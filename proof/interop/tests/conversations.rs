@@ -146,11 +146,49 @@ fn lives_of_datagram_sockets_are_as_the_kernels() {
     live_as_the_kernels("datagrams", "on", 2000, 6);
 }
 
+/// Lives of sockets that several processes have, beside the kernel's: these fork, are spawned, become others, pass sockets, and die.
+fn kin_live_as_the_kernels(kind: &str, fusion: &str, lanes: usize, first: u32, count: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, lanes);
+    stage.set_fusion(fusion);
+    converse(&stage, "kin.py", &[&first.to_string(), &count.to_string(), kind], 20 * count as usize);
+}
+
+#[test]
+fn sockets_of_several_processes_live_as_the_kernels() {
+    kin_live_as_the_kernels("streams", "on", 1, 0, 4);
+}
+
+#[test]
+fn sockets_of_several_processes_by_tcp_and_of_all_kinds_live_as_the_kernels() {
+    kin_live_as_the_kernels("families", "off", 2, 1000, 4);
+}
+
+/// What the soak tests begin with.
+fn seed() -> u32 {
+    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(10_000);
+    println!("seed {seed}");
+    seed
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn soak_kin() {
+    let seed = seed();
+    for (at, (kind, fusion, lanes)) in (0..).zip([
+        ("streams", "on", 1),
+        ("streams", "off", 2),
+        ("families", "on", 2),
+        ("families", "off", 1),
+    ]) {
+        kin_live_as_the_kernels(kind, fusion, lanes, seed.wrapping_add(100 * at) % 1_000_000_000, 25);
+    }
+}
+
 #[test]
 #[ignore = "takes minutes"]
 fn soak_lives() {
-    let seed: u32 = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(10_000);
-    println!("seed {seed}");
+    let seed = seed();
     for (at, (kind, fusion)) in
         (0..).zip([("streams", "on"), ("streams", "off"), ("families", "on"), ("datagrams", "on")])
     {
