@@ -199,5 +199,8 @@ pub(crate) fn add(memfd: impl AsFd, what: What) -> Result<u16, Errno> {
             return Ok(place as u16);
         }
     }
+    standard_error::say_once(
+        "there is no place for more memory of sockets: this process, and those that it was forked of one after the other, have mapped that of 64 programs, daemons and peers",
+    );
     Err(Errno::NFILE)
 }
