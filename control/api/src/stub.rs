@@ -369,6 +369,11 @@ impl Api for Stub {
         let start = after.unwrap_or("0").parse::<usize>();
         let start =
             start.map_err(|_| ApiError::new(Status::BadArg, "after", after.unwrap_or_default(), ""))?;
+        if let Some(name) = netstack
+            && !self.lock().active.netstacks.keys().any(|it| it.as_str() == name)
+        {
+            return Err(ApiError::new(Status::NotFound, "netstack", name, ""));
+        }
         let of_it = |it: &&SocketInfo| netstack.is_none_or(|name| it.netstack.as_str() == name);
         let all: Vec<_> = self.sockets.iter().filter(of_it).collect();
         let page = all.iter().skip(start).take(ON_A_PAGE).map(|it| (*it).clone()).collect();

@@ -103,8 +103,11 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
             json(session, filter)?;
         } else {
             let mut table = Table::open(session, PROGRAM, FIELDS, DEFAULT_FIELDS, style)?;
-            table.header(session)?;
+            let mut is_headed = false;
             each_page(session, filter.netstack.as_deref(), |session, sockets| {
+                if !core::mem::replace(&mut is_headed, true) {
+                    table.header(session)?;
+                }
                 sockets.iter().filter(|it| filter.shows(it)).try_for_each(|it| table.row(session, &row(it)))
             })?;
         }
@@ -125,7 +128,7 @@ fn count(call: &Call<'_>) -> Result<Option<u32>, Failure> {
 }
 
 fn json(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
-    let mut list = JsonList::open(session, "connections")?;
+    let mut list = JsonList::new("connections");
     each_page(session, filter.netstack.as_deref(), |session, sockets| {
         sockets.iter().filter(|it| filter.shows(it)).try_for_each(|it| list.push(session, it))
     })?;

@@ -10,7 +10,7 @@ mod memory;
 pub(crate) mod netstat;
 mod tables;
 
-use firelane_api::{ApiError, SocketInfo};
+use firelane_api::{ApiError, SocketInfo, Status};
 
 use crate::session::{Failure, Session};
 
@@ -22,7 +22,8 @@ fn each_page(
 ) -> Result<(), Failure> {
     let mut after: Option<String> = None;
     loop {
-        let page = session.api.sockets(netstack, after.as_deref()).map_err(no_netstack)?;
+        let page = session.api.sockets(netstack, after.as_deref());
+        let page = page.map_err(|error| no_sockets(netstack, &error))?;
         each(session, page.sockets)?;
         match page.next {
             Some(next) => after = Some(next),
@@ -31,30 +32,45 @@ fn each_page(
     }
 }
 
-fn no_netstack(error: ApiError) -> Failure {
-    crate::session::die_status("could not get sockets", &error)
+fn no_sockets(netstack: Option<&str>, error: &ApiError) -> Failure {
+    match (error.status, netstack) {
+        (Status::NotFound, Some(name)) => no_netstack(name),
+        _ => crate::session::die_status("could not get sockets", error),
+    }
 }
 
-/// A JSON list of unknown length, an element per line: `{"version":1,"NAME":[...]}`.
+fn no_netstack(name: &str) -> Failure {
+    crate::session::die(format!("no netstack is called {name}"))
+}
+
+/// A JSON list of unknown length, an element per line: `{"version":1,"NAME":[...]}`. Nothing of it is printed before there is an answer,
+/// so that who gets none has no document that breaks off.
 struct JsonList {
-    first: bool,
+    name: &'static str,
+    /// What stands before the next element.
+    before: String,
 }
 
 impl JsonList {
-    fn open(session: &mut Session<'_>, name: &str) -> Result<Self, Failure> {
-        write!(session.out, "{{\"version\":1,\"{name}\":[")?;
-        Ok(Self { first: true })
+    fn new(name: &'static str) -> Self {
+        Self { name, before: Self::head(name) + "\n" }
+    }
+
+    fn head(name: &str) -> String {
+        format!("{{\"version\":1,\"{name}\":[")
     }
 
     fn push(&mut self, session: &mut Session<'_>, value: &impl serde::Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(value).map_err(std::io::Error::from)?;
-        let before = if self.first { "\n" } else { ",\n" };
-        self.first = false;
+        let before = core::mem::replace(&mut self.before, ",\n".to_owned());
         Ok(write!(session.out, "{before}{text}")?)
     }
 
     fn close(self, session: &mut Session<'_>) -> Result<(), Failure> {
-        writeln!(session.out, "{}]}}", if self.first { "" } else { "\n" })?;
+        match self.before.as_str() {
+            ",\n" => writeln!(session.out, "\n]}}")?,
+            _ => writeln!(session.out, "{}]}}", Self::head(self.name))?,
+        }
         Ok(session.out.flush()?)
     }
 }

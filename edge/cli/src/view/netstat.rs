@@ -332,7 +332,7 @@ fn sockets(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
 }
 
 fn json(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
-    let mut list = JsonList::open(session, "sockets")?;
+    let mut list = JsonList::new("sockets");
     each_page(session, filter.netstack.as_deref(), |session, sockets| {
         sockets.iter().filter(|it| filter.shows(it)).try_for_each(|socket| list.push(session, socket))
     })?;

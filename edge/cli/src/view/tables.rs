@@ -12,7 +12,7 @@ pub(super) fn netstacks(session: &Session<'_>, named: Option<&str>) -> Result<Ve
     let all = session.api.netstacks(Which::Active)?.into_iter().map(|it| it.name);
     let names: Vec<_> = all.filter(|it| named.is_none_or(|name| it.as_str() == name)).collect();
     match named {
-        Some(name) if names.is_empty() => Err(crate::session::die(format!("no netstack is called {name}"))),
+        Some(name) if names.is_empty() => Err(super::no_netstack(name)),
         _ => Ok(names),
     }
 }
