@@ -1,8 +1,8 @@
 //! Columns as the Solaris commands print them: fixed widths that give way and recover, `-o`, `-p`, wrapping.
 //!
 //! Output for people has a header once rows come, repeated every screenful on a terminal. A value as wide as its
-//! column or wider pushes what follows to the right, and later columns shrink until the rows are aligned again.
-//! An empty value is shown as `--`. Output for programs (`-p`) has no header, needs `-o`, joins fields with
+//! column or wider pushes what follows to the right, and later columns shrink until the rows are aligned again, those of
+//! counters too, where the original's stay as wide as they are. An empty value is shown as `--`. Output for programs (`-p`) has no header, needs `-o`, joins fields with
 //! colons and escapes colons and backslashes inside them, unless there is only one field.
 
 use crate::session::{Failure, Session, die};
@@ -172,29 +172,42 @@ impl<'a> Table<'a> {
 
     /// One line of fields, one per column.
     fn line(&self, values: &[&str]) -> String {
+        if self.style.right {
+            return self.right_line(values);
+        }
         let mut line = String::new();
         let mut overflow = 0;
         for (position, (value, (_, column))) in values.iter().zip(&self.columns).enumerate() {
             let (width, length) = (column.width, value.chars().count());
-            let last = position + 1 == self.columns.len();
-            match (last, self.style.right) {
-                (true, true) => line.push_str(&format!("{value:>width$}")),
-                (true, false) => line.push_str(value),
-                (false, right) if length + overflow >= width => {
-                    // Too wide for what is left of the column: what follows moves to the right.
-                    overflow = (overflow + length + 1).saturating_sub(width);
-                    line.push_str(&if right { format!("{value:>width$} ") } else { format!("{value} ") });
-                }
-                (false, right) => {
-                    let width = width - overflow.min(width - length);
-                    overflow = overflow.saturating_sub(column.width - length);
-                    line.push_str(&if right {
-                        format!("{value:>width$} ")
-                    } else {
-                        format!("{value:<width$}")
-                    });
-                }
+            if position + 1 == self.columns.len() {
+                line.push_str(value);
+            } else if length + overflow >= width {
+                // Too wide for what is left of the column: what follows moves to the right.
+                overflow = (overflow + length + 1).saturating_sub(width);
+                line.push_str(&format!("{value} "));
+            } else {
+                let width = width - overflow.min(width - length);
+                overflow = overflow.saturating_sub(column.width - length);
+                line.push_str(&format!("{value:<width$}"));
             }
+        }
+        line
+    }
+
+    /// The same where each value ends below the end of its heading, or behind a space as soon as it can.
+    fn right_line(&self, values: &[&str]) -> String {
+        let mut line = String::new();
+        let (mut at, mut end) = (0, 0);
+        for (position, (value, (_, column))) in values.iter().zip(&self.columns).enumerate() {
+            if position > 0 {
+                line.push(' ');
+                (at, end) = (at + 1, end + 1);
+            }
+            end += column.width;
+            let length = value.chars().count();
+            let width = end.saturating_sub(at).max(length);
+            line.push_str(&format!("{value:>width$}"));
+            at += width;
         }
         line
     }
@@ -266,6 +279,19 @@ mod tests {
             printed(style, None, &[["a0", "7", "1"]]).0,
             "    LINK   OVER VALUE\n      a0      7    1\n"
         );
+    }
+
+    #[test]
+    fn counters_behind_a_wide_name_stand_below_their_headings_again() {
+        let style = Style { right: true, ..Style::default() };
+        let rows = [["longlink00", "7", "1"], ["longlink00", "123", "1"], ["longlink00", "1234567", "1"]];
+        let want =
+            "    LINK   OVER VALUE\nlonglink00    7    1\nlonglink00  123    1\nlonglink00 1234567 1\n";
+        assert_eq!(printed(style, None, &rows).0, want);
+        // What stands in the last column gives way as well.
+        let rows = [["longlink00", "123456", "1"], ["longlink00", "1234567", "12345"]];
+        let want = "    LINK   OVER VALUE\nlonglink00 123456  1\nlonglink00 1234567 12345\n";
+        assert_eq!(printed(style, None, &rows).0, want);
     }
 
     #[test]
