@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
             host.note_fault(fault);
         }
     }
-    tracing::info!("{lanes} lanes; {}", socket.display());
+    tracing::info!("lanes: {lanes}; {}", socket.display());
     Told::Ready.tell();
     runtime.spawn(host::follow(Arc::clone(&host)));
     runtime.spawn(host::watch_host(Arc::clone(&host)));

@@ -20,15 +20,22 @@ const FILES_WANTED: u64 = 16_384;
 /// Where it is tried whether programs can be loaded; nothing is attached.
 const PROBED: &str = "lo";
 
+/// How many lanes there are that all share, and whether the daemon has chosen it (`lanes = "auto"`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes {
+    pub(crate) running: usize,
+    pub(crate) are_chosen: bool,
+}
+
 /// Looks at everything. `returned` is what lanes came back to, `faults` what is wrong with interfaces, `problems` what the configuration asks for in vain.
 pub(crate) fn examine(
     works: &Works,
-    lanes: usize,
+    lanes: Lanes,
     returned: &[String],
     mut faults: BTreeMap<LinkName, String>,
     problems: &[String],
 ) -> Vec<Finding> {
-    let mut findings = vec![kernel(), cpus(lanes, &works.engine.lane_cpus())];
+    let mut findings = vec![kernel(), cpus(cpu_count(), lanes, &works.engine.lane_cpus())];
     findings.extend(returned.iter().map(|it| finding("cpus", FindingState::Note, it.clone())));
     findings.extend([
         slices(&works.engine.lane_slices()),
@@ -69,18 +76,31 @@ fn kernel() -> Finding {
     finding("kernel", FindingState::Ok, format!("Linux {}", release.trim()))
 }
 
-fn cpus(lanes: usize, of_lanes: &[Vec<usize>]) -> Finding {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+fn cpu_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What the lanes have of the CPUs. That there are fewer is said with its reason: it is how it should be.
+fn cpus(cpus: usize, lanes: Lanes, of_lanes: &[Vec<usize>]) -> Finding {
+    let Lanes { running, are_chosen } = lanes;
+    let counted =
+        |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let mut text = format!("{} and {}", counted(cpus, "CPU"), counted(running, "lane"));
     let bound: Vec<String> = of_lanes.iter().filter(|it| it.len() == 1).map(|it| it[0].to_string()).collect();
-    let where_bound = match bound.len() == lanes && lanes > 0 {
-        true => format!(", in their order on {}", bound.join(",")),
-        false => String::new(),
-    };
-    if lanes > cpus {
-        let text = format!("{cpus} for {lanes} lanes, which share them{where_bound}");
+    if bound.len() == running && running > 0 {
+        let how = if running == 1 { " on CPU " } else { ", in their order on " };
+        text += &format!("{how}{}", bound.join(","));
+    }
+    if running > cpus {
+        let text = format!("{text}: they share the CPUs");
         return finding("cpus", FindingState::Note, text);
     }
-    finding("cpus", FindingState::Ok, format!("{cpus} for {lanes} lanes{where_bound}"))
+    text += match (are_chosen, cpus - running) {
+        (true, 1) => ": a CPU is left to programs (lanes = auto)",
+        (true, _) => " (lanes = auto)",
+        (false, _) => "",
+    };
+    finding("cpus", FindingState::Ok, text)
 }
 
 /// How long lanes run at a time where others want their CPUs.
@@ -180,6 +200,25 @@ mod tests {
             let Finding { state, detail, .. } = tap(false, opened);
             assert!(state == FindingState::Note && detail.contains("CAP_NET_ADMIN"), "{detail}");
         }
+    }
+
+    #[test]
+    fn fewer_lanes_than_cpus_are_told_with_their_reason() {
+        let told = |all, running, are_chosen, of_lanes: &[usize]| {
+            let bound: Vec<_> = of_lanes.iter().map(|&cpu| vec![cpu]).collect();
+            let Finding { check, state, detail } = cpus(all, Lanes { running, are_chosen }, &bound);
+            assert_eq!(check, "cpus");
+            (state, detail)
+        };
+        let ok = |text: &str| (FindingState::Ok, text.to_owned());
+        assert_eq!(told(2, 1, true, &[]), ok("2 CPUs and 1 lane: a CPU is left to programs (lanes = auto)"));
+        assert_eq!(told(8, 7, true, &[]), ok("8 CPUs and 7 lanes: a CPU is left to programs (lanes = auto)"));
+        assert_eq!(told(1, 1, true, &[]), ok("1 CPU and 1 lane (lanes = auto)"));
+        assert_eq!(told(64, 48, true, &[]), ok("64 CPUs and 48 lanes (lanes = auto)"));
+        assert_eq!(told(2, 1, false, &[1]), ok("2 CPUs and 1 lane on CPU 1"));
+        assert_eq!(told(4, 2, false, &[3, 1]), ok("4 CPUs and 2 lanes, in their order on 3,1"));
+        let (state, detail) = told(2, 4, false, &[]);
+        assert_eq!((state, detail.as_str()), (FindingState::Note, "2 CPUs and 4 lanes: they share the CPUs"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use firelane_api::{
     Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats,
     device_is_there, forget_ended, informed_object, leased_object, made_permanent,
 };
-use firelane_model::{Instance, Model};
+use firelane_model::{Instance, Lanes, Model};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
 use firelane_units::NetstackId;
 
@@ -402,6 +402,8 @@ impl Api for Host {
         let common = lanes.min(inner.works.engine.lanes());
         let returned = inner.returns.told(inner.works.engine.lanes());
         let problems = inner.problems(self.lanes_given, lanes);
+        let are_chosen = !self.lanes_given && inner.store.active.daemon.lanes == Lanes::Auto;
+        let common = doctor::Lanes { running: common, are_chosen };
         let mut findings =
             doctor::examine(&inner.works, common, &returned, inner.interface_faults(), &problems);
         findings.extend(inner.works.vacancies(&inner.store.active));
