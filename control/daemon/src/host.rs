@@ -507,6 +507,7 @@ impl Inner {
     fn problems(&self, lanes_given: bool, lanes_alive: usize) -> Vec<String> {
         let mut problems = self.early.clone();
         problems.extend(self.unkept.clone());
+        problems.extend(self.state.problem());
         let failed = self.failed.iter().filter(|(step, _)| self.is_missing(step));
         problems.extend(failed.map(|(step, why)| format!("{step}: {why}")));
         problems.extend(self.addresses.duplicates());
