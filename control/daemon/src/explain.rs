@@ -385,6 +385,13 @@ mod tests {
         let folder = proc.path().join("5");
         fs::create_dir_all(folder.join("fd")).unwrap();
         fs::write(folder.join("comm"), "a\x1b[2Jb\nc\n").unwrap();
-        assert_eq!(Process::look_in(proc.path(), 5).unwrap().command, "a[2Jbc");
+        let command = || Process::look_in(proc.path(), 5).unwrap().command;
+        assert_eq!(command(), "a[2Jbc");
+        // Nor hide behind bytes that are no text; the kernel cuts a long name wherever it ends.
+        fs::write(folder.join("comm"), b"gr\xc3\xb6\xc3\x9fenwahnsin\xc3\n").unwrap();
+        assert_eq!(command(), "größenwahnsin\u{fffd}");
+        // Nor turn what stands beside it round.
+        fs::write(folder.join("comm"), "a\u{202e}b\u{2066}c\u{200f}\n").unwrap();
+        assert_eq!(command(), "abc");
     }
 }

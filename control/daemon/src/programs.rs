@@ -728,11 +728,14 @@ fn command_of(pid: u32) -> String {
     command_in(&Path::new("/proc").join(pid.to_string()))
 }
 
-/// The same of the process with that folder in `/proc`. A process may give itself any name: what would move a terminal's
-/// cursor or begin a line is left out.
+/// The same of the process with that folder in `/proc`. A process may give itself any name, and the kernel cuts a long one off within a
+/// character: what would move a terminal's cursor, begin a line or turn one round is left out.
 pub(crate) fn command_in(folder: &Path) -> String {
-    let text = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
-    text.trim_end().chars().filter(|it| !it.is_control()).take(COMMAND_MAX).collect()
+    let name = std::fs::read(folder.join("comm")).unwrap_or_default();
+    let turns =
+        |it: char| matches!(it, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let name = String::from_utf8_lossy(&name);
+    name.trim_end().chars().filter(|&it| !it.is_control() && !turns(it)).take(COMMAND_MAX).collect()
 }
 
 /// Whether a program's control socket says so that the program has ended: with an answer that it has not read, or while it was
