@@ -30,6 +30,8 @@ const NOW: u64 = 1_795_400_000;
 pub struct Stub {
     planner: Planner,
     store: Mutex<Store>,
+    /// What `status` says is wrong.
+    pub problems: Vec<String>,
     /// What `link_stats` answers.
     pub link_stats: Vec<LinkStats>,
     /// What `flow_stats` answers.
@@ -85,6 +87,7 @@ impl Stub {
         Self {
             planner,
             store,
+            problems: Vec::new(),
             link_stats: Vec::new(),
             flow_stats: Vec::new(),
             wire_stats: Vec::new(),
@@ -187,6 +190,7 @@ impl Api for Stub {
             flows: store.active.flows.len(),
             netstacks: store.active.netstacks.len(),
             configuration: store.mark(),
+            problems: self.problems.clone(),
             ..StatusInfo::default()
         })
     }

@@ -68,6 +68,8 @@ const PIECES: [Column; 6] = [
 /// Another link may have had a flow of that name before. Those who read the original's columns by their places find them there.
 const OF_LINK: Column = col("LINK", 13);
 
+/// By this problems of the history are known: they begin with its file.
+const OF_HISTORY: &str = "history.db: ";
 const DAY: u64 = 24 * 3600;
 /// The longest file of records that is read: a busy link's of some years.
 const RECORDS_MAX: usize = 1 << 30;
@@ -124,12 +126,24 @@ fn show(
     }
     let request = UsageRequest { from, until, all: args.has('a'), days: args.has('d'), of };
     let records = args.value('f').map(read).transpose()?;
+    if records.is_none() {
+        complain(session, program);
+    }
     let asked = Asked { program, records, request, name, call };
     match (args.has('d'), args.has('F'), name) {
         (true, _, _) => dates(session, &asked),
         (_, true, _) => plot(session, &asked),
         (_, _, Some(name)) => pieces(session, &asked, name),
         (_, _, None) => sums(session, &asked),
+    }
+}
+
+/// Says what keeps the history from being whole: what waits to be written is in no answer, and who is not in the file yet is unknown.
+fn complain(session: &mut Session<'_>, program: &str) {
+    // A daemon that does not answer is told of by what is asked next.
+    let problems = session.api.status().map(|status| status.problems).unwrap_or_default();
+    for problem in problems.iter().filter(|it| it.contains(OF_HISTORY)) {
+        session.warn(program, problem);
     }
 }
 

@@ -55,6 +55,7 @@ fn host(name: &str) -> Stub {
     let model = match name {
         "empty" => Model::default(),
         "two-tenants" => Model::from_toml("two-tenants.toml", TWO_TENANTS).unwrap(),
+        "full" => Model::from_toml("full.toml", "[etherstub.vswitch1]\n").unwrap(),
         "wired" => {
             let text = "[etherstub.left0]\n[etherstub.right0]\n[etherstub.spare0]\n[wire.wire0]\nends = [\"left0\", \"right0\"]\n\
                         seed = 7\nforth = { rate = \"10M\", delay = \"20ms\" }\n";
@@ -89,6 +90,10 @@ fn host(name: &str) -> Stub {
         ofused: 250_000 * (n - 1),
     };
     let mut stub = Stub::new(model, planner);
+    if name == "full" {
+        let full = "history.db: database or disk is full; the history waits in memory";
+        stub.problems = vec![full.to_owned(), "link net0: of no interest to who asks for history".to_owned()];
+    }
     let store = stub.store();
     let links = store.active.link_names().zip(1..);
     stub.link_stats = links
