@@ -195,6 +195,43 @@ fn a_vnic_whose_user_is_testpmd_answers_pings_from_a_namespace() {
     }
 }
 
+/// As firelane.toml(5) has it: what is over the link at the other end has the address of the VNIC that the memif is of, or both ends are
+/// links, beyond which any stations may be.
+#[test]
+fn firelane_at_both_ends_of_a_memif_is_a_station_or_a_network() {
+    let sandbox = Sandbox::new();
+    let [trunk, station] =
+        ["trunk.sock", "station.sock"].map(|name| sandbox.folder().join(name).display().to_string());
+    let memif = |role: &str, socket: &str| format!("memif = {{ role = '{role}', socket = '{socket}' }}\n");
+    let link = |name: &str, role, socket| format!("[link.{name}]\nkind = 'memif'\n{}", memif(role, socket));
+    let guest = |name: &str, over: &str, more: &str, address: &str| {
+        format!(
+            "[vnic.{name}0]\nover = '{over}'\nnetstack = '{name}'\n{more}[netstack.{name}.addresses]\n'{name}0/v4' = '{address}/24'\n"
+        )
+    };
+    let mac = "mac = '2:8:20:0:0:7'\n";
+    let text = [
+        "[etherstub.stub0]\nmtu = 1500\n[wire.wire0]\nends = ['stub0', 'far0']\n".to_owned(),
+        "[vnic.alice0]\nover = 'stub0'\ntap = { namespace = 'alice', addresses = ['10.0.0.1/24'] }\n"
+            .to_owned(),
+        link("far0", "server", &trunk),
+        link("far1", "client", &trunk),
+        guest("two", "far1", "", "10.0.0.2"),
+        format!("[vnic.three0]\nover = 'stub0'\n{mac}{}", memif("server", &station)),
+        link("far3", "client", &station),
+        guest("four", "far3", mac, "10.0.0.4"),
+    ];
+    let daemon = Daemon::start_as(&sandbox, &text.concat());
+    until("the memifs are up", LIMIT, || {
+        let links = daemon.firelane(&["dladm", "show-link", "-p", "-o", "link,state"]).expect_success();
+        ["far0", "far1", "three0", "far3"].iter().all(|it| links.contains(&format!("{it}:up\n")))
+    });
+    for address in ["10.0.0.2", "10.0.0.4"] {
+        let pings = ["-q", "-c", "3", "-i", "0.01", "-W", "20", "-s", "1472", "-M", "do", address];
+        sandbox.run(Some("alice"), "ping", &pings).expect_success();
+    }
+}
+
 /// Whoever looks at the daemon, at either end, learns what keeps a memif down and what sets it right.
 #[test]
 fn why_a_memif_stays_down_is_told_by_status_doctor_and_log() {
