@@ -12,7 +12,7 @@
 
 use core::hint::spin_loop;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::time::Instant;
 
@@ -59,8 +59,8 @@ const VAIN_MAX: u64 = 3;
 /// To which ports a listener of this process listens.
 static LISTENED: Ports = Ports::none();
 
-/// A connection to one of those was begun.
-static CONNECTS: AtomicBool = AtomicBool::new(false);
+/// Of the connections that are still to be taken.
+static BEGUN: Begun = Begun(AtomicU32::new(0));
 
 /// A datagram socket of this process has its words there, and perhaps a port.
 pub(crate) fn hears(arena: u16, block: u32) {
@@ -295,16 +295,33 @@ pub(crate) fn begun(stream: &Stream, to: SocketAddr) {
     if !LISTENED.has(to.port()) {
         return;
     }
-    CONNECTS.store(true, Ordering::Relaxed);
+    BEGUN.one_more();
     if to.ip().to_canonical().is_loopback() && !look(|| !stream.is_connecting()) {
         LISTENED.take(to.port());
     }
 }
 
-/// Whether this process connects to listeners of its own, without waiting.
+/// Whether a connection that is taken just now may be one that this process has begun to itself, without waiting.
 #[inline]
-pub(crate) fn connects() -> bool {
-    CONNECTS.load(Ordering::Relaxed)
+pub(crate) fn may_be_own() -> bool {
+    BEGUN.take_one()
+}
+
+/// How many connections to its own listeners a process has begun, less those that were taken since. A server that also connects to itself
+/// takes others' for them, once for each that it has begun.
+struct Begun(AtomicU32);
+
+impl Begun {
+    fn one_more(&self) {
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |begun| begun.checked_add(1));
+    }
+
+    /// Whether there was one.
+    fn take_one(&self) -> bool {
+        let one_less = |begun: u32| begun.checked_sub(1);
+        self.0.load(Ordering::Relaxed) > 0
+            && self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+    }
 }
 
 /// Looks until something is there, or in vain. Whether it was there.
@@ -355,6 +372,19 @@ mod tests {
         assert_eq!((waits(), send(false)), (4, false));
         forget_vain(&word);
         assert!(send(true));
+    }
+
+    #[test]
+    fn who_has_connected_to_itself_gives_way_once_for_each() {
+        let begun = Begun(AtomicU32::new(0));
+        assert!(!begun.take_one());
+        begun.one_more();
+        begun.one_more();
+        assert!(begun.take_one() && begun.take_one());
+        assert!((0..3).all(|_| !begun.take_one()));
+        begun.0.store(u32::MAX, Ordering::Relaxed);
+        begun.one_more();
+        assert!(begun.take_one(), "a full count does not begin anew");
     }
 
     #[test]

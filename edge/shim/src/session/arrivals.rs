@@ -108,7 +108,7 @@ fn begin(listener: &Held, fd: c_int, arena: u16, block: u32, flags: c_int) -> c_
     if let Some(stream) = accepted.stream() {
         // The lane tells the listener first, and has been interrupted by its waking up: the other end, if it is this process', is to be told
         // that it is connected before its peer goes on, as in Linux. A server would keep what it has taken from others that have a CPU.
-        if to_itself::connects() && stream.end().interrupts_lane(sys::cpu()) {
+        if to_itself::may_be_own() && stream.end().interrupts_lane(sys::cpu()) {
             sys::pass();
         }
         stream.take();
