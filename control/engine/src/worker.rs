@@ -18,7 +18,7 @@ use firelane_units::LaneId;
 use crate::calls::{self, Call, Stay};
 use crate::engine::Inner;
 use crate::fabric::Fabric;
-use crate::programs::Known;
+use crate::programs::{GivingWay, Known};
 use crate::unsaid::{LAST_WORDS, LAST_WORDS_MAX, LOOK};
 
 /// Runs one lane.
@@ -28,6 +28,8 @@ pub struct Worker {
     stop: Arc<AtomicBool>,
     /// How long it looks for a program's next word before it sleeps.
     spin: Spin,
+    /// The same where these are on its CPU.
+    way: GivingWay,
     /// The programs that it serves.
     known: Known,
     /// Storage of the numbers of devices that have called.
@@ -43,8 +45,8 @@ pub struct Worker {
 /// How many turns what was said last has to get by other lanes to the devices.
 const LAST_TURNS: usize = 5;
 
-/// The most looks before sleeping: what being woken on a CPU that sleeps takes. None where those whom it waits for need its CPU
-/// ([`crate::programs::Programs::await_news`]).
+/// The most looks before sleeping: what being woken on a CPU that sleeps takes. Where those whom it waits for need its CPU it gives way to
+/// them in place of looking ([`crate::programs::Programs::await_news`]).
 const LOOKS_MAX: u32 = 2048;
 
 /// What [`Worker::run_once`] found.
@@ -67,6 +69,7 @@ impl Worker {
             lane,
             stop,
             spin,
+            way: GivingWay::new(cpus),
             known: Known::default(),
             called: Vec::new(),
             left: VecDeque::new(),
@@ -172,8 +175,8 @@ impl Worker {
 
     /// Looks for a program's next word, and sleeps if none comes, for at most `limit`.
     fn rest(&mut self, limit: Option<Duration>, is_deaf: bool) {
-        let Self { fabric, lane, spin, known, .. } = self;
-        if fabric.programs.await_news(*lane, known, spin, is_deaf) {
+        let Self { fabric, lane, spin, way, known, .. } = self;
+        if fabric.programs.await_news(*lane, known, (spin, way), || fabric.now(), is_deaf) {
             return;
         }
         let patience = fabric.programs.patience(|| fabric.now());

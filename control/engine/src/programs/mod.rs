@@ -39,6 +39,7 @@ mod datagrams;
 mod ending;
 mod faults;
 mod fixed;
+mod giving_way;
 mod handing;
 mod hangups;
 mod headers;
@@ -96,6 +97,7 @@ use space::Space;
 use stream::Stream;
 
 pub use closer::{Closer, Foreign};
+pub(crate) use giving_way::GivingWay;
 pub use hub::{Hub, send};
 pub(crate) use known::Known;
 pub use session::{Kin, Limits, Owner, Reply};
@@ -565,8 +567,15 @@ impl Programs {
 
     /// A worker that has nothing to do looks for what comes next: an answer that a program is about to give costs neither
     /// side a wake-up then. Whether something came. How long is for `spin` to say, by what it has been worth. Where a program that it
-    /// has told something is on its own CPU, it does not look, for that one needs the CPU.
-    pub(crate) fn await_news(&self, lane: LaneId, known: &mut Known, spin: &mut Spin, is_deaf: bool) -> bool {
+    /// has told something is on its own CPU, it gives `way` to that one.
+    pub(crate) fn await_news(
+        &self,
+        lane: LaneId,
+        known: &mut Known,
+        (spin, way): (&mut Spin, &mut GivingWay),
+        now: impl Fn() -> Instant,
+        is_deaf: bool,
+    ) -> bool {
         if !self.are_known(known) {
             return false;
         }
@@ -578,7 +587,8 @@ impl Programs {
         self.hangups.look_ahead(&known.looked);
         let has_news = || side.bell.is_rung() || near.iter().any(|it| it.arena.has_news(lane));
         if side.shares_cpu(here()) {
-            return closings.are_there() || has_news();
+            let has_called = || side.bell.glance(is_deaf);
+            return closings.are_there() || way.until(now, std::thread::yield_now, has_news, has_called);
         }
         if closings.are_there() {
             (0..LOOKS_AT_CLOSINGS).any(|_| {
@@ -660,24 +670,32 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_does_not_look_while_a_program_needs_its_cpu() {
+    fn a_worker_gives_way_to_a_program_that_needs_its_cpu() {
         let programs = Programs::new([Bell::new().unwrap()].iter());
         let arena = programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap();
         let (lane, side) = (LaneId(0), &programs.lanes[0]);
         let inbox = arena.inbox(lane).unwrap();
-        // What is left of the trials shows whether it has looked in vain.
-        let (mut spin, mut known) = (Spin::at_most(2048, 2), Known::default());
+        let (spin, way, mut known) = (Spin::at_most(2048, 2), GivingWay::new(2), Known::default());
+        let mut ways = (spin, way);
+        let shown = |(spin, way): &(Spin, GivingWay)| (format!("{spin:?}"), format!("{way:?}"));
+        let mut await_news = |ways: &mut (Spin, GivingWay)| {
+            programs.await_news(lane, &mut known, (&mut ways.0, &mut ways.1), || Instant::ZERO, true)
+        };
         side.bell.clear();
         side.told.store(u64::MAX, Ordering::Relaxed);
-        let before = format!("{spin:?}");
-        assert!(!programs.await_news(lane, &mut known, &mut spin, true));
-        assert_eq!(format!("{spin:?}"), before, "it has not looked");
+        // What is left of the trials shows how it has waited in vain.
+        let before = shown(&ways);
+        assert!(!await_news(&mut ways));
+        let gave_way = shown(&ways);
+        assert!(gave_way.0 == before.0 && gave_way.1 != before.1, "it has not looked, but given way");
         inbox.tell(5);
-        assert!(programs.await_news(lane, &mut known, &mut spin, true), "what is there already is taken");
+        assert!(await_news(&mut ways), "what is there already is taken");
         while inbox.news.take_word().is_some() {}
         side.shares.store(false, Ordering::Relaxed);
-        assert!(!programs.await_news(lane, &mut known, &mut spin, true));
-        assert_ne!(format!("{spin:?}"), before, "it has looked");
+        let before = shown(&ways);
+        assert!(!await_news(&mut ways));
+        let looked = shown(&ways);
+        assert!(looked.0 != before.0 && looked.1 == before.1, "it has looked");
         programs.wake_up(lane, &mut known);
         assert!((0..=u16::MAX).any(|cpu| inbox.was_on(cpu)), "programs know where it is");
     }
