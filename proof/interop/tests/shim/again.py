@@ -1,9 +1,11 @@
 """Sockets that are used again after a connection that failed or was dissolved, and what many sets of epoll and listeners hand on."""
 import errno
+import fcntl
 import select
 import socket
 import struct
 import sys
+import termios
 import time
 
 HOST = sys.argv[1]
@@ -26,6 +28,21 @@ def ready(one):
     poll = select.poll()
     poll.register(one, select.POLLIN | select.POLLOUT)
     return [hex(events) for _, events in poll.poll(0)]
+
+
+def settle(one):
+    """Waits until the attempt to connect has ended, which others' work may keep from it."""
+    poll = select.poll()
+    poll.register(one, select.POLLIN | select.POLLOUT)
+    poll.poll(5000)
+
+
+def arrive(one, count):
+    """Waits until so much is there, and who waits for it would have been told."""
+    deadline = time.monotonic() + 5
+    while struct.unpack("i", fcntl.ioctl(one, termios.FIONREAD, bytes(4)))[0] < count and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(0.02)
 
 
 def dissolve(one):
@@ -57,7 +74,7 @@ for blocks in (True, False):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         one.setblocking(blocks)
         said = [told(one.connect, BAD)]
-        time.sleep(0.02)
+        settle(one)
         one.setblocking(False)
         if then == "poll" and blocks:
             said.append(ready(one))
@@ -75,7 +92,7 @@ for blocks in (True, False):
         said.append(told(one.connect, GOOD))
         if said[-1] not in (None, "EINPROGRESS"):
             said.append(told(one.connect, GOOD))
-        time.sleep(0.02)
+        settle(one)
         said += [ready(one), one.getpeername() == GOOD, served(one)[0]]
         said += [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
         print(blocks, then, *said)
@@ -131,14 +148,14 @@ client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 5)
 given = select.epoll()
 given.register(client, select.EPOLLIN)
 said = []
-for text in (b"abc", b"de", b"f"):
+for text, count in ((b"abc", 3), (b"de", 5), (b"f", 6)):
     server.send(text)
-    time.sleep(0.05)
+    arrive(client, count)
     said.append((len(given.poll(0.05)), select.select([client], [], [], 0)[0] == [client]))
 said.append(client.recv(4))
 said.append((len(given.poll(0)), client.recv(2)))
 server.send(b"x")
-time.sleep(0.05)
+arrive(client, 1)
 said.append(len(given.poll(0)))
 server.shutdown(socket.SHUT_WR)
 said.append((len(given.poll(1)), client.recv(9)))
