@@ -65,7 +65,7 @@ impl<M: Storage> StreamEnd<'_, M> {
     ) -> Result<(), WriteError> {
         // As in Linux, what can be no datagram is refused before an error is told.
         let total = RECORD_BYTES + len;
-        if len > envelope.payload_max() || total > self.capacity(0) {
+        if len > envelope.payload_max() {
             return Err(WriteError::Failed(Errno::MSGSIZE.raw_os_error()));
         }
         self.may_send()?;
@@ -74,8 +74,9 @@ impl<M: Storage> StreamEnd<'_, M> {
         let (ours, theirs, size) = (&self.rings().one, &self.rings().two, held.size());
         let storage = ours.storage.load(Ordering::Relaxed).addr() as u64;
         let (tail, head) = (ours.tail.load(Ordering::Relaxed), theirs.head.load(Ordering::Acquire));
-        let room = size.min(self.capacity(0)).saturating_sub(tail.wrapping_sub(head) as usize);
-        if total > room {
+        let queued = tail.wrapping_sub(head) as usize;
+        // As in Linux who has any of SO_SNDBUF left sends a whole datagram, were it longer than that.
+        if queued >= self.capacity(0) || total > size.saturating_sub(queued) {
             return Err(WriteError::WouldBlock);
         }
         let (mut cursor, mut left) = (tail, total);

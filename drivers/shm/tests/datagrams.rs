@@ -87,3 +87,20 @@ fn a_record_without_room_is_not_begun_and_errors_come_first() {
     program.block().tell(111 << status::ERROR_SHIFT);
     assert_eq!(program.send_record(&envelope(1), 0, [].into_iter()), Err(WriteError::Failed(111)));
 }
+
+/// As in Linux: a datagram may be longer than SO_SNDBUF, and what follows waits until there is any room of that.
+#[test]
+fn a_datagram_is_sent_whole_by_who_has_any_of_its_buffer_left() {
+    let arena = arena();
+    let (hold, (_, mut from_program)) = byte_rings_in(arena.rings(), 2 * BYTES, BYTES).unwrap();
+    let program = end(&arena, hold.far().unwrap().block());
+    program.block().capacity[0].store(2_304, Ordering::Relaxed);
+    from_program.attach_far();
+    let payload = vec![1; 60_000];
+    let send = |len: usize| program.send_record(&envelope(1), len, [&payload[..len]].into_iter());
+    for len in [60_000, 5_000, 2_304] {
+        assert_eq!((send(len), send(0)), (Ok(()), Err(WriteError::WouldBlock)), "{len}");
+        from_program.release(RECORD_BYTES + len);
+    }
+    assert_eq!((send(1_000), send(60_000), send(0)), (Ok(()), Ok(()), Err(WriteError::WouldBlock)));
+}

@@ -10,7 +10,7 @@ use firelane_frame::{
 };
 use firelane_units::{LaneId, NetstackId};
 
-use crate::records::{Datagram, Passed, QueueIn, QueueOut};
+use crate::records::{Datagram, Passed, QueueIn, QueueOut, RECORD_MAX};
 use crate::{Flags, Ready, Shared, SocketError, SocketToken, Words};
 
 /// What both sides of a datagram socket see beside the queues.
@@ -74,16 +74,18 @@ pub fn datagram(
     (end, DatagramSlot { send: QueueOut::new(send_out), recv: QueueIn::new(recv_in), shared })
 }
 
-/// Makes a socket whose application is another process, with the queues in `arena`. `None` if the arena has no block left.
+/// Makes a socket whose application is another process, with the queues in `arena`. `None` if the arena has no block left. Each has
+/// room for one datagram of any length; what was received is within `recv_capacity` beyond the first.
 pub fn datagram_in(
     arena: &Arc<RingArena>,
     (send_capacity, recv_capacity): (usize, usize),
     lane: LaneId,
     netstack: NetstackId,
 ) -> Option<(ArenaDatagrams, DatagramSlot)> {
-    let (held, (recv, send)) = byte_rings_in(arena, send_capacity, recv_capacity)?;
+    let [send, recv] = [send_capacity, recv_capacity].map(|it| it.max(RECORD_MAX));
+    let (held, (recv, send)) = byte_rings_in(arena, send, recv)?;
     let shared = DatagramShared::new(lane, netstack);
-    let (send, recv) = (QueueOut::new(send), QueueIn::new(recv));
+    let (send, recv) = (QueueOut::new(send), QueueIn::limited(recv, recv_capacity));
     let carried = [send.passed().clone(), recv.passed().clone()];
     let hold = ArenaDatagrams { held, carried, shared: Arc::clone(&shared) };
     Some((hold, DatagramSlot { send, recv, shared }))
@@ -113,9 +115,9 @@ impl ArenaDatagrams {
         self.far().block()
     }
 
-    /// Changes how much the application may have queued (SO_SNDBUF), from its next storage on.
+    /// Changes how much the application may have queued (SO_SNDBUF), from its next storage on. It holds itself to less than a datagram.
     pub fn set_send_capacity(&self, capacity: usize) {
-        self.far().set_capacity(capacity);
+        self.far().set_capacity(capacity.max(RECORD_MAX));
     }
 
     /// How many bytes of records have been sent, and how many have arrived.

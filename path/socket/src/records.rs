@@ -27,11 +27,18 @@ pub struct Datagram {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Torn;
 
+/// The bytes of the largest record. A queue has room for so much, however little its program wants to have queued.
+pub(crate) const RECORD_MAX: usize = RECORD_BYTES + PAYLOAD_MAX;
+/// The most bytes of payload that a packet can carry: over IPv6, which does not count its own header.
+const PAYLOAD_MAX: usize = 65_527;
+
 /// The side of a queue that puts datagrams in.
 pub struct QueueIn {
     ring: RingWriter,
     open: Option<Open>,
     passed: Passed,
+    /// How much may be queued behind the first datagram, where that is less than the ring holds (SO_RCVBUF).
+    limit: usize,
 }
 
 /// How many bytes of payload have passed the end of a queue that is in this process. Whoever has a copy of it reads what that end has written.
@@ -58,16 +65,30 @@ struct Open {
 
 impl QueueIn {
     pub(crate) fn new(ring: RingWriter) -> Self {
-        Self { ring, open: None, passed: Passed::default() }
+        Self { ring, open: None, passed: Passed::default(), limit: usize::MAX }
+    }
+
+    /// The same with so many bytes that may be queued.
+    pub(crate) fn limited(ring: RingWriter, limit: usize) -> Self {
+        Self { limit, ..Self::new(ring) }
     }
 
     /// Puts a record in; `false` if it has no room as a whole.
     pub fn push(&mut self, envelope: &Envelope, payload: &[u8]) -> bool {
         self.close();
-        self.ring.claim_whole() >= RECORD_BYTES + payload.len() && {
+        let len = RECORD_BYTES + payload.len();
+        self.admits(len) && self.ring.claim_whole() >= len && {
             self.write(0, payload);
             self.show(envelope, payload.len());
             true
+        }
+    }
+
+    /// Whether the limit lets a record of `len` bytes in. As in Linux who has nothing queued gets what comes, were it more than that.
+    fn admits(&self, len: usize) -> bool {
+        self.limit >= self.ring.capacity() || {
+            let unread = self.ring.unread();
+            unread == 0 || unread + len <= self.limit
         }
     }
 
@@ -79,6 +100,7 @@ impl QueueIn {
         }
         if let Some(open) = self.open
             && open.takes(envelope, payload.len())
+            && self.admits(RECORD_BYTES + open.len + payload.len())
             && self.ring.free() >= RECORD_BYTES + open.len + payload.len()
         {
             self.write(open.len, payload);
@@ -91,7 +113,8 @@ impl QueueIn {
         }
         self.close();
         let Ok(segment) = u16::try_from(payload.len()) else { return self.push(envelope, payload) };
-        if self.ring.claim_whole() < RECORD_BYTES + payload.len() {
+        let len = RECORD_BYTES + payload.len();
+        if !self.admits(len) || self.ring.claim_whole() < len {
             return false;
         }
         self.write(0, payload);
@@ -142,9 +165,10 @@ impl QueueIn {
         self.ring.capacity()
     }
 
-    /// Changes it, from the next storage on.
-    pub fn set_capacity(&mut self, capacity: usize) {
-        self.ring.set_capacity(capacity);
+    /// Changes how much may be queued; more than there is storage for from the next storage on.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+        self.ring.set_capacity(limit.max(RECORD_MAX));
     }
 }
 
@@ -339,6 +363,28 @@ mod tests {
         assert!(!lane.join(&from(7), &[2; 60]));
         assert_eq!(app.pop(&mut []).map(|it| it.len), Some(60), "it was shown before the next was tried");
         assert!(lane.push(&from(7), &[3; 100]) && !lane.push(&from(7), &[]));
+    }
+
+    /// As Linux counts what is received: a datagram is never too long for a buffer that is empty.
+    #[test]
+    fn what_comes_into_an_empty_queue_may_be_more_than_its_limit() {
+        let (mut lane, mut app) = queue(1 << 16);
+        lane.set_limit(2_304);
+        for (joins, len) in [(false, 5_000), (true, 5_000), (false, 65_507), (true, 9_000)] {
+            let mut put = |len: usize| {
+                let payload = vec![7; len];
+                let has_room =
+                    if joins { lane.join(&from(7), &payload) } else { lane.push(&from(7), &payload) };
+                lane.close();
+                has_room
+            };
+            assert!(put(len), "{joins} {len}");
+            assert!(!put(len) && !put(0), "{joins} {len}: what is behind it is within the limit");
+            assert_eq!(app.pop(&mut []).map(|it| it.len), Some(len));
+            assert!(put(1_000) && put(900) && !put(1_000));
+            while app.pop(&mut []).is_some() {}
+        }
+        assert!(lane.is_empty());
     }
 
     #[test]

@@ -301,6 +301,11 @@ fn groups_on_the_loopback_device_are_the_kernels() {
     as_the_kernels("groups_on_lo.py", 15);
 }
 
+#[test]
+fn datagrams_that_are_longer_than_a_buffer_are_sent_and_heard_as_in_the_kernel() {
+    as_the_kernels("whole.py", 15);
+}
+
 /// A netstack without an address leads to no group but by its loopback device, and so does a namespace that has nothing else.
 #[test]
 fn groups_that_no_way_leads_to_are_not_joined_as_in_the_kernel() {

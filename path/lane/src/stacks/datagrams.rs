@@ -496,7 +496,7 @@ impl<D> Inside<'_, D> {
             DatagramOption::Broadcast(on) => place.options.broadcast = on,
             DatagramOption::PacketMax(most) => place.options.packet_max = most,
             DatagramOption::ReceiveOffload(on) => place.options.joins = on,
-            DatagramOption::ReceiveQueue(bytes) => place.slot.recv.set_capacity(bytes),
+            DatagramOption::ReceiveQueue(bytes) => place.slot.recv.set_limit(bytes),
             DatagramOption::Faults { v4, v6 } => place.options.hears = [v4, v6],
             DatagramOption::Band(band) if band != place.options.band => {
                 place.options.band = band;
