@@ -76,11 +76,10 @@ impl Ip {
         }
     }
 
-    /// Whether a member hears a datagram that came by `link` from `source` to `group`. The groups of all stations
-    /// are heard by all.
+    /// Whether a member has joined a group on `link`, and hears there what came from `source`.
     pub fn hears_group(&self, member: Member, link: LinkId, group: IpAddr, source: IpAddr) -> bool {
         let link = Some(link).filter(|&link| link != LOOPBACK);
-        is_everybodys(group) || self.groups.hears(link, group, member, source)
+        self.groups.hears(link, group, member, source)
     }
 
     /// Whether anybody here wants what came by `link` from `source` to `group`.
@@ -392,7 +391,7 @@ const fn protocol_of(group: IpAddr) -> GroupProtocol {
 }
 
 /// The group that every station is in.
-fn is_everybodys(group: IpAddr) -> bool {
+pub fn is_everybodys(group: IpAddr) -> bool {
     group == IpAddr::V4(ALL_HOSTS) || group == IpAddr::V6(ALL_NODES)
 }
 

@@ -87,6 +87,7 @@ pub use event::{
     Configured, ErrorKind, Hearsay, IpEvent, LinkParameters, QuotedText, RouterFlags, Said, TransportError,
 };
 pub use foresight::{FORESEEN_MAX, GoingOnward, NewFlow};
+pub use group_io::is_everybodys;
 pub use groups::{FilterMode, GROUPS_MAX, JoinError, MEMBERS_MAX, Member, Membership, SourceFilter};
 pub use iid::IidKind;
 pub use input::{Delivered, Input};

@@ -306,6 +306,11 @@ fn datagrams_that_are_longer_than_a_buffer_are_sent_and_heard_as_in_the_kernel()
     as_the_kernels("whole.py", 15);
 }
 
+#[test]
+fn all_stations_groups_and_everybody_as_a_peer_are_the_kernels() {
+    as_the_kernels("everybodys.py", 15);
+}
+
 /// A netstack without an address leads to no group but by its loopback device, and so does a namespace that has nothing else.
 #[test]
 fn groups_that_no_way_leads_to_are_not_joined_as_in_the_kernel() {

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU8;
 
 use firelane_frame::{Envelope, Frame};
-use firelane_ip::{Delivered, Egress, Member, RouteError};
+use firelane_ip::{Delivered, Egress, Member, RouteError, is_everybodys};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
 use firelane_tcp::LEAVES_WITHIN;
 use firelane_udp::{Binding, Datagram, LocalAddr, RemoteError, UdpTable, free_port, receive};
@@ -117,7 +117,8 @@ pub(super) struct PacketOptions {
     pub(super) dont_fragment: bool,
     pub(super) multicast_hops: u8,
     pub(super) multicast_loop: bool,
-    multicast_all: bool,
+    /// Whether it hears what others have joined; nothing is said of sockets that are not a program's.
+    multicast_all: Option<bool>,
     pub(super) multicast_link: Option<LinkId>,
     multicast_source: Option<Ipv4Addr>,
     pub(super) unicast_link: Option<LinkId>,
@@ -131,7 +132,7 @@ impl PacketOptions {
             PacketOption::DontFragment(on) => self.dont_fragment = on,
             PacketOption::MulticastHops(hops) => self.multicast_hops = hops,
             PacketOption::MulticastLoop(on) => self.multicast_loop = on,
-            PacketOption::MulticastAll(on) => self.multicast_all = on,
+            PacketOption::MulticastAll(on) => self.multicast_all = Some(on),
             PacketOption::MulticastLink(link, source) => {
                 (self.multicast_link, self.multicast_source) = (link, source);
             }
@@ -149,7 +150,7 @@ impl Default for PacketOptions {
             dont_fragment: false,
             multicast_hops: 1,
             multicast_loop: true,
-            multicast_all: false,
+            multicast_all: None,
             multicast_link: None,
             multicast_source: None,
             unicast_link: None,
@@ -167,14 +168,15 @@ impl Shard {
     }
 
     /// Whether a socket hears what `source` sends to a group: one that it has joined itself, or, if its program says so, others who
-    /// want to hear him.
+    /// want to hear him. As in Linux a program that does not say so hears not even all stations' groups, unless it has joined them.
     fn hears_group(&self, socket: SocketId, link: LinkId, group: IpAddr, source: IpAddr) -> bool {
         let (member, ip) = (Member::Socket(socket.0), &self.ip.core);
-        let hears_all = |it: &DatagramSocket| it.options.packets(group).multicast_all;
-        ip.hears_group(member, link, group, source)
-            || self.datagrams.get(socket.0).is_some_and(hears_all)
-                && ip.is_heard(link, group, source)
-                && !ip.has_joined(member, link, group)
+        let hears_all = self.datagrams.get(socket.0).and_then(|it| it.options.packets(group).multicast_all);
+        match (hears_all, ip.has_joined(member, link, group)) {
+            (_, true) => ip.hears_group(member, link, group, source),
+            (Some(hears_all), false) => hears_all && ip.is_heard(link, group, source),
+            (None, false) => is_everybodys(group),
+        }
     }
 
     /// How urgent what a socket sends is.
@@ -319,6 +321,9 @@ impl<D> Inside<'_, D> {
                 None => ip.egress_by(now, link, src, remote.ip()),
             };
             match egress {
+                Ok(egress) if egress.is_broadcast() && !place.options.broadcast => {
+                    return Err(SocketError::BroadcastDenied);
+                }
                 Ok(egress) if local.ip().is_unspecified() => {
                     local.set_ip(egress.src);
                     binding = binding.at_address(local.ip());
