@@ -18,8 +18,9 @@ const V6_BYTES_MIN: usize = 24;
 /// What a program gave as an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Given {
-    /// Family AF_UNSPEC: `connect` with it dissolves an association.
-    Unspecified,
+    /// Family AF_UNSPEC: `connect` with it dissolves an association. What it is as an address of IPv4, which it once stood for, if it is
+    /// as long.
+    Unspecified(Option<SocketAddrV4>),
     Address(SocketAddr),
     /// Of a family that is not the internet's.
     Other(sa_family_t),
@@ -52,13 +53,13 @@ pub(crate) unsafe fn read_with_family(address: *const sockaddr, len: socklen_t) 
 fn parse(bytes: &[u8]) -> Given {
     let Some((family, _)) = bytes.split_first_chunk() else { return Given::Short };
     let port = |bytes: &[u8]| u16::from_be_bytes([bytes[2], bytes[3]]);
+    let v4 = |bytes: &[u8]| {
+        let bytes = bytes.first_chunk::<V4_BYTES>()?;
+        Some(SocketAddrV4::new(Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]), port(bytes)))
+    };
     match i32::from(sa_family_t::from_ne_bytes(*family)) {
-        libc::AF_UNSPEC => Given::Unspecified,
-        libc::AF_INET => {
-            let Some(bytes) = bytes.first_chunk::<V4_BYTES>() else { return Given::Short };
-            let ip = Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]);
-            Given::Address(SocketAddrV4::new(ip, port(bytes)).into())
-        }
+        libc::AF_UNSPEC => Given::Unspecified(v4(bytes)),
+        libc::AF_INET => v4(bytes).map_or(Given::Short, |address| Given::Address(address.into())),
         libc::AF_INET6 => {
             let Some(head) = bytes.first_chunk::<V6_BYTES_MIN>() else { return Given::Short };
             let ip = head[8..].first_chunk::<16>().map_or(Ipv6Addr::UNSPECIFIED, |&ip| ip.into());

@@ -76,9 +76,9 @@ pub(crate) fn bind(socket: &Held, address: SocketAddr) -> Result<Held, Errno> {
 /// Names its only peer, or nobody.
 pub(crate) fn connect(socket: &Held, to: Given) -> Result<(), Errno> {
     let address = match to {
-        Given::Unspecified if socket.kind() == Kind::Fresh => return Ok(()),
-        Given::Unspecified if socket.is_v6() => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-        Given::Unspecified => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        Given::Unspecified(_) if socket.kind() == Kind::Fresh => return Ok(()),
+        Given::Unspecified(_) if socket.is_v6() => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        Given::Unspecified(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         to => destination(socket, to)?,
     };
     match session::connect(socket, address, false) {
@@ -102,8 +102,12 @@ fn destination(socket: &Held, to: Given) -> Result<SocketAddr, Errno> {
             }
             Ok(address)
         }
-        Given::Short => Err(Errno::INVAL),
-        Given::Other(_) | Given::Unspecified => Err(Errno::AFNOSUPPORT),
+        // As in Linux a datagram of UDP may go to an address of IPv4 whose family was not said.
+        Given::Unspecified(Some(address)) if !socket.is_v6() && !socket.is_echo() => {
+            destination(socket, Given::Address(address.into()))
+        }
+        Given::Short | Given::Unspecified(None) => Err(Errno::INVAL),
+        Given::Other(_) | Given::Unspecified(Some(_)) => Err(Errno::AFNOSUPPORT),
     }
 }
 
@@ -133,7 +137,7 @@ pub(crate) fn shutdown(socket: &Held, how: c_int) -> Result<(), Errno> {
 /// Where a datagram goes: what the call says, or the socket's peer. As in Linux a socket of IPv6 finds out that there is none before
 /// it looks at anything else.
 fn target(socket: &Held, to: Option<Given>) -> Result<Option<SocketAddr>, Errno> {
-    let to = to.filter(|&to| !socket.is_v6() || to != Given::Unspecified);
+    let to = to.filter(|to| !socket.is_v6() || !matches!(to, Given::Unspecified(_)));
     match to {
         Some(to) if socket.is_v6() => destination(socket, to).map(Some),
         None if socket.is_v6() => {
@@ -176,7 +180,7 @@ pub(crate) fn send(
     }
     let said = match to {
         Some(to) if !socket.is_v6() => Some(destination(&socket, to)?),
-        Some(Given::Unspecified) | None => None,
+        Some(Given::Unspecified(_)) | None => None,
         Some(_) => known,
     };
     if socket.is_echo() {

@@ -434,9 +434,13 @@ impl Held {
         session::bind(self, address)
     }
 
-    /// What was given as an address, for a socket of this family; AF_UNSPEC stands for AF_INET as it did in 4.2BSD.
+    /// What was given as an address, for a socket of this family; AF_UNSPEC stands for AF_INET as it did in 4.2BSD, as far as Linux has it.
     fn address_of(&self, given: Given) -> Result<SocketAddr, Errno> {
         match given {
+            Given::Unspecified(Some(address)) if !self.is_v6() && address.ip().is_unspecified() => {
+                Ok(address.into())
+            }
+            Given::Unspecified(None) => Err(Errno::INVAL),
             Given::Address(address) if address.is_ipv6() == self.is_v6() => Ok(address),
             // An IPv4 address is too short for a socket of IPv6.
             Given::Short | Given::Address(SocketAddr::V4(_)) => Err(Errno::INVAL),
@@ -480,7 +484,7 @@ impl Held {
     pub(crate) fn connect(&self, to: Given) -> Result<(), Errno> {
         match (self.kind(), to) {
             _ if self.is_datagram() => datagram::connect(self, to),
-            (Kind::Fresh, Given::Unspecified) => Ok(()),
+            (Kind::Fresh, Given::Unspecified(_)) => Ok(()),
             (Kind::Fresh, to) => match connecting::begin(self, self.address_of(to)?) {
                 Err(Errno::ISCONN) => {
                     let by_now = elsewhere::changed(self).filter(|it| it.kind() == Kind::Stream);
@@ -488,7 +492,7 @@ impl Held {
                 }
                 done => done,
             },
-            (Kind::Stream, Given::Unspecified) => connecting::end(self).map(drop),
+            (Kind::Stream, Given::Unspecified(_)) => connecting::end(self).map(drop),
             (Kind::Stream, _) => connecting::again(self),
             _ => Err(Errno::ISCONN),
         }
@@ -557,7 +561,7 @@ impl Held {
     /// Connects with text in the SYN, if the peer takes that.
     fn send_fast(&self, source: Source<'_>, flags: c_int, to: Option<Given>) -> Result<usize, Errno> {
         match (self.kind(), to) {
-            (_, Some(Given::Unspecified)) => Err(Errno::OPNOTSUPP),
+            (_, Some(Given::Unspecified(_))) => Err(Errno::OPNOTSUPP),
             (Kind::Fresh, None) => Err(Errno::INVAL),
             (Kind::Fresh, Some(to)) => {
                 connecting::begin_fast(self, self.address_of(to)?, flags)?.send(source, flags)

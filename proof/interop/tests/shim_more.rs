@@ -311,6 +311,11 @@ fn all_stations_groups_and_everybody_as_a_peer_are_the_kernels() {
     as_the_kernels("everybodys.py", 15);
 }
 
+#[test]
+fn addresses_without_a_family_are_those_of_ipv4_where_linux_takes_them_for_such() {
+    as_the_kernels("familyless.py", 20);
+}
+
 /// A netstack without an address leads to no group but by its loopback device, and so does a namespace that has nothing else.
 #[test]
 fn groups_that_no_way_leads_to_are_not_joined_as_in_the_kernel() {
