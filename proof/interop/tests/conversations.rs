@@ -164,6 +164,39 @@ fn sockets_of_several_processes_by_tcp_and_of_all_kinds_live_as_the_kernels() {
     kin_live_as_the_kernels("families", "off", 2, 1000, 4);
 }
 
+/// Lives of datagram sockets of one or two programs, beside the kernel's: who of several gets what, and what is told of it.
+fn datagrams_live_as_the_kernels(kind: &str, programs: u32, first: u32, count: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let more = [&first.to_string(), &count.to_string(), kind, &programs.to_string()];
+    converse(&stage, "datagram_lives.py", &more, 20 * count as usize);
+}
+
+#[test]
+fn who_of_several_gets_a_datagram_is_as_in_the_kernel() {
+    datagrams_live_as_the_kernels("who", 2, 0, 8);
+}
+
+#[test]
+fn many_datagrams_in_a_call_and_who_waits_for_them_are_as_in_the_kernel() {
+    datagrams_live_as_the_kernels("calls", 2, 1000, 8);
+}
+
+#[test]
+fn what_is_said_beside_datagrams_well_or_not_is_taken_as_by_the_kernel() {
+    datagrams_live_as_the_kernels("beside", 1, 2000, 8);
+}
+
+#[test]
+fn errors_come_back_to_who_has_caused_them_as_in_the_kernel() {
+    datagrams_live_as_the_kernels("errors", 2, 3000, 8);
+}
+
+#[test]
+fn groups_and_their_sources_are_heard_by_whom_the_kernel_lets_hear_them() {
+    datagrams_live_as_the_kernels("groups", 2, 4000, 8);
+}
+
 /// What the soak tests begin with.
 fn seed() -> u32 {
     let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(10_000);
@@ -193,5 +226,22 @@ fn soak_lives() {
         (0..).zip([("streams", "on"), ("streams", "off"), ("families", "on"), ("datagrams", "on")])
     {
         live_as_the_kernels(kind, fusion, seed.wrapping_add(100 * at) % 1_000_000_000, 60);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn soak_datagram_lives() {
+    let seed = seed();
+    for (at, (kind, programs)) in (0..).zip([
+        ("who", 2),
+        ("calls", 1),
+        ("calls", 2),
+        ("beside", 2),
+        ("errors", 2),
+        ("groups", 1),
+        ("groups", 2),
+    ]) {
+        datagrams_live_as_the_kernels(kind, programs, seed.wrapping_add(100 * at) % 1_000_000_000, 60);
     }
 }

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import select
+import socket
 import struct
 import time
 
@@ -53,6 +54,14 @@ def settle(state, quiet, pause):
         now = state()
         if now != before:
             before, since = now, time.monotonic()
+
+
+def await_ipv6(link):
+    """Until an interface has the address of one link that it makes itself, with which it sends to groups."""
+    begin = time.monotonic()
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as asker:
+        while told(lambda: asker.connect(("ff02::77", 9, 0, link))) is not None and time.monotonic() - begin < 10:
+            time.sleep(0.02)
 
 
 class Iovec(ctypes.Structure):

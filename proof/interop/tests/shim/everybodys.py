@@ -1,10 +1,12 @@
 """All stations' groups, which every host is in: its sockets hear them by IP_MULTICAST_ALL and IPV6_MULTICAST_ALL, or join. And who may have
 everybody as the peer."""
-import errno
 import fcntl
 import socket
 import sys
 import time
+
+sys.dont_write_bytecode = True
+from conversing import await_ipv6, told
 
 HOST = sys.argv[1]
 IP, IPV6, V4, V6 = socket.IPPROTO_IP, socket.IPPROTO_IPV6, socket.AF_INET, socket.AF_INET6
@@ -23,13 +25,6 @@ def address_of(name):
     with new(V4) as asker:
         shown = told(lambda: fcntl.ioctl(asker, SIOCGIFADDR, name.encode().ljust(40, b"\0")))
     return socket.inet_ntoa(shown[20:24]) if isinstance(shown, bytes) else None
-
-
-def told(call):
-    try:
-        return call()
-    except OSError as error:
-        return errno.errorcode[error.errno]
 
 
 def ask(what, family, options, joins):
@@ -53,6 +48,7 @@ for family in (V4, V6):
         for all in ((), (0,), (1,)):
             ask(f"{family.name} joins={joins} all={all}", family, [(IP, IP_MULTICAST_ALL, it) for it in all], joins)
 link = next(index for index, name in socket.if_nameindex() if address_of(name) == HOST)
+await_ipv6(link)
 for all in ((), (0,), (1,)):
     one, sender = new(V6), new(V6)
     one.bind(("::", 0))
