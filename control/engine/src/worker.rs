@@ -18,7 +18,7 @@ use firelane_units::LaneId;
 use crate::calls::{self, Call, Stay};
 use crate::engine::Inner;
 use crate::fabric::Fabric;
-use crate::programs::{GivingWay, Known};
+use crate::programs::Known;
 use crate::unsaid::{LAST_WORDS, LAST_WORDS_MAX, LOOK};
 
 /// Runs one lane.
@@ -29,7 +29,7 @@ pub struct Worker {
     /// How long it looks for a program's next word before it sleeps.
     spin: Spin,
     /// The same where these are on its CPU.
-    way: GivingWay,
+    way: Spin,
     /// The programs that it serves.
     known: Known,
     /// Storage of the numbers of devices that have called.
@@ -48,6 +48,15 @@ const LAST_TURNS: usize = 5;
 /// The most looks before sleeping: what being woken on a CPU that sleeps takes. Where those whom it waits for need its CPU it gives way to
 /// them in place of looking ([`crate::programs::Programs::await_news`]).
 const LOOKS_MAX: u32 = 2048;
+/// The most turns that it gives to these before it sleeps. Where nobody wants the CPU, one takes two system calls.
+const TURNS_MAX: u32 = 64;
+
+/// Lets others have the CPU, and says how long they had it.
+fn give_way() -> Duration {
+    let begin = std::time::Instant::now();
+    std::thread::yield_now();
+    begin.elapsed()
+}
 
 /// What [`Worker::run_once`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +78,7 @@ impl Worker {
             lane,
             stop,
             spin,
-            way: GivingWay::new(cpus),
+            way: Spin::in_bursts(TURNS_MAX, cpus).passing_always(give_way),
             known: Known::default(),
             called: Vec::new(),
             left: VecDeque::new(),
@@ -176,7 +185,7 @@ impl Worker {
     /// Looks for a program's next word, and sleeps if none comes, for at most `limit`.
     fn rest(&mut self, limit: Option<Duration>, is_deaf: bool) {
         let Self { fabric, lane, spin, way, known, .. } = self;
-        if fabric.programs.await_news(*lane, known, (spin, way), || fabric.now(), is_deaf) {
+        if fabric.programs.await_news(*lane, known, (spin, way), is_deaf) {
             return;
         }
         let patience = fabric.programs.patience(|| fabric.now());

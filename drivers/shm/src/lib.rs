@@ -32,6 +32,7 @@ pub mod layout;
 mod offers;
 mod order;
 mod owner;
+mod passing;
 mod readiness;
 mod stream;
 mod sync;

@@ -9,6 +9,7 @@
 //!   all. Now and then he tries for as long as it could ever pay; the less often, the more often that was in vain.
 //! - R4. Who has woken somebody looks until that one would have answered, whatever was learned of those who are awake. Else the two go on
 //!   waking each other: each falls asleep before the other is awake, and a call takes two wake-ups instead of a look.
+//! - R5. Who looks for longer than an answer from another CPU takes passes his own on meanwhile (`passing.rs`).
 
 use std::mem;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use crate::layout::Block;
+use crate::passing::{Passing, When};
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// The longest sleep.
@@ -56,6 +58,7 @@ pub struct Spin {
     /// Of waits for those who were: how many do not look until the next one that does, and how many there are after one in vain.
     rest: u32,
     longest_rest: u32,
+    passing: Option<Passing>,
 }
 
 impl Spin {
@@ -95,7 +98,23 @@ impl Spin {
             is_asleep: false,
             rest: 0,
             longest_rest: 1,
+            passing: None,
         }
+    }
+
+    /// The same, with the CPU given to others by `pass`, which says how long they had it, behind the `first` looks and every so many after
+    /// them (R5).
+    #[must_use]
+    pub const fn passing(mut self, first: u32, every: u32, pass: fn() -> Duration) -> Self {
+        self.passing = Some(Passing::new(When::Behind { first, every }, pass));
+        self
+    }
+
+    /// The same between any two looks, for who shares his CPU with those whom he waits for.
+    #[must_use]
+    pub const fn passing_always(mut self, pass: fn() -> Duration) -> Self {
+        self.passing = Some(Passing::new(When::Always, pass));
+        self
     }
 
     /// For who waits for another program, which may be asleep when it is tried whether looking pays: a trial lasts until it
@@ -131,9 +150,19 @@ impl Spin {
 
     /// Looks until it is there, or looking is not worth it any more (R3).
     pub fn until(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
-        if mem::take(&mut self.is_asleep) && self.most > 0 {
-            return self.until_woken(is_ready);
+        let was_asleep = mem::take(&mut self.is_asleep);
+        if self.passing.as_mut().is_some_and(|passing| !passing.begin()) {
+            return is_ready();
         }
+        let is_there =
+            if was_asleep && self.most > 0 { self.until_woken(is_ready) } else { self.look(is_ready) };
+        if let Some(passing) = &mut self.passing {
+            passing.end();
+        }
+        is_there
+    }
+
+    fn look(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
         if self.looks == 0 {
             if self.most == 0 {
                 return is_ready();
@@ -153,7 +182,9 @@ impl Spin {
                 self.misses = 0;
                 return true;
             }
-            core::hint::spin_loop();
+            if self.is_held_up(look + 1) {
+                return is_ready();
+            }
         }
         if self.misses < self.forgives && !is_trial {
             self.misses += 1;
@@ -171,6 +202,13 @@ impl Spin {
 }
 
 impl Spin {
+    /// Between two looks. Whether somebody who was given the CPU has kept it for long.
+    #[inline]
+    fn is_held_up(&mut self, looks: u32) -> bool {
+        core::hint::spin_loop();
+        self.passing.as_mut().is_some_and(|passing| passing.looked(looks))
+    }
+
     /// The same for the answer of somebody who was asleep (R4).
     #[cold]
     fn until_woken(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
@@ -178,7 +216,7 @@ impl Spin {
             self.rest -= 1;
             return is_ready();
         }
-        for _ in 0..self.trial.max(Self::LOOKS_FOR_WOKEN) {
+        for look in 0..self.trial.max(Self::LOOKS_FOR_WOKEN) {
             if is_ready() {
                 self.longest_rest = 1;
                 if self.looks == 0 {
@@ -186,7 +224,9 @@ impl Spin {
                 }
                 return true;
             }
-            core::hint::spin_loop();
+            if self.is_held_up(look + 1) {
+                return is_ready();
+            }
         }
         self.rest = self.longest_rest;
         self.longest_rest = (2 * self.longest_rest).min(Self::PAUSE_MAX);

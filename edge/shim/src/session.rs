@@ -317,7 +317,7 @@ fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
         control: hide(control)?,
         number: 0,
         requests: 0,
-        spin: Spin::in_bursts(LOOKS, thread::online_cpus()),
+        spin: thread::passing(Spin::in_bursts(LOOKS, thread::online_cpus())),
         ahead: None,
     };
     let (netstack, filter) = (wanted.name().to_owned(), filter.to_owned());

@@ -486,6 +486,13 @@ pub(crate) fn pass() {
     if confining::is_confined() { core::hint::spin_loop() } else { std::thread::yield_now() }
 }
 
+/// The same, and how long they had it.
+pub(crate) fn pass_for() -> Duration {
+    let begin = clock(libc::CLOCK_MONOTONIC);
+    pass();
+    clock(libc::CLOCK_MONOTONIC).saturating_sub(begin)
+}
+
 /// How often who is confined looks on in the place of a nap, which takes some ten microseconds.
 const LOOKS_PER_NAP: u32 = 1024;
 

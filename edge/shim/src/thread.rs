@@ -92,6 +92,16 @@ fn cpus() -> usize {
     *CPUS.get_or_init(|| rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize))
 }
 
+/// The looks before the CPU is given to others: more than an answer from another CPU takes. From then on it is with every few, for a call that
+/// gives it to nobody takes as long as those.
+const LOOKS_ALONE: u32 = 64;
+const LOOKS_PER_PASS: u32 = 16;
+
+/// The same, for threads of a program, which may share their CPU with whoever is to answer.
+pub(crate) fn passing(spin: Spin) -> Spin {
+    spin.passing(LOOKS_ALONE, LOOKS_PER_PASS, sys::pass_for)
+}
+
 /// The calling thread has woken a lane, or another program, whose answer takes that longer.
 pub(crate) fn has_woken() {
     HAS_WOKEN.set(true);
@@ -99,17 +109,17 @@ pub(crate) fn has_woken() {
 
 /// Lets `wait` look and learn how long that pays, where it is not known on which CPU who is waited for is.
 pub(crate) fn spinning<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    with(&SPIN, || Spin::new(cpus()), wait)
+    with(&SPIN, || passing(Spin::new(cpus())), wait)
 }
 
 /// The same where it is known that the lane was last on another CPU, though this process may have a single one.
 pub(crate) fn spinning_for_lane<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    with(&LANE, || Spin::new(online_cpus()), wait)
+    with(&LANE, || passing(Spin::new(online_cpus())), wait)
 }
 
 /// The same where another program is waited for, which may have another CPU though this one has a single one.
 pub(crate) fn spinning_beside<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    with(&BESIDE, || Spin::beside(online_cpus()), wait)
+    with(&BESIDE, || passing(Spin::beside(online_cpus())), wait)
 }
 
 /// The same for who connects. His lane sleeps at first, which is no reason to stop looking; and what is learned of peers that are far

@@ -39,7 +39,6 @@ mod datagrams;
 mod ending;
 mod faults;
 mod fixed;
-mod giving_way;
 mod handing;
 mod hangups;
 mod headers;
@@ -97,7 +96,6 @@ use space::Space;
 use stream::Stream;
 
 pub use closer::{Closer, Foreign};
-pub(crate) use giving_way::GivingWay;
 pub use hub::{Hub, send};
 pub(crate) use known::Known;
 pub use session::{Kin, Limits, Owner, Reply};
@@ -572,8 +570,7 @@ impl Programs {
         &self,
         lane: LaneId,
         known: &mut Known,
-        (spin, way): (&mut Spin, &mut GivingWay),
-        now: impl Fn() -> Instant,
+        (spin, way): (&mut Spin, &mut Spin),
         is_deaf: bool,
     ) -> bool {
         if !self.are_known(known) {
@@ -587,8 +584,10 @@ impl Programs {
         self.hangups.look_ahead(&known.looked);
         let has_news = || side.bell.is_rung() || near.iter().any(|it| it.arena.has_news(lane));
         if side.shares_cpu(here()) {
-            let has_called = || side.bell.glance(is_deaf);
-            return closings.are_there() || way.until(now, std::thread::yield_now, has_news, has_called);
+            let mut has_passed = false;
+            let is_there =
+                || has_news() || std::mem::replace(&mut has_passed, true) && side.bell.glance(is_deaf);
+            return closings.are_there() || way.until(is_there);
         }
         if closings.are_there() {
             (0..LOOKS_AT_CLOSINGS).any(|_| {
@@ -675,12 +674,10 @@ mod tests {
         let arena = programs.add_arena(Limits::default(), None, Duration::ZERO).unwrap();
         let (lane, side) = (LaneId(0), &programs.lanes[0]);
         let inbox = arena.inbox(lane).unwrap();
-        let (spin, way, mut known) = (Spin::at_most(2048, 2), GivingWay::new(2), Known::default());
-        let mut ways = (spin, way);
-        let shown = |(spin, way): &(Spin, GivingWay)| (format!("{spin:?}"), format!("{way:?}"));
-        let mut await_news = |ways: &mut (Spin, GivingWay)| {
-            programs.await_news(lane, &mut known, (&mut ways.0, &mut ways.1), || Instant::ZERO, true)
-        };
+        let (mut ways, mut known) = ((Spin::at_most(2048, 2), Spin::at_most(2048, 2)), Known::default());
+        let shown = |(spin, way): &(Spin, Spin)| (format!("{spin:?}"), format!("{way:?}"));
+        let mut await_news =
+            |ways: &mut (Spin, Spin)| programs.await_news(lane, &mut known, (&mut ways.0, &mut ways.1), true);
         side.bell.clear();
         side.told.store(u64::MAX, Ordering::Relaxed);
         // What is left of the trials shows how it has waited in vain.
