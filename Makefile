@@ -24,7 +24,7 @@ demo:
 	@$(TARGET)/release/firelane demo $(ARGS)
 
 # Tests wait for programs, clocks and peers more than they compute.
-test: export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
+test: export RUST_TEST_THREADS ?= $(shell echo $$((6 * $$(nproc))))
 # Tests that cannot run on this machine pass, and cargo hides what they print: each adds a line to this file.
 test: export FIRELANE_SKIPPED := $(TARGET)/skipped
 # The programs that tests start are built with all else: built by themselves, cargo would choose other features of what they are made of, and
