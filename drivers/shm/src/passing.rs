@@ -167,6 +167,16 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_that_is_held_up_is_in_vain_and_not_the_last() {
+        for mut spin in [passing(2), Spin::new(2).passing(8, 4, pass), Spin::beside(2).passing(8, 4, pass)] {
+            (0..5_000).for_each(|_| assert!(!wait(&mut spin, LONG, u32::MAX).0));
+            (0..5_000).for_each(|_| assert!(!wait(&mut spin, SHORT, u32::MAX).0));
+            (0..5_000).for_each(|_| assert!(!wait(&mut spin, LONG, u32::MAX).0));
+            assert!((0..40_000).any(|_| wait(&mut spin, SHORT, 1).0));
+        }
+    }
+
+    #[test]
     fn who_is_held_up_seldom_rests_little() {
         let mut spin = passing(2);
         for _ in 0..50 {

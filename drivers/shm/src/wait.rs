@@ -183,6 +183,9 @@ impl Spin {
                 return true;
             }
             if self.is_held_up(look + 1) {
+                if is_trial {
+                    self.pause = self.patience;
+                }
                 return is_ready();
             }
         }
