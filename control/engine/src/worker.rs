@@ -48,6 +48,8 @@ const LAST_TURNS: usize = 5;
 /// The most looks before sleeping: what being woken on a CPU that sleeps takes. Where those whom it waits for need its CPU it gives way to
 /// them in place of looking ([`crate::programs::Programs::await_news`]).
 const LOOKS_MAX: u32 = 2048;
+/// Behind so many looks it lets others have the CPU, for who is to answer may have come to it since: more than an answer takes from another one.
+const LOOKS_PER_PASS: u32 = 64;
 /// The most turns that it gives to these before it sleeps. Where nobody wants the CPU, one takes two system calls.
 const TURNS_MAX: u32 = 64;
 
@@ -72,7 +74,7 @@ pub enum Ran {
 impl Worker {
     pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>, engine: Weak<Inner>) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let spin = Spin::in_bursts(LOOKS_MAX, cpus);
+        let spin = Spin::in_bursts(LOOKS_MAX, cpus).passing(LOOKS_PER_PASS, LOOKS_PER_PASS, give_way);
         Self {
             fabric,
             lane,
