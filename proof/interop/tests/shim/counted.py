@@ -1,13 +1,10 @@
 """Two programs whose connection is fused, and what is counted of it. Arguments: the address, the command `firelane`."""
-import os, socket, struct, subprocess, sys, time
+import os, socket, struct, sys, time
 
-HOST, FIRELANE = sys.argv[1:3]
+from asking import ask
+
+HOST = sys.argv[1]
 PORT, THERE, BACK = 7777, 5_000_000, 700_000
-
-
-def ask(*words):
-    environment = {**os.environ, "LD_PRELOAD": ""}
-    return subprocess.run([FIRELANE, *words], env=environment, check=True, capture_output=True, text=True).stdout
 
 
 def counted():

@@ -1,14 +1,11 @@
 """Two programs whose connection is fused, and limits that come and go. Arguments: the address, the command `firelane`."""
-import faulthandler, os, select, signal, socket, struct, subprocess, sys, time
+import faulthandler, os, select, signal, socket, struct, sys, time
 
-HOST, FIRELANE = sys.argv[1:3]
+from asking import ask
+
+HOST = sys.argv[1]
 PORT, SIZE = 7777, 30_000
 TEXT = bytes(n % 251 for n in range(251 * 5000))
-
-
-def ask(*words):
-    environment = {**os.environ, "LD_PRELOAD": ""}
-    return subprocess.run([FIRELANE, *words], env=environment, check=True, capture_output=True, text=True).stdout
 
 
 def limit(rate):

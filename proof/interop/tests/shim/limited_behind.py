@@ -1,16 +1,16 @@
 """Two programs, of which one writes much before the other looks: that goes in segments, and what follows past the lane has no more
 credit than the limit allows. Arguments: the address, the command `firelane`."""
-import faulthandler, os, socket, subprocess, sys, time
+import faulthandler, os, socket, sys, time
 
-HOST, FIRELANE = sys.argv[1:3]
+from asking import ask
+
+HOST = sys.argv[1]
 PORT, RATE = 7777, 4_000_000
 faulthandler.dump_traceback_later(25, exit=True)
 
 
 def limit(rate):
-    environment = {**os.environ, "LD_PRELOAD": ""}
-    words = ("flowadm", "set-flowprop", "-t", "-p", f"maxbw={rate // 1000}K", "served")
-    subprocess.run([FIRELANE, *words], env=environment, check=True, capture_output=True)
+    ask("flowadm", "set-flowprop", "-t", "-p", f"maxbw={rate // 1000}K", "served")
 
 
 def write(sock, wake):

@@ -1,14 +1,11 @@
 """Two programs whose connection is fused, one of which marks what it sends (IP_TOS): from then on it is in the flow of its DS field, and
 until then it was not. Arguments: the address, the command `firelane`."""
-import os, socket, subprocess, sys, time
+import os, socket, sys, time
 
-HOST, FIRELANE = sys.argv[1:3]
+from asking import ask
+
+HOST = sys.argv[1]
 PORT, PLAIN, MARKED = 7777, 5_000_000, 700_000
-
-
-def ask(*words):
-    environment = {**os.environ, "LD_PRELOAD": ""}
-    return subprocess.run([FIRELANE, *words], env=environment, check=True, capture_output=True, text=True).stdout
 
 
 def counted():
