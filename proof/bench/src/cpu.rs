@@ -17,6 +17,8 @@ pub(crate) const PLACEMENTS: [(&str, [&str; 2]); 3] =
 pub(crate) const TWO_CPUS: usize = 0;
 /// The second.
 pub(crate) const ONE_CPU: usize = 1;
+/// The third.
+pub(crate) const ANYWHERE: usize = 2;
 
 /// Binds the calling thread, and what it starts, to the CPU with this number, unless it is `any`.
 pub(crate) fn bind_to(cpu: &str) -> Result<()> {

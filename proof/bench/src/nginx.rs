@@ -4,11 +4,13 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::duel::Side;
+use crate::cpu::PLACEMENTS;
+use crate::duel::{self, Placed, Side};
 use crate::peer::{self, Place, Result};
 use crate::scene::{CLIENT, KERNEL_HOST, SERVER, Scene, Server};
 
-const PORT: u16 = 8080;
+/// Of the first in a scene.
+const PORT: usize = 8080;
 /// What it serves, and how many bytes that is.
 pub(crate) const SMALL: (&str, usize) = ("small", 1 << 10);
 pub(crate) const LARGE: (&str, usize) = ("large", 1 << 20);
@@ -18,6 +20,8 @@ pub(crate) const LARGE: (&str, usize) = ("large", 1 << 20);
 pub(crate) struct Nginx<'a> {
     server: Server,
     host: &'a str,
+    port: usize,
+    client_cpu: &'static str,
 }
 
 /// Where wrk and nginx are, and nginx' address.
@@ -37,13 +41,14 @@ pub(crate) struct Counted {
 }
 
 impl<'a> Nginx<'a> {
-    /// Starts it in its place, the `nth` in this scene, and waits until `client` is answered.
+    /// Starts it in its place and at a placement, the `nth` in this scene, and waits until `client` is answered.
     pub(crate) fn start(
         scene: &Scene,
         place: Place<'_>,
         host: &'a str,
         nth: usize,
         client: Place<'_>,
+        placement: usize,
     ) -> Result<Self> {
         let folder = scene.sandbox.folder();
         for (name, bytes) in [SMALL, LARGE] {
@@ -51,9 +56,10 @@ impl<'a> Nginx<'a> {
         }
         let file = folder.join(format!("nginx-{nth}.conf"));
         std::fs::write(&file, config(folder, host, nth))?;
-        let mut command = place.command(OsStr::new("nginx"))?;
+        let [client_cpu, server_cpu] = PLACEMENTS[placement].1;
+        let mut command = place.command_on(server_cpu, OsStr::new("nginx"))?;
         let server = Server::start(command.arg("-c").arg(file))?;
-        let nginx = Self { server, host };
+        let nginx = Self { server, host, port: PORT + nth, client_cpu };
         peer::retry(|| nginx.wrk(client, SMALL.0, "1", &[]))?;
         Ok(nginx)
     }
@@ -75,9 +81,9 @@ impl<'a> Nginx<'a> {
         seconds: &str,
         words: &[&str],
     ) -> Result<Counted> {
-        let mut command = client.command(OsStr::new("timeout"))?;
+        let mut command = client.command_on(self.client_cpu, OsStr::new("timeout"))?;
         command.args(["20", "wrk", "-t1", "-c16", "-d", seconds]).args(words);
-        command.arg(format!("http://{}:{PORT}/{file}", self.host));
+        command.arg(format!("http://{}:{}/{file}", self.host, self.port));
         let output = command.stdin(Stdio::null()).output()?;
         let told = String::from_utf8_lossy(&output.stdout);
         let requests = told.lines().find_map(|line| line.trim().split_once(" requests in")?.0.parse().ok());
@@ -92,29 +98,31 @@ impl<'a> Nginx<'a> {
     }
 }
 
-/// Two sides whose work is to serve `file` for a second, to a wrk with these words: ours, and the kernel's over veth.
+/// Two sides whose work is to serve `file` for a second, to a wrk with these words: ours, and the kernel's over veth, at each placement.
 pub(crate) fn sides<'a>(
     scene: &'a Scene,
     ours: Pair<'a>,
     file: &'static str,
     words: &'static [&'static str],
-) -> Result<[Side<'a>; 2]> {
+) -> Result<[Placed<Side<'a>>; 2]> {
     let kernel = Pair {
         name: "kernel, veth",
         host: KERNEL_HOST,
         client: scene.netns(CLIENT),
         server: scene.netns(SERVER),
     };
-    let side = |nth, pair: Pair<'a>| -> Result<Side<'a>> {
+    let side = |nth, pair: Pair<'a>, placement| -> Result<Side<'a>> {
         let Pair { name, host, client, server } = pair;
-        let nginx = Nginx::start(scene, server, host, nth, client)?;
-        let mut parties = nginx.processes()?;
-        if let Place::Preloaded(..) = server {
-            parties.push(scene.daemon());
-        }
-        Ok(Side { name, parties, work: Box::new(move || Ok(nginx.wrk(client, file, "1", words)?.requests)) })
+        let nginx = Nginx::start(scene, server, host, nth, client, placement)?;
+        let servers = nginx.processes()?;
+        let daemon = matches!(server, Place::Preloaded(..)).then(|| scene.daemon());
+        let work = Box::new(move || Ok(nginx.wrk(client, file, "1", words)?.requests));
+        Ok(Side { name, servers, daemon, work })
     };
-    Ok([side(0, ours)?, side(1, kernel)?])
+    Ok([
+        duel::at_each_placement(|placement| side(2 * placement, ours, placement))?,
+        duel::at_each_placement(|placement| side(2 * placement + 1, kernel, placement))?,
+    ])
 }
 
 /// One worker, which is not who started it only where that is root.
@@ -126,6 +134,7 @@ fn config(folder: &Path, host: &str, nth: usize) -> String {
     format!(
         "user root; daemon off; worker_processes 1; pid {folder}/pid-{nth}; error_log {folder}/log-{nth};
         events {{}} http {{ access_log off; sendfile on; {temporary}
-        server {{ listen {host}:{PORT}; root {folder}; }} }}"
+        server {{ listen {host}:{}; root {folder}; }} }}",
+        PORT + nth
     )
 }

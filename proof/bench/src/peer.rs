@@ -156,6 +156,16 @@ impl Place<'_> {
             Self::Preloaded(scene, netstack) => scene.preloaded(netstack, program),
         }
     }
+
+    /// The same, bound to a CPU from its start unless that is `any`.
+    pub(crate) fn command_on(self, cpu: &str, program: &OsStr) -> Result<Command> {
+        if cpu == "any" {
+            return self.command(program);
+        }
+        let mut command = self.command(OsStr::new("taskset"))?;
+        command.args(["-c", cpu]).arg(program);
+        Ok(command)
+    }
 }
 
 /// Tries over and over until it works; who waits in vain gets the last error.

@@ -3,12 +3,14 @@
 use std::ffi::OsStr;
 use std::process::Stdio;
 
-use crate::cpu;
+use crate::cpu::{self, PLACEMENTS};
 use crate::duel::Rates;
 use crate::peer::{self, Place, Result};
 use crate::report::Samples;
 use crate::scene::Server;
 
+/// Of the first placement's server.
+const PORT: usize = 6379;
 /// Connections that ask at the same time.
 const CONNECTIONS: &str = "50";
 
@@ -17,8 +19,10 @@ pub(crate) struct Redis<'a> {
     pub(crate) name: &'static str,
     host: &'static str,
     client: Place<'a>,
+    client_cpu: &'static str,
+    port: String,
     server: Server,
-    daemon: Option<u32>,
+    pub(crate) daemon: Option<u32>,
     /// In thousands.
     pub(crate) rates: Rates,
     /// Thousand per CPU-second of the server.
@@ -26,18 +30,22 @@ pub(crate) struct Redis<'a> {
 }
 
 impl<'a> Redis<'a> {
-    /// Starts the server, and waits until it answers.
+    /// Starts the server at a placement, with a port of its own, and waits until it answers.
     pub(crate) fn start(
         name: &'static str,
         host: &'static str,
         [client, server]: [Place<'a>; 2],
         daemon: Option<u32>,
+        placement: usize,
     ) -> Result<Self> {
-        let mut command = server.command(OsStr::new("redis-server"))?;
-        command.args(["--bind", host, "--save", "", "--appendonly", "no", "--protected-mode", "no"]);
+        let [client_cpu, server_cpu] = PLACEMENTS[placement].1;
+        let port = (PORT + placement).to_string();
+        let mut command = server.command_on(server_cpu, OsStr::new("redis-server"))?;
+        command.args(["--bind", host, "--port", &port]);
+        command.args(["--save", "", "--appendonly", "no", "--protected-mode", "no"]);
         let server = Server::start(&mut command)?;
-        let side =
-            Self { name, host, client, server, daemon, rates: Rates::default(), served: Samples::default() };
+        let (rates, served) = Default::default();
+        let side = Self { name, host, client, client_cpu, port, server, daemon, rates, served };
         // The benchmark itself never ends if nobody listens.
         peer::retry(|| side.run("redis-cli", &["ping"]))?;
         // What is asked for is there: three bytes.
@@ -46,8 +54,8 @@ impl<'a> Redis<'a> {
     }
 
     fn run(&self, program: &str, words: &[&str]) -> Result<()> {
-        let mut command = self.client.command(OsStr::new("timeout"))?;
-        command.args(["20", program, "-h", self.host]).args(words);
+        let mut command = self.client.command_on(self.client_cpu, OsStr::new("timeout"))?;
+        command.args(["20", program, "-h", self.host, "-p", &self.port]).args(words);
         let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
         if status.success() { Ok(()) } else { Err(format!("{program}: {status}").into()) }
     }
@@ -67,8 +75,12 @@ impl<'a> Redis<'a> {
         foreign
     }
 
-    /// The processes that live through all rounds.
-    pub(crate) fn parties(&self) -> Vec<u32> {
+    /// The server's process.
+    pub(crate) fn server(&self) -> u32 {
+        self.server.pid()
+    }
+
+    fn parties(&self) -> Vec<u32> {
         [self.server.pid()].into_iter().chain(self.daemon).collect()
     }
 

@@ -1,6 +1,7 @@
 //! `fused-redis`: redis GET on 50 connections, each request alone and sixteen at a time, `redis-server` and
 //! `redis-benchmark` in the same place.
 
+use crate::cpu::ANYWHERE;
 use crate::peer::Result;
 use crate::redis::Redis;
 use crate::report::{Samples, Table, Verdict, number};
@@ -17,8 +18,8 @@ const KINDS: [(u32, u32, f64); 2] = [(1, 60_000, 5.0), (16, 400_000, 1.3)];
 pub(crate) fn run() -> Result<Verdict> {
     let scene = Scene::start(1)?;
     let [fused, loopback] = sides(&scene);
-    let mut ours = Redis::start(fused.name, fused.host, [fused.place; 2], Some(scene.daemon()))?;
-    let mut theirs = Redis::start(loopback.name, loopback.host, [loopback.place; 2], None)?;
+    let mut ours = Redis::start(fused.name, fused.host, [fused.place; 2], Some(scene.daemon()), ANYWHERE)?;
+    let mut theirs = Redis::start(loopback.name, loopback.host, [loopback.place; 2], None, ANYWHERE)?;
     let table = Table::begin("fused-redis: GET, 50 connections, client and server in the same place");
     let mut verdict = (0.0, 0.0);
     let mut foreign = Samples::default();
