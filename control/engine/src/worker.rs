@@ -75,12 +75,14 @@ impl Worker {
     pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>, engine: Weak<Inner>) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let spin = Spin::in_bursts(LOOKS_MAX, cpus).passing(LOOKS_PER_PASS, LOOKS_PER_PASS, give_way);
+        // Who gives way spins nowhere, on a single CPU neither.
+        let way = Spin::in_bursts(TURNS_MAX, 2).passing_always(give_way);
         Self {
             fabric,
             lane,
             stop,
             spin,
-            way: Spin::in_bursts(TURNS_MAX, cpus).passing_always(give_way),
+            way,
             known: Known::default(),
             called: Vec::new(),
             left: VecDeque::new(),

@@ -211,6 +211,11 @@ impl Inbox {
         self.cpu.load(Ordering::Relaxed) == u32::from(cpu) + 1
     }
 
+    /// Where it is at work.
+    pub fn awake_on(&self) -> Option<u32> {
+        self.last_on().filter(|_| self.sleeping.load(Ordering::Relaxed) == 0)
+    }
+
     /// Where it last was, as it said.
     pub fn last_on(&self) -> Option<u32> {
         self.cpu.load(Ordering::Relaxed).checked_sub(1)

@@ -4,6 +4,9 @@
 //! by looking. If both sleep, that CPU goes idle at each turn, and what wakes it, an interrupt, takes ten times as long as the answer, more
 //! under a hypervisor; the scheduler, too, moves who may run and not who sleeps. Who passes his CPU on is neither in the way nor asleep.
 //!
+//! Who has a single CPU, or shares his with the one he waits for, does nothing else: he passes it on at once, and for as long as somebody takes it.
+//! If he slept, that one's first word would wake him, in the middle of what it does.
+//!
 //! A program that computes keeps the CPU for as long as the scheduler lets it: who was held up once does not pass it on for a while. Until
 //! then he looks as if he was alone; but a lane, which must not keep the CPU from a program that it has told something, sleeps at once.
 
@@ -12,6 +15,8 @@ use std::time::Duration;
 /// Who has the CPU again later than this was held up. Programs that serve others take less from one wait to the next, and a scheduler's slice
 /// is some milliseconds.
 const HELD: Duration = Duration::from_micros(500);
+/// What comes back sooner nobody has taken: a call alone takes less, two switches and a look more.
+const TAKEN: Duration = Duration::from_micros(1);
 /// The most waits in a row that do not pass because of that: with thousands in a second, some tenths of one.
 const REST_MAX: u32 = 16_384;
 /// So many waits in a row in which it passed, and nobody held it up, make the next rest half as long: each spares a wake-up, and one that is held
@@ -41,6 +46,19 @@ pub(crate) enum When {
     Behind { first: u32, every: u32 },
     /// Between any two looks; it does not look where it must not pass.
     Always,
+    /// The same, and it looks for as long as somebody takes the CPU.
+    WhileTaken,
+}
+
+/// What came of a look and what followed it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Passed {
+    /// It may look on.
+    On,
+    /// Somebody who was given the CPU has kept it for long.
+    HeldUp,
+    /// Nobody wants the CPU.
+    Untaken,
 }
 
 impl Passing {
@@ -52,27 +70,35 @@ impl Passing {
     pub(crate) fn begin(&mut self) -> bool {
         self.may_pass = self.rest == 0;
         self.rest = self.rest.saturating_sub(1);
-        self.may_pass || self.when != When::Always
+        self.may_pass || matches!(self.when, When::Behind { .. })
     }
 
-    /// It has looked so often: passes on if it is time to. Whether it was held up.
+    /// It has looked so often: passes on if it is time to.
     #[inline]
-    pub(crate) fn looked(&mut self, looks: u32) -> bool {
+    pub(crate) fn looked(&mut self, looks: u32) -> Passed {
         let is_time = match self.when {
             When::Behind { first, every } => looks >= first && (looks - first).is_multiple_of(every),
-            When::Always => true,
+            When::Always | When::WhileTaken => true,
         };
         if !is_time || !self.may_pass {
-            return false;
+            return Passed::On;
         }
         self.has_passed = true;
-        let is_held = (self.pass)() > HELD;
-        if is_held {
-            self.rest = self.next_rest;
-            self.next_rest = (2 * self.next_rest).min(REST_MAX);
-            (self.unheld, self.has_passed) = (0, false);
+        match (self.pass)() {
+            took if took > HELD => {
+                self.rest = self.next_rest;
+                self.next_rest = (2 * self.next_rest).min(REST_MAX);
+                (self.unheld, self.has_passed) = (0, false);
+                Passed::HeldUp
+            }
+            took if took < TAKEN && self.is_while_taken() => Passed::Untaken,
+            _ => Passed::On,
         }
-        is_held
+    }
+
+    /// Whether it looks for as long as somebody takes the CPU.
+    pub(crate) fn is_while_taken(&self) -> bool {
+        self.when == When::WhileTaken
     }
 
     /// The wait has ended.
@@ -203,6 +229,22 @@ mod tests {
         assert_eq!(wait(LONG, 20), (false, 8 + 1, 1), "it is held up, and then looks once more");
         assert_eq!(wait(LONG, 20), (true, 21, 0), "it rests");
         assert_eq!(wait(SHORT, 20), (true, 21, 4));
+    }
+
+    #[test]
+    fn on_one_cpu_it_passes_for_as_long_as_somebody_takes_it() {
+        let mut spin = Spin::on_one_cpu(pass);
+        assert_eq!(wait(&mut spin, SHORT, 0), (true, 0));
+        assert!((0..100).all(|_| wait(&mut spin, SHORT, 3) == (true, 3)));
+        spin.has_woken();
+        assert_eq!(wait(&mut spin, Duration::from_nanos(300), 2), (false, 1), "nobody took it");
+        // Who is elsewhere is not waited for: it costs a call now and then.
+        let passes = |spin: &mut Spin, takes| (0..1000).map(|_| wait(spin, takes, u32::MAX).1).sum::<u32>();
+        passes(&mut spin, Duration::ZERO);
+        assert!(passes(&mut spin, Duration::ZERO) < 60);
+        assert!((0..4096).any(|_| wait(&mut spin, SHORT, 1).0), "it is tried again");
+        passes(&mut spin, SHORT);
+        assert!(passes(&mut spin, SHORT) < 1000, "others who go on without answering");
     }
 
     #[test]

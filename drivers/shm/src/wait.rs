@@ -9,7 +9,8 @@
 //!   all. Now and then he tries for as long as it could ever pay; the less often, the more often that was in vain.
 //! - R4. Who has woken somebody looks until that one would have answered, whatever was learned of those who are awake. Else the two go on
 //!   waking each other: each falls asleep before the other is awake, and a call takes two wake-ups instead of a look.
-//! - R5. Who looks for longer than an answer from another CPU takes passes his own on meanwhile (`passing.rs`).
+//! - R5. Who looks for longer than an answer from another CPU takes passes his own on meanwhile; on one CPU he passes it on at once, for as long as
+//!   somebody takes it (`passing.rs`).
 
 use std::mem;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use crate::layout::Block;
-use crate::passing::{Passing, When};
+use crate::passing::{Passed, Passing, When};
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// The longest sleep.
@@ -69,6 +70,8 @@ impl Spin {
     const PAUSE: u32 = 4;
     const PAUSE_BESIDE: u32 = 16;
     const PAUSE_MAX: u32 = 1024;
+    /// The most times that a CPU is passed on in one wait, which a few others share.
+    const PASSES: u32 = 64;
     const FORGIVES: u32 = 2;
     const FORGIVES_BURSTS: u32 = 8;
     /// How many times as long as it ever looks it takes to wake somebody on a CPU that sleeps, at most.
@@ -117,6 +120,14 @@ impl Spin {
         self
     }
 
+    /// For who has a single CPU, or shares his with the one he waits for: it is given to others between any two looks, as long as one of them
+    /// takes it. Nobody spins.
+    pub const fn on_one_cpu(pass: fn() -> Duration) -> Self {
+        let mut spin = Self::in_bursts(Self::PASSES, 2);
+        spin.passing = Some(Passing::new(When::WhileTaken, pass));
+        spin
+    }
+
     /// For who waits for another program, which may be asleep when it is tried whether looking pays: a trial lasts until it
     /// would have been woken and have answered. An answer that an interrupt delays is no reason to sleep.
     pub const fn beside(cpus: usize) -> Self {
@@ -154,8 +165,10 @@ impl Spin {
         if self.passing.as_mut().is_some_and(|passing| !passing.begin()) {
             return is_ready();
         }
+        // On one CPU who was woken runs as soon as it is passed on.
+        let looks_for_woken = self.most > 0 && !self.passing.as_ref().is_some_and(Passing::is_while_taken);
         let is_there =
-            if was_asleep && self.most > 0 { self.until_woken(is_ready) } else { self.look(is_ready) };
+            if was_asleep && looks_for_woken { self.until_woken(is_ready) } else { self.look(is_ready) };
         if let Some(passing) = &mut self.passing {
             passing.end();
         }
@@ -182,11 +195,15 @@ impl Spin {
                 self.misses = 0;
                 return true;
             }
-            if self.is_held_up(look + 1) {
-                if is_trial {
-                    self.pause = self.patience;
+            match self.pass_on(look + 1) {
+                Passed::On => {}
+                Passed::HeldUp => {
+                    if is_trial {
+                        self.pause = self.patience;
+                    }
+                    return is_ready();
                 }
-                return is_ready();
+                Passed::Untaken => break,
             }
         }
         if self.misses < self.forgives && !is_trial {
@@ -205,14 +222,14 @@ impl Spin {
 }
 
 impl Spin {
-    /// Between two looks. Whether somebody who was given the CPU has kept it for long.
+    /// Between two looks.
     #[inline]
-    fn is_held_up(&mut self, looks: u32) -> bool {
+    fn pass_on(&mut self, looks: u32) -> Passed {
         core::hint::spin_loop();
-        self.passing.as_mut().is_some_and(|passing| passing.looked(looks))
+        self.passing.as_mut().map_or(Passed::On, |passing| passing.looked(looks))
     }
 
-    /// The same for the answer of somebody who was asleep (R4).
+    /// Looks for the answer of somebody who was asleep (R4).
     #[cold]
     fn until_woken(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
         if self.rest > 0 {
@@ -227,7 +244,7 @@ impl Spin {
                 }
                 return true;
             }
-            if self.is_held_up(look + 1) {
+            if self.pass_on(look + 1) != Passed::On {
                 return is_ready();
             }
         }

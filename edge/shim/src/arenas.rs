@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
+use firelane_shm::layout::Inbox;
 use firelane_shm::{AttachError, Layout, Mapping, set_bits};
 use rustix::io::Errno;
 
@@ -121,6 +122,13 @@ pub(crate) fn is_segment(place: u16) -> bool {
 /// The places of those that are none.
 pub(crate) fn programs() -> impl Iterator<Item = u16> {
     places(PROGRAMS.load(Ordering::Acquire))
+}
+
+/// Whether all lanes that are awake for this process were last on this CPU, of one at least.
+pub(crate) fn has_lanes_on(cpu: u16) -> bool {
+    let lanes = |arena| (0..).map_while(move |lane| Mapping::lane(arena, lane));
+    let mut awake = programs().filter_map(get).flat_map(lanes).filter_map(Inbox::awake_on).peekable();
+    awake.peek().is_some() && awake.all(|lane| lane == u32::from(cpu))
 }
 
 /// The places of which a word has the bits.

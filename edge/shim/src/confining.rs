@@ -75,6 +75,7 @@ fn prepare_for(threads: usize) -> [Option<Waiter>; WAITERS_MAX] {
     // What is looked up once: the thread's number, the CPUs, and where the clock is.
     thread::kernel_number();
     thread::spinning(|_| ());
+    thread::sharing(|_| ());
     thread::spinning_for_lane(|_| ());
     thread::spinning_beside(|_| ());
     let _ = Deadline::after(Duration::ZERO);

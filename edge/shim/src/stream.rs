@@ -777,12 +777,12 @@ impl Stream {
         let sleep_on = |word: &_, value, limit| seen.sleep_on(word, value, limit);
         let wait = |spin: &mut Spin| end.wait_by(awaited.events(), is_there, left, spin, sleep_on);
         match end.beside() {
-            // The lane needs the CPU on which it is woken.
+            // Who passed the CPU on would be run in vain between the lane and whoever is to speak.
             None if end.has_lane_on(sys::cpu()) => wait(&mut Spin::new(1)),
             None => thread::spinning_for_lane(wait),
             Some(beside) => thread::spinning_beside(|spin| match beside.meet(sys::cpu(), spin) {
                 true => wait(spin),
-                false => wait(&mut Spin::new(1)),
+                false => thread::sharing(wait),
             }),
         }
     }

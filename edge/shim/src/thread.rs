@@ -7,7 +7,7 @@ use std::thread::LocalKey;
 
 use firelane_shm::{Holder, Spin};
 
-use crate::{confining, process, session, sys};
+use crate::{arenas, confining, process, session, sys};
 
 /// How often who connects looks: somewhat longer than it takes to wake his lane. A fourth of it, which is the least, is longer than
 /// an interrupt on the lane's CPU.
@@ -23,6 +23,7 @@ thread_local! {
     /// Whether the thread has woken a lane, or another program, since it last waited for one.
     static HAS_WOKEN: Cell<bool> = const { Cell::new(false) };
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
+    static SHARING: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static LANE: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static BESIDE: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static CONNECTING: RefCell<Option<Spin>> = const { RefCell::new(None) };
@@ -109,7 +110,15 @@ pub(crate) fn has_woken() {
 
 /// Lets `wait` look and learn how long that pays, where it is not known on which CPU who is waited for is.
 pub(crate) fn spinning<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
+    if cpus() == 1 || arenas::has_lanes_on(sys::cpu()) {
+        return sharing(wait);
+    }
     with(&SPIN, || passing(Spin::new(cpus())), wait)
+}
+
+/// The same where whoever is waited for needs the very CPU of the caller, who gives it to him.
+pub(crate) fn sharing<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
+    with(&SHARING, || Spin::on_one_cpu(sys::pass_for), wait)
 }
 
 /// The same where it is known that the lane was last on another CPU, though this process may have a single one.

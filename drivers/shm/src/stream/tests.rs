@@ -342,6 +342,19 @@ fn options_are_levels() {
 }
 
 #[test]
+fn a_lane_that_sleeps_needs_no_cpu() {
+    let world = World::new();
+    let inbox = world.arena.mapping().lane(0).unwrap();
+    assert_eq!([inbox.last_on(), inbox.awake_on()], [None; 2], "it has not said where it is");
+    inbox.is_on(6);
+    assert_eq!([inbox.last_on(), inbox.awake_on()], [Some(6); 2]);
+    assert!(inbox.fall_asleep());
+    assert_eq!([inbox.last_on(), inbox.awake_on()], [Some(6), None]);
+    inbox.wake_up();
+    assert_eq!(inbox.awake_on(), Some(6));
+}
+
+#[test]
 fn a_kick_reaches_the_lane_and_rings_only_a_sleeper() {
     let world = World::new();
     let inbox = world.arena.mapping().lane(0).unwrap();
