@@ -13,7 +13,8 @@
 use std::time::Duration;
 
 /// Who has the CPU again later than this was held up. Programs that serve others take less from one wait to the next, and a scheduler's slice
-/// is some milliseconds.
+/// is some milliseconds. Nor does a wait pass on for longer altogether: meanwhile it hears of nothing that it does not look for, of the
+/// kernel's descriptors in a set.
 const HELD: Duration = Duration::from_micros(500);
 /// What comes back sooner nobody has taken: a call alone takes less, two switches and a look more.
 const TAKEN: Duration = Duration::from_micros(1);
@@ -37,6 +38,7 @@ pub(crate) struct Passing {
     /// In this wait.
     may_pass: bool,
     has_passed: bool,
+    took: Duration,
 }
 
 /// When it passes on.
@@ -57,18 +59,27 @@ pub(crate) enum Passed {
     On,
     /// Somebody who was given the CPU has kept it for long.
     HeldUp,
-    /// Nobody wants the CPU.
-    Untaken,
+    /// Nobody wants the CPU, or others have had it for long enough.
+    Enough,
 }
 
 impl Passing {
     pub(crate) const fn new(when: When, pass: fn() -> Duration) -> Self {
-        Self { when, pass, rest: 0, next_rest: 1, unheld: 0, may_pass: true, has_passed: false }
+        Self {
+            when,
+            pass,
+            rest: 0,
+            next_rest: 1,
+            unheld: 0,
+            may_pass: true,
+            has_passed: false,
+            took: Duration::ZERO,
+        }
     }
 
     /// A wait begins: whether it may look.
     pub(crate) fn begin(&mut self) -> bool {
-        self.may_pass = self.rest == 0;
+        (self.may_pass, self.took) = (self.rest == 0, Duration::ZERO);
         self.rest = self.rest.saturating_sub(1);
         self.may_pass || matches!(self.when, When::Behind { .. })
     }
@@ -84,16 +95,16 @@ impl Passing {
             return Passed::On;
         }
         self.has_passed = true;
-        match (self.pass)() {
-            took if took > HELD => {
-                self.rest = self.next_rest;
-                self.next_rest = (2 * self.next_rest).min(REST_MAX);
-                (self.unheld, self.has_passed) = (0, false);
-                Passed::HeldUp
-            }
-            took if took < TAKEN && self.is_while_taken() => Passed::Untaken,
-            _ => Passed::On,
+        let took = (self.pass)();
+        self.took += took;
+        if took > HELD {
+            self.rest = self.next_rest;
+            self.next_rest = (2 * self.next_rest).min(REST_MAX);
+            (self.unheld, self.has_passed) = (0, false);
+            return Passed::HeldUp;
         }
+        let is_untaken = took < TAKEN && self.is_while_taken();
+        if is_untaken || self.took > HELD { Passed::Enough } else { Passed::On }
     }
 
     /// Whether it looks for as long as somebody takes the CPU.
@@ -245,6 +256,14 @@ mod tests {
         assert!((0..4096).any(|_| wait(&mut spin, SHORT, 1).0), "it is tried again");
         passes(&mut spin, SHORT);
         assert!(passes(&mut spin, SHORT) < 1000, "others who go on without answering");
+    }
+
+    #[test]
+    fn a_wait_passes_for_no_longer_than_half_a_millisecond() {
+        for mut spin in [passing(2), Spin::new(2).passing(8, 1, pass), Spin::on_one_cpu(pass)] {
+            assert_eq!(wait(&mut spin, 10 * SHORT, u32::MAX), (false, 3));
+            assert_eq!(wait(&mut spin, 10 * SHORT, 3), (true, 3), "what is there then is taken");
+        }
     }
 
     #[test]

@@ -203,7 +203,11 @@ impl Spin {
                     }
                     return is_ready();
                 }
-                Passed::Untaken => break,
+                Passed::Enough if is_ready() => {
+                    self.misses = 0;
+                    return true;
+                }
+                Passed::Enough => break,
             }
         }
         if self.misses < self.forgives && !is_trial {

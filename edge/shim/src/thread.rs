@@ -13,6 +13,9 @@ use crate::{arenas, confining, process, session, sys};
 /// an interrupt on the lane's CPU.
 const LOOKS_TO_CONNECT: u32 = 4096;
 
+/// So many waits of a thread, and it asks again which CPUs it may use.
+const WAITS_PER_QUESTION: u32 = 4096;
+
 /// The last name that was given. Names are the process' own: a forked child has another session.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
@@ -22,6 +25,8 @@ thread_local! {
     static NAME: Cell<u32> = const { Cell::new(0) };
     /// Whether the thread has woken a lane, or another program, since it last waited for one.
     static HAS_WOKEN: Cell<bool> = const { Cell::new(false) };
+    /// How many CPUs it may use, and how many waits from here it asks again.
+    static CPUS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static SHARING: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static LANE: RefCell<Option<Spin>> = const { RefCell::new(None) };
@@ -87,10 +92,21 @@ pub(crate) fn online_cpus() -> usize {
     *CPUS.get_or_init(sys::online_cpus)
 }
 
-/// How many CPUs there are for this process.
-fn cpus() -> usize {
-    static CPUS: OnceLock<usize> = OnceLock::new();
-    *CPUS.get_or_init(|| rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize))
+/// How many CPUs there are for the calling thread, as it has lately been told: it may be bound while it runs. Who is confined asks no more.
+fn cpus() -> u32 {
+    /// What some thread was told last.
+    static TOLD: AtomicU32 = AtomicU32::new(1);
+    let (known, waits) = CPUS.get();
+    if waits > 0 {
+        CPUS.set((known, waits - 1));
+        return known;
+    }
+    if !confining::is_confined() {
+        let told = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+        TOLD.store(told, Ordering::Relaxed);
+    }
+    CPUS.set((TOLD.load(Ordering::Relaxed), WAITS_PER_QUESTION));
+    CPUS.get().0
 }
 
 /// The looks before the CPU is given to others: more than an answer from another CPU takes. From then on it is with every few, for a call that
@@ -113,7 +129,7 @@ pub(crate) fn spinning<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
     if cpus() == 1 || arenas::has_lanes_on(sys::cpu()) {
         return sharing(wait);
     }
-    with(&SPIN, || passing(Spin::new(cpus())), wait)
+    with(&SPIN, || passing(Spin::new(cpus() as usize)), wait)
 }
 
 /// The same where whoever is waited for needs the very CPU of the caller, who gives it to him.

@@ -6,22 +6,39 @@ use crate::script;
 
 /// Conversations that were drawn by lot, beside the kernel's: fused and by TCP.
 fn converses_as_the_kernel(kind: &str, fusion: &str, first: u32, count: u32) {
+    converses_there(&[], kind, fusion, first, count);
+}
+
+/// The same, started by other words.
+fn converses_there(before: &[&str], kind: &str, fusion: &str, first: u32, count: u32) {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 1);
     stage.set_fusion(fusion);
-    converse(&stage, "conversation.py", &[&first.to_string(), &count.to_string(), kind], 12 * count as usize);
+    let more = [&first.to_string(), &count.to_string(), kind];
+    converse_by(before, &stage, "conversation.py", &more, 12 * count as usize);
 }
 
 /// How much longer than usual scripts wait for what changes, where that was too short because others use the CPUs.
 const PATIENCE: &str = "PATIENCE=8";
 
+/// Binds itself to a CPU and becomes the program that is named behind it.
+const BOUND: [&str; 3] = [
+    "/usr/bin/python3",
+    "-c",
+    "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); os.execv(sys.argv[1], sys.argv[1:])",
+];
+
 /// Each call of a conversation tells what it tells in the kernel.
 pub(crate) fn converse(stage: &Stage<'_>, name: &str, more: &[&str], least: usize) {
+    converse_by(&[], stage, name, more, least);
+}
+
+fn converse_by(before: &[&str], stage: &Stage<'_>, name: &str, more: &[&str], least: usize) {
     let script = script(name);
     let ask = |patience| {
         [(On::Kernel, Stage::KERNEL), (On::Firelane, Stage::FIRELANE)].map(|(on, host)| {
             let words = ["/usr/bin/env", patience, "/usr/bin/python3", &script, host];
-            stage.ask(on, &[&words, more].concat())
+            stage.ask(on, &[before, &words, more].concat())
         })
     };
     let [mut kernels, mut ours] = ask("PATIENCE=1");
@@ -61,6 +78,13 @@ fn conversations_with_urgent_text_that_leaves_a_joint_are_as_the_kernels() {
 fn conversations_in_an_epoll_set_are_as_the_kernels() {
     for fusion in ["on", "off"] {
         converses_as_the_kernel("sets", fusion, 3000, 8);
+    }
+}
+
+#[test]
+fn conversations_of_a_program_with_one_cpu_are_as_the_kernels() {
+    for (nth, (kind, fusion)) in [("plain", "on"), ("sets", "on"), ("sets", "off")].into_iter().enumerate() {
+        converses_there(&BOUND, kind, fusion, 7000 + 100 * nth as u32, 5);
     }
 }
 
