@@ -263,6 +263,31 @@ mod tests {
         for mut spin in [passing(2), Spin::new(2).passing(8, 1, pass), Spin::on_one_cpu(pass)] {
             assert_eq!(wait(&mut spin, 10 * SHORT, u32::MAX), (false, 3));
             assert_eq!(wait(&mut spin, 10 * SHORT, 3), (true, 3), "what is there then is taken");
+            // In a trial, too, which goes on from there.
+            (0..5_000).for_each(|_| assert!(!wait(&mut spin, 10 * SHORT, u32::MAX).0));
+            assert!((0..5_000).any(|_| wait(&mut spin, 10 * SHORT, 3).0));
+            (0..5_000).for_each(|_| assert!(!wait(&mut spin, 10 * SHORT, u32::MAX).0));
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever others do with the CPU, and whoever sleeps: what is there is found, and no wait looks for longer than it may.
+        #[test]
+        fn whatever_comes_it_looks_on(waits in proptest::collection::vec((0..4_usize, 0..8_u32, proptest::bool::ANY), 1..2000)) {
+            let takes = [Duration::ZERO, SHORT, 15 * SHORT, LONG];
+            for mut spin in [
+                passing(2), Spin::new(2).passing(8, 4, pass), Spin::beside(2).passing(64, 16, pass), Spin::on_one_cpu(pass),
+            ] {
+                for &(nth, after, was_asleep) in &waits {
+                    if was_asleep {
+                        spin.has_woken();
+                    }
+                    let after = if after < 7 { after } else { u32::MAX };
+                    let (is_there, passes) = wait(&mut spin, takes[nth], after);
+                    proptest::prop_assert_eq!(is_there, passes >= after);
+                    proptest::prop_assert!(takes[nth] * passes.saturating_sub(1) <= HELD);
+                }
+            }
         }
     }
 

@@ -189,10 +189,7 @@ impl Spin {
         let looks = if is_trial { self.trial } else { self.looks };
         for look in 0..looks {
             if is_ready() {
-                // Room for twice what was needed, so that a little more does not miss.
-                self.looks = (2 * look).clamp(self.looks / 2, self.most).max(self.least);
-                self.patience = self.shortest;
-                self.misses = 0;
+                self.has_paid(look);
                 return true;
             }
             match self.pass_on(look + 1) {
@@ -204,7 +201,7 @@ impl Spin {
                     return is_ready();
                 }
                 Passed::Enough if is_ready() => {
-                    self.misses = 0;
+                    self.has_paid(look + 1);
                     return true;
                 }
                 Passed::Enough => break,
@@ -226,6 +223,13 @@ impl Spin {
 }
 
 impl Spin {
+    /// It was there behind so many looks: room for twice as many, so that a little more does not miss.
+    fn has_paid(&mut self, looks: u32) {
+        self.looks = (2 * looks).clamp(self.looks / 2, self.most).max(self.least);
+        self.patience = self.shortest;
+        self.misses = 0;
+    }
+
     /// Between two looks.
     #[inline]
     fn pass_on(&mut self, looks: u32) -> Passed {
