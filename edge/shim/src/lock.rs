@@ -102,6 +102,13 @@ impl<T> Lock<T> {
     }
 }
 
+impl<T> Guard<'_, T> {
+    /// Children of a program that asks nothing of their ends may end meanwhile ([`Signals::ignore_children`]).
+    pub(crate) fn ignore_children(&self) {
+        self.signals.iter().for_each(Signals::ignore_children);
+    }
+}
+
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
 

@@ -313,6 +313,16 @@ impl Signals {
         Self { before: set_mask(u64::MAX) }
     }
 
+    /// Lets SIGCHLD through that was before, if the program has no handler of it: it is ignored then. Who holds it back while a child ends has
+    /// the kernel give it to another thread, and calls that nothing makes go on (epoll_wait(2)) end with EINTR there.
+    pub(crate) fn ignore_children(&self) {
+        let child = 1 << (libc::SIGCHLD - 1);
+        let is_ignored = || action_of(libc::SIGCHLD as usize).is_ok_and(|action| !action.is_handler());
+        if self.before & child == 0 && !confining::is_confined() && is_ignored() {
+            set_mask(!child);
+        }
+    }
+
     /// Polls the kernel's descriptors with those let through that were before; one that came while they were held back ends it.
     pub(crate) fn poll(&self, fds: &mut [pollfd], limit: Limit, seen: Option<Seen>) -> Result<usize, Errno> {
         // SAFETY: the set lives through the call.

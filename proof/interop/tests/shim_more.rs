@@ -532,6 +532,20 @@ fn threads_are_cancelled_where_they_wait() {
     stage.wait_until_nothing_is_left();
 }
 
+/// As programs do that start others in one thread, and wait for sockets in another.
+#[test]
+fn children_that_nobody_asks_about_interrupt_nobody() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let text = include_str!("shim/ended_children.c");
+    let program = sandbox.compiled("ended_children", text, &["-w", "-pthread"]);
+    let ask = |on, host| stage.ask(on, &[&program.to_string_lossy(), host]);
+    let kernels = ask(On::Kernel, Stage::KERNEL);
+    assert!(kernels.lines().count() == 7 && !kernels.contains("EINTR"), "{kernels}");
+    assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+    stage.wait_until_nothing_is_left();
+}
+
 /// As Cassandra and chrony do.
 #[test]
 fn who_locks_his_memory_locks_his_own() {

@@ -32,7 +32,10 @@ extern "C" fn before_fork() {
         if held.borrow().is_none() {
             // Who passes tells the daemon what it has not heard.
             let passing = Passing::begin();
-            held.replace(Some((SESSION.take(), passing)));
+            let session = SESSION.take();
+            // The child may end before this call does.
+            session.ignore_children();
+            held.replace(Some((session, passing)));
         }
     });
 }
