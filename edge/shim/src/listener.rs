@@ -18,7 +18,8 @@ use crate::handlers::Seen;
 use crate::socket::{self, Held, Kind};
 use crate::sys::Manner;
 use crate::{
-    accept_queue, arenas, cancelling, connecting, interfaces, names, options, session, sys, to_itself, wait,
+    accept_queue, arenas, cancelling, connecting, interfaces, names, options, session, sys, table, to_itself,
+    wait,
 };
 
 /// How long a blocking `accept` takes at a listener that has ended: less than the second within which all calls return.
@@ -55,12 +56,25 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     session::has_number(listener)?;
     let (place, remote) = loop {
         match next(listener, seen) {
-            Err(Errno::INTR) => wait::interrupted(&mut seen, !options::limits_reads(listener)?)?,
+            Err(Errno::INTR) => interrupted(listener, &mut seen)?,
             other => break other.map_err(|errno| told(listener, errno))?,
         }
     };
     let fd = session::take_arrival(listener, place, flags)?;
     Ok(Accepted { fd, peer: shown(listener, fd, remote) })
+}
+
+/// What becomes of an `accept` that a signal has come to. Who closes a listener under it, and signals that (OpenJDK's `ServerSocket`), may have
+/// given its number to something else, from which a call that goes on would take.
+fn interrupted(listener: &Held, seen: &mut Seen) -> Result<(), Errno> {
+    let place = |word| (socket::arena(word), socket::number(word));
+    let is_there = table::get(listener.fd).is_some_and(|word| {
+        place(word) == place(listener.word) && socket::kind(word) == socket::kind(listener.word)
+    });
+    let may_go_on = !is_there || !options::limits_reads(listener)?;
+    wait::interrupted(seen, may_go_on)?;
+    // What is wrong with what is there now, if the kernel knows of anything.
+    if is_there { Ok(()) } else { options::limits_reads(listener).and(Err(Errno::BADF)) }
 }
 
 /// What `accept` is about to say for the first time. Whose daemon is gone has ended.
