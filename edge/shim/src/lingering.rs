@@ -2,7 +2,7 @@
 //!
 //! Only the daemon sees whether it was the last descriptor anywhere, and how far the connection is: it is asked after the
 //! kernel's close, at growing intervals. As in Linux O_NONBLOCK does not matter, a signal ends the wait, and the close
-//! has succeeded whatever becomes of the connection.
+//! has succeeded whatever becomes of the connection. A thread that is cancelled ends there.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::socket::{self, Held, Kind};
 use crate::sys::Signals;
 use crate::table::{self, Word};
 use crate::wait::Deadline;
-use crate::{arenas, descriptors, options, session, sys};
+use crate::{arenas, cancelling, descriptors, options, session, sys};
 
 /// How long the first pause is, and the longest: a round trip of a near peer, and what nobody notices.
 const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(10)];
@@ -48,11 +48,14 @@ pub(crate) fn of(fd: c_int, word: Word) -> Option<Lingering> {
 
 impl Lingering {
     /// Closes, and waits.
+    ///
+    /// # Errors
+    /// EINTR: the calling thread is to be cancelled, and it is closed.
     pub(crate) fn close(self) -> Result<c_int, Errno> {
         descriptors::forget(self.fd..=self.fd);
         sys::close(self.fd);
         self.wait();
-        Ok(0)
+        if cancelling::is_wanted() { Err(Errno::INTR) } else { Ok(0) }
     }
 
     /// Waits for what was closed.
@@ -62,7 +65,7 @@ impl Lingering {
         let deadline = Deadline::after(self.limit);
         let [mut pause, longest] = PAUSES;
         while session::is_closing(self.socket) && !deadline.has_passed() {
-            if !signals.pause(pause.min(deadline.left())) {
+            if !cancelling::sleeping(false, || signals.pause(pause.min(deadline.left()))) {
                 break;
             }
             pause = (2 * pause).min(longest);

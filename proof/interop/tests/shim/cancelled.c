@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ACCEPT, READ, READV, RECV, RECVFROM, RECVMSG, RECVMMSG, POLL, PPOLL, SELECT, EPOLL, EPOLL_PIPE, WRITE, SEND, SENDMSG, CONNECT, CLOSE, CALLS };
+enum { ACCEPT, READ, READV, RECV, RECVFROM, RECVMSG, RECVMMSG, POLL, PPOLL, SELECT, EPOLL, EPOLL_PIPE, WRITE, SEND, SENDMSG, LINGER, CONNECT, CLOSE, CALLS };
 static const char *const NAMES[] = {"accept", "read", "readv", "recv", "recvfrom", "recvmsg", "recvmmsg", "poll", "ppoll", "select", "epoll_wait",
-                                    "epoll_wait of a pipe", "write", "send", "sendmsg", "connect", "close"};
+                                    "epoll_wait of a pipe", "write", "send", "sendmsg", "close that lingers", "connect", "close"};
 enum { WAITING, LONG, PENDING, AT_ONCE, NOT_NOW, WAYS };
 static const char *const HOW[] = {"while it waits", "after long", "before", "at once", "not as long as it does not want"};
 
@@ -54,6 +54,13 @@ static void call(int which) {
     case WRITE: for (;;) write(server, text, sizeof text);
     case SEND: for (;;) send(server, text, sizeof text, 0);
     case SENDMSG: for (;;) sendmsg(server, &many.msg_hdr, 0);
+    case LINGER:
+        // Of what nobody reads.
+        setsockopt(server, SOL_SOCKET, SO_LINGER, &(struct linger){1, 60}, sizeof(struct linger));
+        while (send(server, text, sizeof text, MSG_DONTWAIT) > 0)
+            ;
+        close(server);
+        break;
     case CONNECT: connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&where, sizeof where); break;
     case CLOSE: close(dup(client)); break;
     }
