@@ -15,7 +15,8 @@ fn converses_there(before: &[&str], kind: &str, fusion: &str, first: u32, count:
     let stage = Stage::new(&sandbox, 1);
     stage.set_fusion(fusion);
     let more = [&first.to_string(), &count.to_string(), kind];
-    converse_by(before, &stage, "conversation.py", &more, 12 * count as usize);
+    let program = [before, &["/usr/bin/python3", &script("conversation.py")]].concat();
+    tells_the_same(&stage, &program, &more, 12 * count as usize);
 }
 
 /// How much longer than usual scripts wait for what changes, where that was too short because others use the CPUs.
@@ -30,15 +31,15 @@ const BOUND: [&str; 3] = [
 
 /// Each call of a conversation tells what it tells in the kernel.
 pub(crate) fn converse(stage: &Stage<'_>, name: &str, more: &[&str], least: usize) {
-    converse_by(&[], stage, name, more, least);
+    tells_the_same(stage, &["/usr/bin/python3", &script(name)], more, least);
 }
 
-fn converse_by(before: &[&str], stage: &Stage<'_>, name: &str, more: &[&str], least: usize) {
-    let script = script(name);
+/// A program whose arguments are its host's address and `more` tells what it tells in the kernel, so many lines at least.
+fn tells_the_same(stage: &Stage<'_>, program: &[&str], more: &[&str], least: usize) {
     let ask = |patience| {
         [(On::Kernel, Stage::KERNEL), (On::Firelane, Stage::FIRELANE)].map(|(on, host)| {
-            let words = ["/usr/bin/env", patience, "/usr/bin/python3", &script, host];
-            stage.ask(on, &[before, &words, more].concat())
+            let words = [&["/usr/bin/env", patience], program, &[host], more].concat();
+            stage.ask(on, &words)
         })
     };
     let [mut kernels, mut ours] = ask("PATIENCE=1");
@@ -221,6 +222,37 @@ fn groups_and_their_sources_are_heard_by_whom_the_kernel_lets_hear_them() {
     datagrams_live_as_the_kernels("groups", 2, 4000, 8);
 }
 
+/// Lives of threads that sleep in calls while others do something to what they wait for, beside the kernel's: who comes back, with what, and when.
+fn threads_live_as_the_kernels(kind: &str, fusion: &str, lanes: usize, first: u32, count: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, lanes);
+    stage.set_fusion(fusion);
+    let text = include_str!("shim/threads_lives.c");
+    let program = sandbox.compiled("threads_lives", text, &["-pthread"]);
+    let more = [&first.to_string(), &count.to_string(), kind];
+    tells_the_same(&stage, &[&program.to_string_lossy()], &more, 4 * count as usize);
+}
+
+#[test]
+fn who_sleeps_at_a_stream_by_tcp_that_another_thread_changes_is_told_as_by_the_kernel() {
+    threads_live_as_the_kernels("streams", "off", 2, 1000, 48);
+}
+
+#[test]
+fn who_sleeps_at_a_listener_that_another_thread_changes_is_told_as_by_the_kernel() {
+    threads_live_as_the_kernels("listeners", "on", 1, 2000, 48);
+}
+
+#[test]
+fn who_sleeps_at_a_set_that_another_thread_changes_is_told_as_by_the_kernel() {
+    threads_live_as_the_kernels("sets", "on", 1, 3000, 48);
+}
+
+#[test]
+fn who_sleeps_at_a_datagram_socket_that_another_thread_changes_is_told_as_by_the_kernel() {
+    threads_live_as_the_kernels("datagrams", "on", 2, 4000, 48);
+}
+
 /// What the soak tests begin with.
 fn seed() -> u32 {
     let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(10_000);
@@ -239,6 +271,22 @@ fn soak_kin() {
         ("families", "off", 1),
     ]) {
         kin_live_as_the_kernels(kind, fusion, lanes, seed.wrapping_add(100 * at) % 1_000_000_000, 25);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn soak_threads_lives() {
+    let seed = seed();
+    for (at, (kind, fusion, lanes)) in (0..).zip([
+        ("streams", "on", 1),
+        ("streams", "off", 2),
+        ("listeners", "on", 2),
+        ("sets", "on", 1),
+        ("sets", "off", 2),
+        ("datagrams", "on", 1),
+    ]) {
+        threads_live_as_the_kernels(kind, fusion, lanes, seed.wrapping_add(1000 * at) % 1_000_000_000, 100);
     }
 }
 
