@@ -54,13 +54,7 @@ static void call(int which) {
     case WRITE: for (;;) write(server, text, sizeof text);
     case SEND: for (;;) send(server, text, sizeof text, 0);
     case SENDMSG: for (;;) sendmsg(server, &many.msg_hdr, 0);
-    case LINGER:
-        // Of what nobody reads.
-        setsockopt(server, SOL_SOCKET, SO_LINGER, &(struct linger){1, 60}, sizeof(struct linger));
-        while (send(server, text, sizeof text, MSG_DONTWAIT) > 0)
-            ;
-        close(server);
-        break;
+    case LINGER: close(server); break;
     case CONNECT: connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&where, sizeof where); break;
     case CLOSE: close(dup(client)); break;
     }
@@ -90,12 +84,23 @@ static void connection(void) {
     server = accept(listener, 0, 0);
 }
 
+// More than its reader takes, who does not read.
+static void fill(void) {
+    setsockopt(server, SOL_SOCKET, SO_LINGER, &(struct linger){1, 60}, sizeof(struct linger));
+    for (int full = 0; full < 10; full++) {
+        while (send(server, text, sizeof text, MSG_DONTWAIT) > 0)
+            full = 0;
+        usleep(10000);
+    }
+}
+
 static void try(int which, int way) {
     struct task task = {which, way};
     struct epoll_event event = {EPOLLIN};
     pthread_t thread;
     void *result = 0;
     connection();
+    if (which == LINGER) fill();
     epoll_ctl(set, EPOLL_CTL_ADD, client, &event);
     cleaned = went_on = 0;
     pthread_create(&thread, 0, run, &task);
