@@ -234,11 +234,6 @@ fn threads_live_as_the_kernels(kind: &str, fusion: &str, lanes: usize, first: u3
 }
 
 #[test]
-fn who_sleeps_at_a_stream_by_tcp_that_another_thread_changes_is_told_as_by_the_kernel() {
-    threads_live_as_the_kernels("streams", "off", 2, 1000, 48);
-}
-
-#[test]
 fn who_sleeps_at_a_listener_that_another_thread_changes_is_told_as_by_the_kernel() {
     threads_live_as_the_kernels("listeners", "on", 1, 2000, 48);
 }

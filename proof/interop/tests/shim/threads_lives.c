@@ -53,7 +53,7 @@ static int count, a = -1, b = -1, set = -1, other[2] = {-1, -1}, pipes[2], file,
 static struct sockaddr_in where, near_b;
 static double patience = 1;
 static unsigned long lot;
-static const char *life_name;
+static const char *life_name, *own_path;
 
 // The draw.
 
@@ -350,7 +350,7 @@ static void peer_acts(char *line) {
         return;
     }
     // What the other end sends acknowledges, and may make room.
-    if (is_full && (way < 2 || way == 6))
+    if (is_full && (way < 2 || way == 3 || way == 6))
         way = 2;
     switch (way) {
     case 0: sprintf(line, "peer sends 3: %s", sends(b, 3)); break;
@@ -568,7 +568,31 @@ static void show(const char *name, int fd) {
     say("%s:%s, error %s, %d wait, read %s", name, events, error == 0 ? "0" : strerrorname_np(error) ?: "EINTR", bytes, shown(done));
 }
 
+// Another thread becomes another program, which has the sockets; who sleeps is gone.
+static void *becomes(void *_) {
+    char word[2][16];
+    snprintf(word[0], sizeof word[0], "%d", a);
+    snprintf(word[1], sizeof word[1], "%d", b);
+    execl(own_path, own_path, "after", life_name, word[0], word[1], (char *)0);
+    _exit(14);
+}
+
+static void after(char **words) {
+    life_name = words[2];
+    a = atoi(words[3]);
+    b = atoi(words[4]);
+    show("a", a);
+    show("b", b);
+    say("sends %s", sends(a, 3));
+    rest(60);
+    show("b", b);
+}
+
 static void end(void) {
+    if (has_peer && !is_closed && !is_shut && !is_full && sleepers[0].call != RECVMMSG && draw(6) == 0) {
+        say("becomes another");
+        by_another(becomes, 0);
+    }
     for (int more = 0; more < 3; more++)
         for (int at = 0; at < count; at++)
             if (!sleepers[at].is_over) {
@@ -637,8 +661,8 @@ static void begin_streams(void) {
     if (call == LOW)
         option(a, SOL_SOCKET, SO_RCVLOWAT, 8);
     begin(call, a, -1);
-    // How two that want all share it is drawn by Linux, too.
-    if (both && call != PEEK && call != WHOLE)
+    // How two that want all, or write to one pipe, share it is drawn by Linux, too.
+    if (both && call != PEEK && call != WHOLE && call != SPLICE)
         begin(call, a, -1);
     else if (both && way == 1)
         begin(ONE_OF(POLL, PPOLL, SELECT, PSELECT), a, -1);
@@ -731,8 +755,13 @@ int main(int argc, char **argv) {
     char word[4][24];
     pid_t children[AT_A_TIME];
     int texts[AT_A_TIME];
+    own_path = argv[0];
     if (getenv("PATIENCE"))
         patience = atof(getenv("PATIENCE"));
+    if (!strcmp(argv[1], "after")) {
+        after(argv);
+        return 0;
+    }
     where.sin_family = AF_INET;
     inet_pton(AF_INET, argv[1], &where.sin_addr);
     if (argc > 5) {
