@@ -15,7 +15,8 @@ fn converses_there(before: &[&str], kind: &str, fusion: &str, first: u32, count:
     let stage = Stage::new(&sandbox, 1);
     stage.set_fusion(fusion);
     let more = [&first.to_string(), &count.to_string(), kind];
-    let program = [before, &["/usr/bin/python3", &script("conversation.py")]].concat();
+    let script = script("conversation.py");
+    let program = [before, &["/usr/bin/python3", &script]].concat();
     tells_the_same(&stage, &program, &more, 12 * count as usize);
 }
 
