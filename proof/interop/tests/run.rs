@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, Output, Sandbox, binary};
+use firelane_interop::{Daemon, Output, Sandbox, binary, skipped};
 
 const HOST: &str = r#"
 [etherstub.vswitch1]
@@ -414,6 +414,31 @@ fn who_may_not_look_at_every_process_removes_nothing_that_a_program_is_in() {
     }
     assert!(world.run_with(Path::new("/nonexistent/lib.so"), &["-q", "--", "true"]).status.success());
     world.wait_until_nothing_is_beside();
+}
+
+#[test]
+fn who_gets_no_socket_is_not_told_that_he_is_accelerated() {
+    if !rustix::process::geteuid().is_root() {
+        skipped("only root can become another user");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let world = World::new(&sandbox);
+    let told = || {
+        let mut other = sandbox.command("setpriv");
+        other.args(["--reuid=1234", "--regid=1234", "--clear-groups", text(&binary("firelane"))]);
+        other.env("FIRELANE_SOCKET", world.daemon.runtime().join("api.sock"));
+        other.env("FIRELANE_PRELOAD", &world.library).args(["run", "-z", "web", "--", "true"]);
+        let output = other.output().expect("setpriv is installed");
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(told(), "firelane: true: not accelerated: this user gets no socket on netstack web\n");
+    let users = HOST.replace("[netstack.web]", "[netstack.web]\nprograms = { users = [\"1234\"] }");
+    let path = sandbox.folder().join("users.toml");
+    fs::write(&path, users).expect("the sandbox's folder is writable");
+    world.daemon.firelane(&["apply", text(&path)]).expect_success();
+    assert!(told().contains(": accelerated on netstack web (addresses not shown); "), "{}", told());
 }
 
 #[test]

@@ -112,7 +112,7 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
                 let prepared = preload::prepare(&mut command, &library, &target, filter.as_ref());
                 prepared.map_err(|text| cannot(text, 1))?;
             }
-            announce(session, options, &format!("{shown}: accelerated on {}", target.description()));
+            announce(session, options, &format!("{shown}: {}", target.description()));
         }
     }
     session.out.flush()?;

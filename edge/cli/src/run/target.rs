@@ -2,7 +2,9 @@
 //!
 //! Called by `run/mod.rs`. A zone owns VNICs through its netstack, so its name is the netstack's.
 
-use firelane_api::{Api, NetstackInfo, VnicInfo, Which};
+use std::path::Path;
+
+use firelane_api::{Api, NetstackInfo, VnicInfo, Which, paths};
 use firelane_model::{LinkName, NetstackName};
 
 use crate::EXIT_USAGE;
@@ -65,25 +67,36 @@ impl Target {
         })
     }
 
-    /// What a program on it must know, in one line.
+    /// Whether and how a preloaded program is on it, and what it must know, in one line.
     pub(super) fn description(&self) -> String {
+        let netstack = &self.netstack;
+        if self.is_unseen && is_refused() {
+            return format!("not accelerated: this user gets no socket on netstack {netstack}");
+        }
         let addresses = match self.addresses.as_slice() {
             [] => "no address".to_owned(),
             some => some.join(", "),
         };
         format!(
-            "netstack {} ({addresses}); the host's own loopback is out of its reach, names are looked up \
-             through the host",
-            self.netstack
+            "accelerated on netstack {netstack} ({addresses}); the host's own loopback is out of its reach, names \
+             are looked up through the host"
         )
     }
 }
 
+/// Whether this user may not come to where the daemon takes programs: the library says why when it refuses the first socket.
+fn is_refused() -> bool {
+    crate::client::socket_of_environment().is_some_and(|it| may_not_open(&paths::programs_socket(&it)))
+}
+
 /// Whether this user may not open the daemon's interface.
 fn is_shut_out() -> bool {
+    crate::client::socket_of_environment().is_some_and(|path| may_not_open(&path))
+}
+
+fn may_not_open(socket: &Path) -> bool {
     use rustix::fs::{Access, access};
-    let socket = crate::client::socket_of_environment();
-    socket.is_some_and(|path| access(&path, Access::WRITE_OK) == Err(rustix::io::Errno::ACCESS))
+    access(socket, Access::WRITE_OK) == Err(rustix::io::Errno::ACCESS)
 }
 
 fn netstack_of(name: &LinkName, vnics: &[VnicInfo]) -> Result<NetstackName, String> {
