@@ -111,7 +111,9 @@ fn every_byte_arrives_while_it_changes_between_both() {
 #[test]
 #[ignore = "runs for minutes: make soak"]
 fn soak_every_byte_arrives_while_it_changes_between_both() {
-    for seed in 100..124 {
+    let first = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(100);
+    println!("seeds {first}..{}", first + 24);
+    for seed in first..first + 24 {
         flip_under_load(seed, Duration::from_secs(10));
     }
 }

@@ -23,7 +23,7 @@ pub use echoes::{COMPARES, Comparing, ECHOES, serve_echoes};
 pub use firelane_skipped::skipped;
 pub use frr::Frr;
 pub use sandbox::{Background, Output, Sandbox, search_path};
-pub use scripts::{as_the_kernels, as_the_kernels_with, script};
+pub use scripts::{as_the_kernels, as_the_kernels_with, script, soak_seed};
 pub use stage::{BOTH, On, Server, Stage};
 pub use testpmd::Testpmd;
 pub use throughput::Iperf;

@@ -9,6 +9,14 @@ pub fn script(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
 }
 
+/// The first of the seeds of a soak: another one for each `PROPTEST_RNG_SEED`, with room behind it.
+pub fn soak_seed(usual: u32) -> u32 {
+    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|it| it.parse().ok());
+    let seed = seed.map_or(usual, |it: u32| it % 1_000_000_000);
+    println!("seed {seed}");
+    seed
+}
+
 /// What the script prints on the netstack, with one lane and with two, and in the kernel is the same: more than `least` lines.
 ///
 /// # Panics

@@ -1,6 +1,6 @@
 //! Conversations of two ends that scripts draw by lot: each call tells on the netstack what it tells in the kernel. A part of `shim_more.rs`.
 
-use firelane_interop::{On, Sandbox, Stage};
+use firelane_interop::{On, Sandbox, Stage, soak_seed};
 
 use crate::script;
 
@@ -249,31 +249,24 @@ fn who_sleeps_at_a_datagram_socket_that_another_thread_changes_is_told_as_by_the
     threads_live_as_the_kernels("datagrams", "on", 2, 4000, 48);
 }
 
-/// What the soak tests begin with.
-fn seed() -> u32 {
-    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(10_000);
-    println!("seed {seed}");
-    seed
-}
-
 #[test]
 #[ignore = "takes minutes"]
 fn soak_kin() {
-    let seed = seed();
+    let seed = soak_seed(10_000);
     for (at, (kind, fusion, lanes)) in (0..).zip([
         ("streams", "on", 1),
         ("streams", "off", 2),
         ("families", "on", 2),
         ("families", "off", 1),
     ]) {
-        kin_live_as_the_kernels(kind, fusion, lanes, seed.wrapping_add(100 * at) % 1_000_000_000, 25);
+        kin_live_as_the_kernels(kind, fusion, lanes, seed + 100 * at, 25);
     }
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn soak_threads_lives() {
-    let seed = seed();
+    let seed = soak_seed(10_000);
     for (at, (kind, fusion, lanes)) in (0..).zip([
         ("streams", "on", 1),
         ("streams", "off", 2),
@@ -282,25 +275,25 @@ fn soak_threads_lives() {
         ("sets", "off", 2),
         ("datagrams", "on", 1),
     ]) {
-        threads_live_as_the_kernels(kind, fusion, lanes, seed.wrapping_add(1000 * at) % 1_000_000_000, 100);
+        threads_live_as_the_kernels(kind, fusion, lanes, seed + 1000 * at, 100);
     }
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn soak_lives() {
-    let seed = seed();
+    let seed = soak_seed(10_000);
     for (at, (kind, fusion)) in
         (0..).zip([("streams", "on"), ("streams", "off"), ("families", "on"), ("datagrams", "on")])
     {
-        live_as_the_kernels(kind, fusion, seed.wrapping_add(100 * at) % 1_000_000_000, 60);
+        live_as_the_kernels(kind, fusion, seed + 100 * at, 60);
     }
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn soak_datagram_lives() {
-    let seed = seed();
+    let seed = soak_seed(10_000);
     for (at, (kind, programs)) in (0..).zip([
         ("who", 2),
         ("calls", 1),
@@ -310,6 +303,6 @@ fn soak_datagram_lives() {
         ("groups", 1),
         ("groups", 2),
     ]) {
-        datagrams_live_as_the_kernels(kind, programs, seed.wrapping_add(100 * at) % 1_000_000_000, 60);
+        datagrams_live_as_the_kernels(kind, programs, seed + 100 * at, 60);
     }
 }

@@ -25,7 +25,7 @@ pub use app::{App, AppId, Cx, Listener, Next, Stream};
 pub use faults::{Weather, random_conditions};
 pub use host::{Host, HostConfig, StackConfig, StackId, station_mac};
 pub use random::{Pattern, Random};
-pub use scenario::{Scale, for_seeds, play};
+pub use scenario::{Scale, for_seeds, fresh_seeds, play};
 pub use session::{Client, Closing, Ending, Outcome, Plan, Server, Session, Side, SocketConfig};
 pub use sim::{Plug, Sim, Wire};
 pub use trace::{Port, line};

@@ -212,6 +212,17 @@ fn judge(sim: &Sim, plans: &BTreeMap<u64, Plan>, opens_fast: Option<FastOpenPoli
     }
 }
 
+/// So many seeds for a soak: from `first` on, or from a place of their own for each `PROPTEST_RNG_SEED`, so that each soak plays
+/// worlds that none has played.
+pub fn fresh_seeds(first: u64, count: u64) -> Range<u64> {
+    let first = match std::env::var("PROPTEST_RNG_SEED") {
+        Ok(seed) => first + 1_000_000 * seed.parse::<u32>().map_or(1, u64::from),
+        Err(_) => first,
+    };
+    println!("seeds {first}..{}", first + count);
+    first..first + count
+}
+
 /// Calls `play` for every seed of `seeds`, or for `FIRELANE_SEED` alone.
 pub fn for_seeds(seeds: Range<u64>, mut play: impl FnMut(u64)) {
     match std::env::var("FIRELANE_SEED") {
