@@ -275,7 +275,7 @@ fn soak_threads_lives() {
         ("sets", "off", 2),
         ("datagrams", "on", 1),
     ]) {
-        threads_live_as_the_kernels(kind, fusion, lanes, seed + 1000 * at, 100);
+        threads_live_as_the_kernels(kind, fusion, lanes, seed + 1000 * at, 50);
     }
 }
 
